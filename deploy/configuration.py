@@ -1,0 +1,142 @@
+"""Reads settings from one YAML file and the environment over it; prints them masked; writes them for children.
+
+    skysail.yaml  ◀── SKYSAIL_KAFKA__BOOTSTRAP=… (`__` nests)  ◀── `password_file: PATH`
+
+pydantic-settings is not used for the environment: it ignores a misspelt variable, and here that must be an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from deploy.errors import SettingsError
+from deploy.settings import ApplicationSettings, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ENVIRONMENT_PREFIX = "SKYSAIL_"
+# Variables with the prefix that are no settings: where the file is, and where downloads are kept.
+OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE"})
+DEFAULT_FILE = Path("skysail.yaml")
+SECRET_WORDS = re.compile(r"password|secret|token|credential", re.IGNORECASE)
+URL_PASSWORD = re.compile(r"(://[^:/@]*:)[^@/]+@")
+MASK = "********"
+
+
+def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings.
+
+    Args:
+        path: the file; without it `SKYSAIL_CONFIG`, else `skysail.yaml` if it exists, else defaults alone.
+        environment: instead of the process's own.
+
+    Raises:
+        SettingsError: no such file, no YAML, an unknown key, or a value of the wrong form; names file and key.
+    """
+    variables = os.environ if environment is None else environment
+    file = _find(path, variables)
+    data = _read(file) if file else {}
+    for location, value in _variables(variables):
+        _put(data, location, value)
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        source = f"in {file} or the environment" if file else "in the environment"
+        raise SettingsError("\n".join(_explain(item, source) for item in error.errors())) from None
+
+
+def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:
+    named = path or (Path(variables["SKYSAIL_CONFIG"]) if variables.get("SKYSAIL_CONFIG") else None)
+    if named is None:
+        return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+    if not named.is_file():
+        message = f"there is no settings file {named}; write one (`skysail run --help` shows one) or leave --config out"
+        raise SettingsError(message)
+    return named
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        message = f"{file} is not a readable YAML file: {error}"
+        raise SettingsError(message) from error
+    if data is not None and not isinstance(data, dict):
+        message = (
+            f"{file} must hold keys and values, it holds a {type(data).__name__}; `skysail run --help` shows an example"
+        )
+        raise SettingsError(message)
+    return data or {}
+
+
+def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
+    for name, text in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES:
+            try:
+                yield name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"), yaml.safe_load(text)
+            except yaml.YAMLError as error:
+                message = f"the environment variable {name} does not hold YAML; put quotes around it"
+                raise SettingsError(message) from error
+
+
+def _put(data: dict[str, Any], location: list[str], value: Any) -> None:
+    for key in location[:-1]:
+        inner = data.get(key)
+        data[key] = dict(inner) if isinstance(inner, dict) else {}
+        data = data[key]
+    data[location[-1]] = value
+
+
+def _explain(item: Mapping[str, Any], source: str) -> str:
+    """One line for one fault that pydantic found; the value itself is left out, it may be a secret."""
+    location = [str(part) for part in item["loc"]]
+    if item["type"] != "extra_forbidden":
+        return f"setting `{'.'.join(location)}` {source}: {item['msg']}"
+    known = _known_keys(location[:-1])
+    nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.0)[0]
+    listed = ", ".join(sorted(known))
+    return f"unknown setting `{'.'.join(location)}` {source}: did you mean `{nearest}`? There are: {listed}"
+
+
+def _known_keys(location: list[str]) -> list[str]:
+    if location[:1] == ["applications"]:
+        return list(ApplicationSettings.model_fields)
+    section: type[BaseModel] = Settings
+    for part in location:
+        section = section.model_fields[part].annotation  # type: ignore[assignment]  # sections nest by class
+    return list(section.model_fields)
+
+
+def masked(settings: Settings) -> str:
+    """Return the settings as YAML with every secret masked: what is printed at start."""
+    return str(yaml.safe_dump(_plain(settings.model_dump(), mask=True), sort_keys=False))
+
+
+def write(settings: Settings, path: Path) -> Path:
+    """Write the settings, secrets included, to a file that only its owner can read; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(_plain(settings.model_dump(), mask=False), sort_keys=False), encoding="utf-8")
+    return path
+
+
+def _plain(value: Any, *, mask: bool, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item, mask=mask, key=name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, mask=mask, key=key) for item in value]
+    if mask and value is not None and (isinstance(value, SecretStr) or SECRET_WORDS.search(key)):
+        return MASK
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, str | Path):
+        return URL_PASSWORD.sub(rf"\1{MASK}@", str(value)) if mask else str(value)
+    return value

@@ -1,0 +1,25 @@
+"""What can go wrong while deploying, and whose fault it is.
+
+DeployError              expected: the message says what to do next; the CLI prints it without a traceback
+├── SettingsError        the configuration is wrong: fix the file or the environment
+├── StartError           a process did not start, or died while starting: its own last lines are in the message
+└── UsageError           the command cannot do this with these arguments
+"""
+
+from __future__ import annotations
+
+
+class DeployError(Exception):
+    """Something a person can put right; never a bug of ours."""
+
+
+class SettingsError(DeployError):
+    """A setting is unknown, missing or of the wrong form."""
+
+
+class StartError(DeployError):
+    """A process did not come up, or ended by itself."""
+
+
+class UsageError(DeployError):
+    """The command cannot do what these arguments ask."""

@@ -1,0 +1,162 @@
+"""Child processes that cannot be left behind.
+
+Each child leads a session of its own (Ctrl-C in the terminal does not reach it before we stop it), is tied to this
+process (`tether.py`), writes to a log file, and is stopped by pid: SIGTERM, a grace period, SIGKILL for its group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Future
+from functools import cache
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from deploy.errors import StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+Process: TypeAlias = subprocess.Popen[bytes]
+
+_TETHER = str(Path(__file__).with_name("tether.py"))
+_POLL_S = 0.02
+_TAIL_LINES = 12
+
+
+def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Process:
+    """Start a program in its own session, its output appended to `log`, tied to the life of this process.
+
+    Args:
+        argv: The program and its arguments; never through a shell.
+        log: File for stdout and stderr; its folder is created.
+        env: Variables on top of this process's own.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    full = [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *argv]
+
+    def start() -> Process:
+        with log.open("ab") as sink:
+            return subprocess.Popen(
+                full,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+
+    # A thread that ends takes the children it started with it (PR_SET_PDEATHSIG is about the thread, not the process),
+    # so one thread that never ends starts them all.
+    future: Future[Process] = Future()
+    _spawner(os.getpid()).put((start, future))
+    return future.result()
+
+
+def stop(process: Process, grace_s: float = 10.0) -> int:
+    """Stop one child and whatever it started; return its exit code."""
+    stop_all([process], grace_s)
+    return process.wait()
+
+
+def stop_all(processes: Iterable[Process], grace_s: float = 10.0) -> None:
+    """Stop children together: SIGTERM to each, then, at the latest after `grace_s`, SIGKILL to each one's group."""
+    processes = list(processes)
+    try:
+        for process in processes:
+            process.terminate()
+        deadline = time.monotonic() + grace_s
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+    finally:
+        for process in processes:
+            kill(process)
+
+
+def kill(process: Process) -> None:
+    """SIGKILL a child's whole group and reap the child."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, only a zombie is left
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: Path, timeout_s: float) -> None:
+    """Wait until `ready()`.
+
+    Raises:
+        StartError: The process ended, or was not ready in time; the last lines of its log are in the message.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        if process.poll() is not None:
+            raise StartError(f"{name} ended with exit code {process.returncode} while starting.\n{tail(log)}")
+        if time.monotonic() > deadline:
+            raise StartError(f"{name} was not ready after {timeout_s:g} s. Its log is {log}.\n{tail(log)}")
+        time.sleep(_POLL_S)
+
+
+def tail(log: Path, lines: int = _TAIL_LINES) -> str:
+    """Return the last lines of a log file, or nothing if there is none."""
+    try:
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """Return a port nobody listens on now; it may be taken before it is used, so use it soon."""
+    with socket.socket() as listener:
+        listener.bind((host, 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def listens(port: int, host: str = "127.0.0.1") -> bool:
+    """Tell whether a TCP connection to the port is accepted."""
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Make SIGTERM unwind like Ctrl-C, so that `with` blocks stop what they started. Main thread only."""
+
+    def interrupt(_number: int, _frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+_Request: TypeAlias = "tuple[Callable[[], Process], Future[Process]]"
+
+
+@cache
+def _spawner(pid: int) -> SimpleQueue[_Request]:  # keyed by pid: a forked child needs a thread of its own
+    requests: SimpleQueue[_Request] = SimpleQueue()
+    threading.Thread(target=_serve, args=(requests,), name=f"spawner-{pid}", daemon=True).start()
+    return requests
+
+
+def _serve(requests: SimpleQueue[_Request]) -> Any:
+    while True:
+        start, future = requests.get()
+        try:
+            future.set_result(start())
+        except OSError as error:
+            future.set_exception(error)

@@ -1,0 +1,1 @@
+"""Open-loop load, the scenarios that measure Skysail, and the comparison of their results."""

@@ -1,0 +1,50 @@
+"""The machine and the software a result was measured with; never part of the result."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PACKAGES = ("skysail", "aiokafka", "confluent-kafka", "fastavro", "numpy", "scikit-learn", "torch", "redis", "uvloop")
+
+
+def environment() -> dict[str, Any]:
+    """Return what a reader needs to judge a figure: processor, memory, kernel, Python, packages, load at the moment."""
+    return {
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "cores_usable": len(psutil.Process().cpu_affinity()),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: version for name in PACKAGES if (version := _version(name)) is not None},
+        "load_average": os.getloadavg(),
+        "stolen_share": _stolen_share(),
+    }
+
+
+def _stolen_share() -> float:
+    times = psutil.cpu_times()
+    busy = sum(times) - times.idle
+    return float(getattr(times, "steal", 0.0)) / busy if busy else 0.0
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

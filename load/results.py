@@ -1,0 +1,54 @@
+"""What a run measured, as JSON that can be compared: figures here, the machine apart (`environment.json`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from load.environment import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of one scenario.
+
+    `scenario` is permanent: once published, a name always means the same work. `figures` are flat numbers with the unit
+    in the name; `series` are rows over time, for plots and never for comparison.
+    """
+
+    scenario: str
+    figures: Mapping[str, float]
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
+    series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def write(result: Result, folder: Path) -> Path:
+    """Write `<scenario>.json` and `environment.json` into `folder`; returns the path of the former."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.scenario}.json"
+    path.write_text(_json(asdict(result)))
+    (folder / "environment.json").write_text(_json(environment()))
+    return path
+
+
+def read(path: Path) -> Result:
+    """Read a result back.
+
+    Raises:
+        ValueError: the file holds no result.
+    """
+    try:
+        content = json.loads(path.read_text())
+        return Result(**{**content, "notes": tuple(content["notes"])})
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{path} holds no result of `skysail load run`: {error}") from error
+
+
+def _json(value: Mapping[str, object]) -> str:
+    return json.dumps(value, indent=2) + "\n"

@@ -1,0 +1,78 @@
+"""What every selection policy is: a stateless object whose state is a value.
+
+A state is a flat tuple of floats whose length depends on the number of arms alone, so that one Avro schema stores them
+all, a fold over the log gives the same bytes each time, and a late, doubled or reordered observation can do no harm.
+Nothing here draws random numbers: the one uniform draw of a decision is an argument.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+State: TypeAlias = tuple[float, ...]
+
+
+class Policy(Protocol):
+    """Chooses arms (models) of one application and learns from their losses.
+
+    Every method is pure. `arms` is the number of arms, at least 1; arms are named by index. Losses lie in [0, 1].
+    """
+
+    name: ClassVar[str]
+    full_information: ClassVar[bool]  # every arm is asked about every query
+
+    def init(self, arms: int) -> State:
+        """Return the state before any observation.
+
+        Raises:
+            PolicyError: These parameters do not fit this number of arms.
+        """
+        ...
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the exact probability that each arm is asked, none below `floor(arms)`.
+
+        They sum to 1, or are all 1.0 under full information.
+        """
+        ...
+
+    def floor(self, arms: int) -> float:
+        """Return the declared lower bound of every propensity; 0.0 if an arm may never be asked."""
+        ...
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return the arms to ask; `u` in [0, 1) is the only randomness (inverse CDF over the propensities)."""
+        ...
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return how much each arm's answer counts when answers are combined; sums to 1."""
+        ...
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+    ) -> State:
+        """Return the state after one observation.
+
+        Args:
+            state: The state so far.
+            arms: How many arms there are.
+            chosen: The arms that were asked.
+            propensities: One for each arm, as logged with the decision, never recomputed.
+            losses: One for each arm, in [0, 1]; None where it is not known.
+        """
+        ...
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Return the state for another list of arms: what is known of an arm follows its name.
+
+        An arm that is new starts as the average of those kept; where none is kept, everything starts anew.
+        """
+        ...

@@ -1,0 +1,41 @@
+"""The one random draw of a decision, as a function of the query's id.
+
+A query that is read twice is decided alike from the same state, and a log replays bit for bit.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_BITS = 53  # what a double's mantissa holds: every value is exact, none rounds up to 1.0
+
+
+def uniform(query_id: str, use: str = "select") -> float:
+    """Return a number in [0, 1) that depends on the id and the use alone.
+
+    Args:
+        query_id: Any text; close ids give unrelated draws.
+        use: At most 16 bytes; draws for different uses are independent.
+    """
+    digest = blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=use.encode()).digest()
+    return (int.from_bytes(digest, "little") >> (64 - _BITS)) * 2.0**-_BITS
+
+
+def pick(propensities: Sequence[float], u: float) -> int:
+    """Return the index where the running sum of the propensities passes `u` in [0, 1): the inverse CDF.
+
+    An index of propensity zero is never returned, even where the sum rounds to less than `u`.
+    """
+    passed = 0.0
+    last = 0
+    for index, propensity in enumerate(propensities):
+        passed += propensity
+        if u < passed:
+            return index
+        if propensity > 0.0:
+            last = index
+    return last

@@ -1,0 +1,43 @@
+"""`fixed`: the same cap always."""
+
+# ruff: noqa: ARG002 - a controller takes every argument of the contract and uses those it needs
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from policies.errors import require
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Take at most `rows`, however long it takes: for comparisons, and for models whose best size is known.
+
+    Args:
+        rows: The cap, at least 1.
+
+    Examples:
+        >>> Fixed(rows=8).cap(8)
+        8
+    """
+
+    name: ClassVar[str] = "fixed"
+
+    rows: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        require(self.rows >= 1, f"fixed: rows is {self.rows}; it must be at least 1")
+
+    def init(self) -> int:
+        """Return the cap."""
+        return self.rows
+
+    def cap(self, state: int) -> int:
+        """Return the cap."""
+        return state
+
+    def observe(self, state: int, rows: int, duration_us: int, objective_us: int) -> int:
+        """Return the state as it is."""
+        return state

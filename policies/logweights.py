@@ -1,0 +1,38 @@
+"""Weights that sum to 1, kept as logarithms: a weight may become tiny, but its logarithm is never infinite or NaN."""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policies.contract import State
+
+
+def equal(arms: int) -> State:
+    """Return equal weights."""
+    return (-log(arms),) * arms
+
+
+def log_sum(logs: Sequence[float]) -> float:
+    """Return the logarithm of the sum of the weights, whatever the size of the logarithms."""
+    top = max(logs)
+    return top + log(sum([exp(value - top) for value in logs]))
+
+
+def normalised(logs: Sequence[float]) -> State:
+    """Shift finite logarithms so that the weights sum to 1."""
+    total = log_sum(logs)
+    return tuple([value - total for value in logs])
+
+
+def extended(logs: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+    """Re-map by name; a new arm gets the average weight of those kept (as in Clipper)."""
+    known = dict(zip(old_arms, logs, strict=True))
+    kept = [known[arm] for arm in new_arms if arm in known]
+    if not kept:
+        return equal(len(new_arms))
+    average = log_sum(kept) - log(len(kept))
+    return normalised([known.get(arm, average) for arm in new_arms])

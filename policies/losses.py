@@ -1,0 +1,133 @@
+"""How wrong an answer was, as a number from 0 (right) to 1 (as wrong as it can be).
+
+    kind        answer              label               loss
+    zero_one    label or scores     label               0 if the same, else 1
+    absolute    number              number              min(1, |answer - label| / span)
+    squared     number              number              min(1, ((answer - label) / span)^2)
+    log         (probabilities)     label               min(1, -ln p(label) / ln 10^6)
+    given       any                 the loss itself     the label
+
+Labels are strict: text is compared with text and numbers with numbers (3 and 3.0 are the same), and "3" is not 3. Where
+a label names a column of scores it is compared with the names of the classes as text, since a model's classes travel as
+text; without classes it is the column's index.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, log
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policies.errors import LossError
+from schemas.records import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.records import Value
+
+# A probability below this costs the full loss of 1: one confident error may not outweigh everything else learnt, and
+# bounded losses are what the policies are made for. At 1e-6 a coin toss (p = 0.5) costs 0.05.
+_SMALLEST_PROBABILITY = 1e-6
+# Scores of float32 models add up to 1 only so closely.
+_SUM_TOLERANCE = 1e-3
+
+
+def loss(
+    kind: str,
+    answer: Value | None,
+    label: Value | None,
+    scores: Tensor | None = None,
+    classes: Sequence[str] = (),
+    span: float = 1.0,
+) -> float:
+    """Return the loss of an answer in [0, 1].
+
+    Args:
+        kind: zero_one, absolute, squared, log or given.
+        answer: What the model said.
+        label: What was true; for `given` the loss.
+        scores: One score a class where the model gives them; for `log` probabilities, shape (k,).
+        classes: Name of each score's class.
+        span: The difference between numbers that costs a full loss, positive.
+
+    Raises:
+        LossError: The label does not fit the answer or the kind, or there is no such kind.
+    """
+    if kind not in _KINDS:
+        raise LossError(f"unknown loss {kind!r}; known: {', '.join(_KINDS)}")
+    return _KINDS[kind](answer, label, scores, classes, span)
+
+
+def _zero_one(answer: Value | None, label: Value | None, _: Tensor | None, classes: Sequence[str], __: float) -> float:
+    if isinstance(answer, Tensor):
+        return float(_column(label, answer, classes) != int(answer.numpy().argmax()))
+    known = _label(label)
+    if answer is None or isinstance(answer, str) != isinstance(known, str):
+        raise LossError(f"label {label!r} cannot equal answer {answer!r}; send a label of the answer's type")
+    return float(answer != known)
+
+
+def _absolute(answer: Value | None, label: Value | None, _: Tensor | None, __: Sequence[str], span: float) -> float:
+    return min(1.0, abs(_number(answer, "answer") - _number(label, "label")) / span)
+
+
+def _squared(answer: Value | None, label: Value | None, _: Tensor | None, __: Sequence[str], span: float) -> float:
+    return min(1.0, abs(_number(answer, "answer") - _number(label, "label")) / span) ** 2
+
+
+def _log(answer: Value | None, label: Value | None, scores: Tensor | None, classes: Sequence[str], _: float) -> float:
+    given = answer if scores is None and isinstance(answer, Tensor) else scores
+    if given is None:
+        raise LossError("loss `log` needs a model that gives scores; use zero_one for labels alone")
+    probabilities = given.numpy().astype(np.float64).ravel()
+    if not (probabilities.min() >= 0.0 and abs(probabilities.sum() - 1.0) <= _SUM_TOLERANCE):
+        raise LossError("the scores are not probabilities; end the model with a softmax, or use zero_one")
+    column = _column(label, given, classes)
+    probability = 0.0 if column is None else float(probabilities[column])
+    return min(1.0, max(0.0, log(max(probability, _SMALLEST_PROBABILITY)) / log(_SMALLEST_PROBABILITY)))
+
+
+def _given(_: Value | None, label: Value | None, __: Tensor | None, ___: Sequence[str], ____: float) -> float:
+    value = _number(label, "loss")
+    if not 0.0 <= value <= 1.0:
+        raise LossError(f"loss {value} is not in [0, 1]; scale it before sending")
+    return value
+
+
+_KINDS: Mapping[str, Callable[[Value | None, Value | None, Tensor | None, Sequence[str], float], float]] = {
+    "zero_one": _zero_one,
+    "absolute": _absolute,
+    "squared": _squared,
+    "log": _log,
+    "given": _given,
+}
+
+
+def _number(value: Value | None, what: str) -> float:
+    if not isinstance(value, int | float) or not isfinite(value):
+        raise LossError(f"{what} {value!r} is not a finite number")
+    return float(value)
+
+
+def _label(value: Value | None) -> int | float | str:
+    if isinstance(value, str):
+        return value
+    return value if isinstance(value, int) else _number(value, "label")
+
+
+def _column(label: Value | None, scores: Tensor, classes: Sequence[str]) -> int | None:
+    """Return the score's index that the label names; None if it names a class the model does not know."""
+    known = _label(label)
+    width = int(np.prod(scores.shape))
+    if classes:
+        text = known if isinstance(known, str) else f"{known:.17g}"
+        if len(classes) != width:
+            raise LossError(f"{width} scores for {len(classes)} classes; package the model with the classes it scores")
+        return classes.index(text) if text in classes else None
+    if isinstance(known, str):
+        raise LossError(
+            f"label {known!r} is text, but the scores' classes have no names; package the model with classes"
+        )
+    return int(known) if known == int(known) and 0 <= known < width else None

@@ -1,0 +1,91 @@
+"""`ucb1`: the model whose loss could still be the smallest."""
+
+# ruff: noqa: ARG002 - a policy takes every argument of the contract and uses those it needs
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log, sqrt
+from typing import TYPE_CHECKING, ClassVar
+
+from policies import means
+from policies.errors import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policies.contract import State
+
+
+@dataclass(frozen=True, slots=True)
+class Ucb1:
+    """Ask the arm with the smallest lower confidence bound: mean loss - sqrt(exploration * ln t / n).
+
+    t counts all observations, n those of the arm; every arm is asked once first; ties go to the lowest index. Regret
+    O(log t) where losses are independent and do not drift.
+
+    The choice is a function of the state alone. So between two updates of the state *all* queries go to one arm: with
+    feedback that comes late an arm is asked many times where once was meant (it costs queries, not correctness), and the
+    log has propensities of 0 and 1 only, which off-policy estimates cannot use. Prefer `thompson` there.
+
+    Args:
+        exploration: Factor under the root, not negative.
+
+    Examples:
+        >>> policy = Ucb1()
+        >>> policy.select((1.0, 0.0, 1.0, 0.0), 2, u=0.5)
+        (1,)
+
+    References:
+        Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem, Machine Learning 47 (2002).
+    """
+
+    name: ClassVar[str] = "ucb1"
+    full_information: ClassVar[bool] = False
+
+    exploration: float = 2.0  # the paper's constant, for losses in [0, 1]
+
+    def __post_init__(self) -> None:
+        """Check the parameter."""
+        require(0.0 <= self.exploration < inf, f"ucb1: exploration is {self.exploration}; it must not be negative")
+
+    def init(self, arms: int) -> State:
+        """Return counts and sums of zero."""
+        return means.empty(arms)
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return 1.0 for the arm of the smallest bound, 0.0 for the others."""
+        (best,) = self.select(state, arms, 0.0)
+        return tuple([1.0 if index == best else 0.0 for index in range(arms)])
+
+    def floor(self, arms: int) -> float:
+        """Return 0.0: between two updates only one arm is asked."""
+        return 0.0
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return the first arm never observed, else the one of the smallest bound."""
+        counts = state[:arms]
+        if 0.0 in counts:
+            return (counts.index(0.0),)
+        spread = self.exploration * log(sum(counts))
+        bounds = [state[arms + arm] / count - sqrt(spread / count) for arm, count in enumerate(counts)]
+        return (bounds.index(min(bounds)),)
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the propensities: one arm answers, so nothing is weighed."""
+        return self.propensities(state, arms)
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+    ) -> State:
+        """Add the loss of the chosen arm to its mean."""
+        return means.added(state, arms, chosen, losses)
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Re-map by name; a new arm starts with one observation of the average loss."""
+        return means.extended(state, old_arms, new_arms)

@@ -1,0 +1,1 @@
+"""What travels between the roles: Avro schemas, records, the codec and the topic names."""

@@ -1,0 +1,138 @@
+"""Avro schemas as values: `.avsc` text in, a tree of frozen types and the fingerprint out.
+
+Only what the project's own schemas use is known (no fixed, no float, no recursion); anything else is refused when the
+package is loaded, not when a record arrives. fastavro computes canonical form and fingerprint (Avro 1.12, "Parsing
+Canonical Form" and "Schema Fingerprints").
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
+
+from schemas.errors import SchemaError
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double", "string", "bytes"})
+# Logical types over `bytes`: one fixed-width value a row, so that a column costs one copy instead of a varint a row.
+COLUMNS = frozenset({"outcomes", "int32s"})
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """A type without structure; `name` is one of PRIMITIVES or COLUMNS."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enumeration:
+    """A choice of symbols; readers map a symbol they do not know to `default`."""
+
+    name: str
+    symbols: tuple[str, ...]
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Any number of items."""
+
+    items: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Items by string key."""
+
+    values: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """One of several types, told apart by the branch's index on the wire."""
+
+    branches: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A record's field; `default` counts only where `optional`."""
+
+    name: str
+    type: Type
+    optional: bool
+    default: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named fields in wire order."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+Type: TypeAlias = Primitive | Enumeration | Array | Map | Union | Record
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One `.avsc` file.
+
+    Attributes:
+        record: The tree.
+        text: The file, as registered.
+        fingerprint: CRC-64-AVRO of the canonical form, 8 bytes in the order of the single-object encoding.
+    """
+
+    record: Record
+    text: str
+    fingerprint: bytes
+
+
+def load(text: str) -> Schema:
+    """Parse a schema file; raises SchemaError (or fastavro's own error) if it is not one we can compile."""
+    raw = json.loads(text)
+    parse_schema(raw)
+    record = _parse(raw, {})
+    if not isinstance(record, Record):
+        raise SchemaError(f"the top level must be a record, not {raw!r}")
+    return Schema(record, text, bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")))
+
+
+def _parse(raw: Json, known: dict[str, Type]) -> Type:
+    """Turn one JSON type into a value; `known` collects the named types seen so far."""
+    match raw:
+        case str() if raw in PRIMITIVES:
+            return Primitive(raw)
+        case str() if raw in known:
+            return known[raw]
+        case list():
+            return Union(tuple(_parse(branch, known) for branch in raw))
+        case {"type": "bytes", "logicalType": str(column)} if column in COLUMNS:
+            return Primitive(column)
+        case {"type": "array", "items": items}:
+            return Array(_parse(items, known))
+        case {"type": "map", "values": values}:
+            return Map(_parse(values, known))
+        case {"type": "enum", "name": str(name), "symbols": list(symbols)}:
+            default = cast("str | None", raw.get("default"))
+            known[name] = Enumeration(name, tuple(str(symbol) for symbol in symbols), default)
+            return known[name]
+        case {"type": "record", "name": str(name), "fields": list(fields)}:
+            known[name] = Record(name, tuple(_field(field, known) for field in fields))
+            return known[name]
+    raise SchemaError(f"schema type not supported: {raw!r}; known are {sorted(PRIMITIVES | COLUMNS)} and nested types")
+
+
+def _field(raw: Json, known: dict[str, Type]) -> Field:
+    """Turn one JSON field into a value."""
+    match raw:
+        case {"name": str(name), "type": kind}:
+            return Field(name, _parse(kind, known), "default" in raw, raw.get("default"))
+    raise SchemaError(f"not a field: {raw!r}")

@@ -1,0 +1,52 @@
+"""The schemas that ship: the current one of every record, and every released older one.
+
+`schemas/<Record>.avsc` is current; `schemas/released/<version>/<Record>.avsc` is what that version wrote and never
+changes again. Both are read once, at import.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from schemas import avsc, records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+RECORDS: tuple[type, ...] = (
+    records.Query,
+    records.ModelQuery,
+    records.ModelPredictions,
+    records.Prediction,
+    records.Feedback,
+    records.Observation,
+    records.Application,
+    records.Model,
+    records.Report,
+    records.PolicyState,
+)
+
+_HERE = files("schemas")
+
+
+def read_set(folder: Traversable) -> Mapping[str, avsc.Schema]:
+    """Load every `.avsc` file of a folder, by record name."""
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".avsc"))
+    return {name.removesuffix(".avsc"): avsc.load((folder / name).read_text("utf-8")) for name in names}
+
+
+def read_released() -> Mapping[str, Mapping[str, avsc.Schema]]:
+    """Load every released set, by version."""
+    return {folder.name: read_set(folder) for folder in (_HERE / "released").iterdir() if folder.is_dir()}
+
+
+CURRENT: Mapping[str, avsc.Schema] = read_set(_HERE)
+RELEASED: Mapping[str, Mapping[str, avsc.Schema]] = read_released()
+
+
+def readable(name: str) -> tuple[avsc.Schema, ...]:
+    """Return the allow-list of one record: the current schema and every different released one."""
+    candidates = (CURRENT[name], *(release[name] for release in RELEASED.values() if name in release))
+    return tuple({schema.fingerprint: schema for schema in reversed(candidates)}.values())

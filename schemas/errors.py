@@ -1,0 +1,49 @@
+"""What can go wrong with bytes, records and names.
+
+    SchemasError
+    ├── DecodeError         bad input: these bytes are no record of ours; never worth a retry, so dead-letter them
+    ├── SchemaError         our bug (also a ValueError): this value does not fit the schema
+    │   └── TopicNameError  bad configuration: this name cannot be part of a topic's name
+    ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
+    └── RegistryError       the schema registry did not answer as needed; starting again may help
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+Cause: TypeAlias = Literal["empty", "oversized", "unknown_schema", "truncated", "trailing", "invalid"]
+
+
+class SchemasError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class DecodeError(SchemasError):
+    """Bytes that are no record of ours.
+
+    Attributes:
+        cause: One word to group by, fit for a header or a metric's label.
+        message: What a person needs; holds no payload.
+    """
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(f"{cause}: {message}")
+        self.cause = cause
+        self.message = message
+
+
+class SchemaError(SchemasError, ValueError):
+    """A value that its schema has no place for; the message names the field."""
+
+
+class TopicNameError(SchemaError):
+    """A model or application name that cannot be part of a topic's name."""
+
+
+class CompatibilityError(SchemasError):
+    """The current schemas cannot read what a released version wrote."""
+
+
+class RegistryError(SchemasError):
+    """The schema registry is unreachable, or refuses our schemas."""

@@ -1,0 +1,235 @@
+"""The records that travel: frozen values, one class for each `.avsc` file beside this one.
+
+Times are microseconds since the epoch (`_us`) unless the name says otherwise. The first field of every record about a
+query is its `query_id`, so that a role that only routes or matches can read it without decoding the rest.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+# Element types a tensor may have; the wire carries the index into this tuple (an Avro enum of the same order).
+DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A dense array as it travels: element type, shape and little-endian C-order bytes.
+
+    The bytes pass through untouched, so 784 floats cost no per-element Python.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, array: NDArray[np.generic]) -> Tensor:
+        """Wrap an array; its bytes are copied once."""
+        return cls(array.dtype.name, array.shape, array.tobytes())
+
+    def numpy(self) -> NDArray[np.generic]:
+        """Return a read-only view of the bytes with dtype and shape; shape (n, ...) for batches, (...) for a row."""
+        return np.frombuffer(self.data, dtype=self.dtype).reshape(self.shape)
+
+
+Input: TypeAlias = Tensor | str | bytes
+# A class label (int or str), a number, or a vector of scores.
+Value: TypeAlias = int | float | str | Tensor
+
+
+class Status(enum.Enum):
+    """How complete an answer is."""
+
+    COMPLETE = "complete"  # every model that was asked answered in time
+    PARTIAL = "partial"  # the deadline came first: combined from the models that had answered
+    DEFAULT = "default"  # no usable output: the application's default output, with a reason
+
+
+class Outcome(enum.Enum):
+    """What became of one model query."""
+
+    OK = "ok"
+    EXPIRED = "expired"  # dropped before predicting: it could not make its deadline
+    INVALID = "invalid"  # the input does not fit the model's signature (dtype, shape, NaN)
+    FAILED = "failed"  # the model raised on this row, or returned something that is not an answer
+    MISSING = "missing"  # nothing had arrived when the answer was given
+
+
+class JoinStatus(enum.Enum):
+    """Where an observation's losses come from."""
+
+    JOINED = "joined"  # from feedback inside the window
+    DEFAULT = "default"  # the window ended without feedback: the application's default loss
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question to an application. Topic `queries`, key = context if any, else query_id."""
+
+    query_id: str
+    application: str
+    input: Input
+    context: str | None = None
+    sent_us: int = 0  # when the client meant to send it; 0 = take the record's own timestamp
+    slo_ms: float | None = None  # overrides the application's objective for this query
+
+
+@dataclass(frozen=True, slots=True)
+class ModelQuery:
+    """One query for one model. Topic `models.<model>.queries`."""
+
+    query_id: str
+    reply_partition: int  # partition of `model-predictions` (= the query's own partition)
+    due_us: int  # the output must be on its way back by then, or it is useless
+    input: Input
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPredictions:
+    """What one worker batch answered for one reply partition: columns, row i belongs to query_ids[i]."""
+
+    model: str
+    version: str
+    worker: str
+    query_ids: tuple[str, ...]
+    outcomes: tuple[Outcome, ...]
+    answers: Tensor | tuple[str, ...]  # (n,) labels or numbers, or n string labels; meaningless where outcome is not OK
+    scores: Tensor | None  # (n, k) one score a class, where the model gives scores
+    waited_us: tuple[int, ...]  # per row: from the worker's fetch to the start of its batch
+    predict_us: int  # the whole batch
+    batch_rows: int  # rows predicted together, all reply partitions
+    batch_cap: int  # the controller's cap when the batch was taken
+    queue_rows: int  # rows still waiting when the batch was taken
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the policy decided and with what probability: everything learning needs, never recomputed.
+
+    `propensities[i]` is the probability, under the state in force, that arm i is asked; `chosen` are the indices asked.
+    """
+
+    policy: str  # policy and parameters, as `policies.registry.spec()` writes them
+    state: str  # name of the policy state that decided: the application, or application/context
+    arms: tuple[str, ...]  # the application's models, in order
+    propensities: tuple[float, ...]
+    chosen: tuple[int, ...]
+    state_version: int  # observations folded into the state that decided
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOutput:
+    """One asked model's part of a prediction."""
+
+    model: str
+    version: str
+    outcome: Outcome
+    answer: Value | None
+    scores: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The answer to a query. Topic `predictions`, key and partition as the query's."""
+
+    query_id: str
+    application: str
+    context: str | None
+    decision: Decision | None  # None where nothing was decided (unknown application, no models)
+    status: Status
+    reason: str | None  # why the status is not `complete`
+    answer: Value | None
+    confidence: float  # in [0, 1]: weight of the asked models that agree with the answer
+    outputs: tuple[ModelOutput, ...]
+    sent_us: int
+    received_us: int
+    deadline_us: int
+    answered_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What the application learnt later: the true label, or the loss of the served answer. Key as the query's."""
+
+    query_id: str
+    label: Value | None = None
+    loss: float | None = None  # in [0, 1]
+    sent_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One line of the exploration log: the decision and what it cost. Policies are folds over these."""
+
+    query_id: str
+    application: str
+    context: str | None
+    decision: Decision
+    losses: tuple[float | None, ...]  # per arm, in [0, 1]; None = that arm's loss is not known
+    loss: float | None  # of the served answer
+    label: Value | None
+    status: JoinStatus
+    predicted_us: int
+    observed_us: int  # event time: the feedback's timestamp, or the end of the window
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Desired state of one application. Topic `applications` (compacted), key = name; the last value wins."""
+
+    name: str
+    models: tuple[str, ...]
+    policy: str = "exp3"
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    per_context: bool = False  # one policy state per context instead of one for the application
+    slo_ms: float = 100.0
+    default_output: Value | None = None
+    loss: str = "zero_one"  # zero_one | absolute | squared | log | given
+    window_s: float = 600.0  # how long feedback is waited for
+    default_loss: float | None = None  # learnt when the window ends without feedback; None = learn nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A deployed model version. Topic `models` (compacted), key = name."""
+
+    name: str
+    version: str
+    runtime: str  # sklearn | torch | function
+    path: str  # folder of the package, as the workers see it
+    digest: str  # SHA-256 of the package's manifest
+    output: str  # label | scores | value
+    dtype: str | None  # of one input row; None for str or bytes inputs
+    shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One report a second from every process. Topic `reports`, key = instance."""
+
+    instance: str
+    role: str
+    time_us: int
+    counters: Mapping[str, float]  # monotonic since start; labels as in `answers{application=digits,status=default}`
+    gauges: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyState:
+    """A policy's state as it is stored: which policy, which arms, how many observations, the numbers."""
+
+    policy: str
+    arms: tuple[str, ...]
+    version: int
+    values: tuple[float, ...]

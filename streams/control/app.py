@@ -1,0 +1,126 @@
+"""The Faust app: folds `reports` into a table and serves the page and `/api/status`.
+
+Faust is good at this and may lose a tick here (`<prefix>.control` is nobody's source of truth). Its own web views are
+off: they would show table data and topology to whoever can reach the port.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import faust
+import psutil
+
+from schemas.errors import DecodeError
+from schemas.records import Report
+from streams.control.figures import Figures, fold, status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable
+
+    from faust.types.auth import CredentialsT
+
+    from schemas.codec import Codec
+
+PAGE = Path(__file__).with_name("page.html")
+# One process, one partition, a report a second from each process: nothing here needs to be large.
+STREAM_BUFFER = 64
+REPORT_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the control app needs to know."""
+
+    bootstrap: str  # host:port[,host:port...]
+    prefix: str
+    instance: str
+    host: str
+    port: int
+    data: Path  # Faust insists on a folder, though the table itself is in memory
+    credentials: CredentialsT | None = None
+    replication: int = 1
+
+
+def create(options: Options, codec: Codec) -> faust.App:
+    """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
+    app = _bare(options)
+    reports = app.topic(
+        f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
+    )
+    live = app.Table("live", key_type=str, value_type=dict, partitions=1, help="figures of each process")
+    _read(app, reports, live, codec)
+    _show(app, live)
+    _report(app, reports, codec, options.instance)
+    return app
+
+
+def _bare(options: Options) -> faust.App:
+    return faust.App(
+        f"{options.prefix}.control",
+        broker=[f"kafka://{address}" for address in options.bootstrap.split(",")],
+        broker_credentials=options.credentials,
+        consumer_auto_offset_reset="latest",
+        datadir=options.data,
+        store="memory://",
+        topic_replication_factor=options.replication,
+        topic_disable_leader=True,
+        topic_partitions=1,
+        table_standby_replicas=0,
+        stream_buffer_maxsize=STREAM_BUFFER,
+        web_bind=options.host,
+        web_host=options.host,
+        web_port=options.port,
+        web_router_enabled=False,
+        web_tables_enabled=False,
+        web_graph_enabled=False,
+        web_stats_enabled=False,
+        web_metrics_enabled=False,
+    )
+
+
+def _read(app: faust.App, reports: Any, live: Any, codec: Codec) -> None:
+    async def follow(values: AsyncIterable[bytes]) -> None:
+        """Fold each report into the table; a record that is no report is left to whoever consumes with a group."""
+        async for value in values:
+            try:
+                report = codec.decode(Report, value)
+            except DecodeError:
+                continue
+            live[report.instance] = fold(live.get(report.instance), report)
+
+    app.agent(reports, name="follow", concurrency=1)(follow)
+
+
+def _show(app: faust.App, live: Any) -> None:
+    async def page(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
+        """Serve the live page."""
+        return self.html(PAGE.read_text(encoding="utf-8"))
+
+    async def api(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
+        """Serve the figures as JSON."""
+        entries: list[Figures] = list(live.values())
+        return self.json(status(entries, _now_us()))
+
+    app.page("/", name="page")(page)
+    app.page("/api/status", name="status")(api)
+
+
+def _report(app: faust.App, reports: Any, codec: Codec, instance: str) -> None:
+    process = psutil.Process(os.getpid())
+
+    async def report() -> None:
+        """Say once a second that this process is alive too."""
+        gauges = {"rss_bytes": float(process.memory_info().rss), "cpu_percent": process.cpu_percent()}
+        value = codec.encode(Report(instance, "control", _now_us(), {}, gauges))
+        await reports.send(key=instance.encode(), value=value)
+
+    app.timer(REPORT_EVERY_S, name="report")(report)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,116 @@
+"""Live figures out of reports, as plain JSON values: what the table keeps, and what the page and the API show.
+
+    report ──▶ fold(before, report) ──▶ table[instance] ──▶ status(table.values(), now)
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from schemas.records import Report
+
+# Every process reports once a second; after five missed ones something is wrong, after ten minutes it has left.
+SILENT_AFTER_US = 5_000_000
+FORGOTTEN_AFTER_US = 600_000_000
+METRIC = re.compile(r"(?P<name>[^{]+)(?:\{(?P<labels>.*)\})?", re.DOTALL)
+# Metrics with one of these labels are also shown by its value, summed over the processes.
+SUBJECTS = ("application", "model")
+
+
+class Figures(TypedDict):
+    """One process's last report and the rates between its last two."""
+
+    instance: str
+    role: str
+    time_us: int
+    counters: dict[str, float]
+    gauges: dict[str, float]
+    rates: dict[str, float]  # of the counters, a second
+
+
+class Status(TypedDict):
+    """Everything the page shows."""
+
+    time_us: int
+    processes: list[dict[str, object]]
+    applications: dict[str, dict[str, float]]
+    models: dict[str, dict[str, float]]
+
+
+def fold(before: Figures | None, report: Report) -> Figures:
+    """Return the process's figures after one more report; one that is older than the last changes nothing."""
+    if before is not None and report.time_us <= before["time_us"]:
+        return before
+    return Figures(
+        instance=report.instance,
+        role=report.role,
+        time_us=report.time_us,
+        counters=dict(report.counters),
+        gauges=dict(report.gauges),
+        rates=_rates(before, report) if before is not None else {},
+    )
+
+
+def _rates(before: Figures, report: Report) -> dict[str, float]:
+    """A counter that fell belongs to a restarted process: it counts from nought."""
+    seconds = (report.time_us - before["time_us"]) / 1e6
+    rates = {}
+    for name, value in report.counters.items():
+        last = before["counters"].get(name, 0.0)
+        rates[name] = (value - last if value >= last else value) / seconds
+    return rates
+
+
+def status(entries: Iterable[Figures], now_us: int) -> Status:
+    """Return what is shown at `now_us`: every process heard of lately, and sums by application and by model."""
+    known = [entry for entry in entries if now_us - entry["time_us"] < FORGOTTEN_AFTER_US]
+    known.sort(key=lambda entry: (entry["role"], entry["instance"]))
+    live = [entry for entry in known if not _silent(entry, now_us)]
+    return Status(
+        time_us=now_us,
+        processes=[{**entry, "age_s": _age_s(entry, now_us), "silent": _silent(entry, now_us)} for entry in known],
+        applications=_by_label(live, "application"),
+        models=_by_label(live, "model"),
+    )
+
+
+def _age_s(entry: Figures, now_us: int) -> float:
+    return round(max(now_us - entry["time_us"], 0) / 1e6, 1)
+
+
+def _silent(entry: Figures, now_us: int) -> bool:
+    return now_us - entry["time_us"] > SILENT_AFTER_US
+
+
+def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, float]]:
+    """Sum gauges, counters and rates (as `<name>_per_s`) over the processes, by the value of one label."""
+    sums: dict[str, dict[str, float]] = {}
+    for entry in entries:
+        for metric, value in _shown(entry).items():
+            name, labels = parse(metric)
+            if label in labels:
+                row = sums.setdefault(labels.pop(label), {})
+                column = _column(name, labels)
+                row[column] = round(row.get(column, 0.0) + value, 3)
+    return {subject: sums[subject] for subject in sorted(sums)}
+
+
+def _shown(entry: Figures) -> dict[str, float]:
+    rates = {re.sub(r"(_total)?(?=\{|$)", "_per_s", name, count=1): value for name, value in entry["rates"].items()}
+    return entry["counters"] | entry["gauges"] | rates
+
+
+def _column(name: str, labels: Mapping[str, str]) -> str:
+    return " ".join([name, *(value for key, value in sorted(labels.items()))])
+
+
+def parse(metric: str) -> tuple[str, dict[str, str]]:
+    """Split `name{label=value,...}` into the name and its labels."""
+    match = METRIC.fullmatch(metric)
+    if match is None or match["labels"] is None:
+        return metric, {}
+    return match["name"], dict(pair.split("=", 1) for pair in match["labels"].split(",") if "=" in pair)

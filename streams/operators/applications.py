@@ -1,0 +1,59 @@
+"""The applications and models as the compacted topics say; the last value wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from policies import registry
+from policies.errors import PolicyError
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Application, Model
+
+if TYPE_CHECKING:
+    from policies.contract import Policy
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """An application with its policy made."""
+
+    application: Application
+    policy: Policy
+
+
+class Configuration:
+    """Follows the topics `applications` and `models`."""
+
+    __slots__ = ("_codec", "applications", "models")
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.applications: dict[str, Deployed] = {}
+        self.models: dict[str, Model] = {}
+
+    def on_record(self, record: Record) -> None:
+        """Take one record; a null value (tombstone) removes what its key names.
+
+        Raises:
+            DecodeError: not an application or model, or one whose policy cannot be made; what was there before stays.
+        """
+        name = (record.key or b"").decode(errors="replace")
+        if record.topic == topics.APPLICATIONS:
+            if record.value is None:
+                self.applications.pop(name, None)
+                return
+            application = self._codec.decode(Application, record.value)
+            try:
+                policy = registry.create(application.policy, application.parameters)
+            except PolicyError as error:
+                raise DecodeError("invalid", f"application {application.name}: {error}") from error
+            self.applications[application.name] = Deployed(application, policy)
+        elif record.value is None:
+            self.models.pop(name, None)
+        else:
+            model = self._codec.decode(Model, record.value)
+            self.models[model.name] = model

@@ -1,0 +1,214 @@
+"""Combine: model outputs by query until all are there or the deadline comes, then one answer.
+
+A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2): at `deadline - margin` the answer is made from what
+has arrived; with nothing usable it is the application's default output, marked so with a reason.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from policies.combine import combine
+from schemas import topics
+from schemas.records import Decision, ModelOutput, Outcome, Prediction, Status, Tensor
+from streams.operators.contract import Emit, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Application, Input, ModelPredictions, Value
+    from streams.operators.contract import Record
+    from streams.operators.counters import Counters
+    from streams.operators.views import Arms
+
+# Why no model's output could be used, by precedence: what the caller can mend comes first.
+_REASONS = (
+    (Outcome.INVALID, "invalid_input"),
+    (Outcome.FAILED, "model_failed"),
+    (Outcome.EXPIRED, "expired_in_queue"),
+    (Outcome.MISSING, "deadline"),
+)
+_BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
+
+
+@dataclass(slots=True)
+class Pending:
+    """A query that waits for its models."""
+
+    query_id: str
+    application: Application | None
+    application_name: str
+    context: str | None
+    record: Record
+    input: Input | None  # until the models have been asked
+    sent_us: int
+    received_us: int
+    deadline_us: int
+    state: str = ""
+    arms: Arms | None = None
+    chosen: tuple[int, ...] = ()
+    outputs: dict[str, ModelOutput] = field(default_factory=dict)
+    answered: bool = False
+
+
+class Combiner:
+    """Holds what is pending and answers it; one instance for all partitions of a selection process."""
+
+    def __init__(self, codec: Codec, margin_us: int, counters: Counters) -> None:
+        self._codec = codec
+        self._margin_us = margin_us
+        self._counters = counters
+        self._pending: dict[int, dict[str, Pending]] = {}
+        self._due: dict[int, list[Pending]] = {}
+        self._buckets: list[int] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pending.values()))
+
+    def holds(self, partition: int, query_id: str) -> bool:
+        """Tell whether this query is waiting for its answer."""
+        return query_id in self._pending.get(partition, ())
+
+    def open(self, query: Pending) -> None:
+        """Wait for the outputs of the query's chosen models, at most until its deadline less the margin."""
+        self._pending.setdefault(query.record.partition, {})[query.query_id] = query
+        bucket = (query.deadline_us - self._margin_us) // _BUCKET_US
+        if bucket not in self._due:
+            self._due[bucket] = []
+            heapq.heappush(self._buckets, bucket)
+        self._due[bucket].append(query)
+
+    def on_outputs(self, partition: int, batch: ModelPredictions, now_us: int) -> list[Emit]:
+        """Take one worker batch; return the answers that it completes."""
+        waiting = self._pending.get(partition)
+        if not waiting:
+            self._counters["late_outputs_total", "model", batch.model] += len(batch.query_ids)
+            return []
+        answers: list[Emit] = []
+        late = 0
+        for query_id, output in zip(batch.query_ids, _outputs(batch), strict=True):
+            query = waiting.get(query_id)
+            if query is None or query.arms is None:
+                late += 1
+                continue
+            query.outputs[batch.model] = output
+            if len(query.outputs) == len(query.chosen):
+                answers.append(self.answer(query, now_us))
+        if late:
+            self._counters["late_outputs_total", "model", batch.model] += late
+        return answers
+
+    def next_deadline(self) -> int | None:
+        """Return when the next waiting query has to be answered (us)."""
+        return self._buckets[0] * _BUCKET_US if self._buckets else None
+
+    def on_timer(self, now_us: int) -> list[Emit]:
+        """Answer every query whose time has come with what has arrived."""
+        answers: list[Emit] = []
+        while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
+            for query in self._due.pop(heapq.heappop(self._buckets)):
+                if not query.answered:
+                    answers.append(self.answer(query, now_us))
+        return answers
+
+    def drop(self, partitions: Sequence[int]) -> None:
+        """Forget the queries of these partitions: their new owner answers them."""
+        for partition in partitions:
+            for query in self._pending.pop(partition, {}).values():
+                query.answered = True
+
+    def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
+        """Make the prediction of a query from what it has, or its default output for the given reason."""
+        query.answered = True
+        self._pending.get(query.record.partition, {}).pop(query.query_id, None)
+        prediction = _prediction(query, now_us, reason)
+        self._counters[
+            "answers_total", "application", query.application_name, "status", prediction.status.value,
+            "reason", prediction.reason or "",
+        ] += 1  # fmt: skip
+        record = query.record
+        return Emit(
+            topics.PREDICTIONS,
+            record.partition,
+            record.key,
+            self._codec.encode(prediction),
+            (Position(record.topic, record.partition, record.offset),),
+            record.headers,
+        )
+
+
+def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
+    """Split a worker batch into one output a row, without numpy scalars in them."""
+    answers = batch.answers
+    labels: Sequence[Value] = answers.numpy().tolist() if isinstance(answers, Tensor) else answers
+    scores = batch.scores.numpy() if batch.scores is not None else None
+    for row, (outcome, label) in enumerate(zip(batch.outcomes, labels, strict=True)):
+        if outcome is not Outcome.OK:
+            yield ModelOutput(batch.model, batch.version, outcome, None)
+        else:
+            yield ModelOutput(
+                batch.model, batch.version, outcome, label, Tensor.of(scores[row]) if scores is not None else None
+            )
+
+
+def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
+    outputs = _asked(query)
+    usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
+    if usable and query.arms is not None and reason is None:
+        answer, confidence = _combined(query.arms, query.chosen, usable)
+        status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
+        reason = None if status is Status.COMPLETE else _why(outputs)
+    else:
+        answer = query.application.default_output if query.application else None
+        confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
+    return Prediction(
+        query_id=query.query_id,
+        application=query.application_name,
+        context=query.context,
+        decision=_decision(query),
+        status=status,
+        reason=reason,
+        answer=answer,
+        confidence=confidence,
+        outputs=tuple(outputs.values()),
+        sent_us=query.sent_us,
+        received_us=query.received_us,
+        deadline_us=query.deadline_us,
+        answered_us=now_us,
+    )
+
+
+def _asked(query: Pending) -> dict[int, ModelOutput]:
+    """Return the output of every asked arm, MISSING where nothing arrived."""
+    if query.arms is None:
+        return {}
+    names = query.arms.names
+    return {
+        arm: query.outputs.get(names[arm]) or ModelOutput(names[arm], "", Outcome.MISSING, None) for arm in query.chosen
+    }
+
+
+def _combined(arms: Arms, chosen: Sequence[int], usable: Mapping[int, ModelOutput]) -> tuple[Value, float]:
+    """Combine by weight; a model that did not answer counts against the confidence."""
+    if len(chosen) == 1:
+        only = usable[chosen[0]]
+        assert only.answer is not None
+        return only.answer, 1.0
+    weights = {arm: arms.weights[arm] for arm in chosen}
+    answers = {arm: output.answer for arm, output in usable.items() if output.answer is not None}
+    return combine(weights, answers)
+
+
+def _decision(query: Pending) -> Decision | None:
+    arms = query.arms
+    if arms is None:
+        return None
+    return Decision(arms.spec, query.state, arms.names, arms.propensities, query.chosen, arms.version)
+
+
+def _why(outputs: Mapping[int, ModelOutput]) -> str:
+    outcomes = {output.outcome for output in outputs.values()}
+    return next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")

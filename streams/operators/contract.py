@@ -1,0 +1,154 @@
+"""The one contract that every operator fulfils, and the effects it may ask for.
+
+    records ──▶ on_records ─┐
+    timer   ──▶ on_timer   ─┼──▶ effects ──▶ a runtime performs them, or a test compares them
+    states  ──▶ on_states  ─┘
+
+An operator does no I/O and reads no clock: `now_us` (microseconds since the epoch) is an argument. An input record is
+*complete* when its outcome is acknowledged: an effect names in `completes` the positions that are done once it has been
+performed. The runtime commits only the contiguous prefix of completed offsets.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import PolicyState
+
+# Named tuples, not dataclasses, for what is made once a record: they cost a third (0.25 against 0.7 us, CPython 3.11).
+
+
+class Position(NamedTuple):
+    """Where a record stands in Kafka. `topic` is the logical name (without the deployment's prefix)."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Record(NamedTuple):
+    """A consumed record: coordinates, bytes, broker timestamp, headers."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_us: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+    @property
+    def position(self) -> Position:
+        """Where this record stands."""
+        return Position(self.topic, self.partition, self.offset)
+
+
+class StateKey(NamedTuple):
+    """Names one policy state. `partition` is the `observations` partition whose learner owns it."""
+
+    partition: int
+    name: str  # application, or application + "/" + context
+
+
+class Emit(NamedTuple):
+    """Produce one record; when the broker has acknowledged it, `completes` are complete."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes
+    completes: tuple[Position, ...] = ()
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+class DeadLetter(NamedTuple):
+    """Write the record, bytes untouched, to `<topic>.dlq` with its cause; then it is complete."""
+
+    record: Record
+    cause: str  # one word a machine can group by, e.g. `undecodable`, `late`
+    message: str  # what a person needs
+
+
+class Skip(NamedTuple):
+    """These positions need no outcome; count them under `reason`."""
+
+    completes: tuple[Position, ...]
+    reason: str
+
+
+class FetchStates(NamedTuple):
+    """Read these states; the runtime answers with `on_states`."""
+
+    keys: tuple[StateKey, ...]
+
+
+class WriteStates(NamedTuple):
+    """Compare-and-set one partition's states together with its offset, in one step.
+
+    Refused if the stored offset is not `expected` (someone else wrote, or the store lost its last second); the runtime
+    then calls `on_refused` with what is stored.
+    """
+
+    partition: int
+    expected: int | None  # next offset to apply as last known; None = nothing stored yet
+    offset: int  # next offset to apply after this write
+    states: Mapping[str, PolicyState]
+    completes: tuple[Position, ...]
+
+
+Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | WriteStates
+Effects: TypeAlias = list[Effect]
+
+
+class Operator(Protocol):
+    """A stateful kernel. Every method may be called at any time between records; none may block."""
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Take a poll's records, in order within each partition."""
+        ...
+
+    def on_timer(self, now_us: int) -> Effects:
+        """Do what is due at `now_us`."""
+        ...
+
+    def next_deadline(self) -> int | None:
+        """When `on_timer` wants to be called next (us), or None."""
+        ...
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Take the answer to a `FetchStates`; None = nothing stored under that key."""
+        ...
+
+    @property
+    def read_back_us(self) -> int:
+        """How far before the first incomplete record of its main topic the operator wants to read again (0: not at all).
+
+        Only to rebuild what it must remember (ids it has seen); what lies before the start is already complete.
+        """
+        ...
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """These partitions are ours from here on.
+
+        `starts[p]` is the first offset of the main topic that is not complete: as committed to the group, or, where
+        the operator writes states, as stored with them (0 where nothing is stored yet). Earlier records may follow, by `read_back_us`.
+        """
+        ...
+
+    def on_refused(self, partition: int, stored: int | None) -> None:
+        """A `WriteStates` was refused: drop what is cached of this partition and ignore its records.
+
+        The runtime seeks to `stored` (less `read_back_us`) and then calls `on_assigned`; records count again from there.
+        """
+        ...
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Forget everything about these partitions; their new owner starts from what is committed."""
+        ...
+
+    def statistics(self) -> Mapping[str, float]:
+        """Counters since the start (names end in `_total`) and gauges, labels as in `answers_total{status=default}`."""
+        ...

@@ -1,0 +1,234 @@
+"""Join: prediction + feedback inside a window → one observation; at the window's end the default loss, if there is one.
+
+Time is event time: a window runs from the prediction's timestamp. A prediction is complete when it is joined or its
+window has ended, so what waits is rebuilt from the committed offset. What waits is kept as record bytes, not objects: a
+million pending predictions are an aim (< 700 MB). Feedback may come first, twice, late or wrong; each has one outcome:
+
+    feedback                          outcome
+    before its prediction             waits for it, at most `early_us`
+    again                             skipped, counted as `duplicate_feedback`
+    after the window                  dead letter, cause `late`
+    for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
+    label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from policies.losses import LossError
+from schemas import topics
+from schemas.codec import peek_texts
+from schemas.errors import DecodeError
+from schemas.records import Feedback, Prediction
+from streams.operators.applications import Configuration
+from streams.operators.contract import DeadLetter, Emit, Position, Skip
+from streams.operators.counters import Counters
+from streams.operators.observing import default_observation, observation
+from streams.operators.wheel import SecondsWheel
+from streams.topology import state_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Observation, PolicyState
+    from streams.operators.contract import Effects, Record, StateKey
+
+_OFFSET_BYTES = 8
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerSettings:
+    """What the joiner needs to know.
+
+    Attributes:
+        partitions: of the topics on the circle of data.
+        window_us: the window of predictions whose application is unknown, and the longest that is read back at a start.
+        early_us: how long feedback waits for a prediction that has not been seen.
+    """
+
+    partitions: int = 4
+    window_us: int = 600_000_000
+    early_us: int = 60_000_000
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What one partition remembers, all by query id."""
+
+    start: int  # first offset of `predictions` that is not complete
+    waiting: dict[str, bytes] = field(default_factory=dict)  # offset (8 bytes, big-endian) + the prediction's bytes
+    early: dict[str, Record] = field(default_factory=dict)
+    closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
+    wheel: SecondsWheel = field(default_factory=SecondsWheel)
+
+
+class Joiner:
+    """The kernel of the `joiner` role."""
+
+    def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
+        self._codec = codec
+        self._settings = settings
+        self._counters = Counters()
+        self._configuration = Configuration(codec)
+        self._partitions: dict[int, _Partition] = {}
+
+    @property
+    def read_back_us(self) -> int:
+        """One window: predictions that were completed before the start are remembered as closed."""
+        return self._settings.window_us
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Take predictions, feedback and configuration."""
+        effects: Effects = []
+        for record in records:
+            try:
+                if record.topic == topics.PREDICTIONS:
+                    self._on_prediction(record, effects)
+                elif record.topic == topics.FEEDBACK:
+                    self._on_feedback(record, effects)
+                else:
+                    self._configuration.on_record(record)
+            except DecodeError as error:
+                self._counters["undecodable_total", "topic", record.topic] += 1
+                effects.append(DeadLetter(record, error.cause, str(error)))
+        return effects
+
+    def on_timer(self, now_us: int) -> Effects:
+        """End the windows that are over."""
+        effects: Effects = []
+        for number, partition in self._partitions.items():
+            for query_id in partition.wheel.due(now_us):
+                self._expire(number, partition, query_id, effects)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        """Return when the next window ends, rounded up to a second (us)."""
+        ends = (partition.wheel.next_due() for partition in self._partitions.values())
+        return min((end for end in ends if end is not None), default=None)
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Do nothing: the joiner reads no states."""
+        return []
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Start empty; what waits follows again from `starts`, what is closed from before."""
+        for number, start in starts.items():
+            self._partitions[number] = _Partition(start)
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Forget these partitions."""
+        for number in partitions:
+            self._partitions.pop(number, None)
+
+    def on_refused(self, partition: int, stored: int | None) -> None:
+        """Do nothing: the joiner writes no states."""
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how many were joined, expired and refused, and how many wait."""
+        return {
+            **self._counters.rendered(),
+            "predictions_waiting": float(sum(len(p.waiting) for p in self._partitions.values())),
+            "feedback_waiting": float(sum(len(p.early) for p in self._partitions.values())),
+        }
+
+    def _on_prediction(self, record: Record, effects: Effects) -> None:
+        partition = self._partitions.setdefault(record.partition, _Partition(0))
+        query_id, application = peek_texts(record.value, 2)
+        end_us = record.timestamp_us + self._window_us(application)
+        if record.offset < partition.start:
+            partition.closed[query_id] = True
+            partition.wheel.add(end_us, query_id)
+            return
+        if query_id in partition.waiting or query_id in partition.closed:
+            effects.append(Skip((record.position,), "duplicate_prediction"))
+            return
+        assert record.value is not None
+        partition.waiting[query_id] = record.offset.to_bytes(_OFFSET_BYTES, "big") + record.value
+        partition.wheel.add(end_us, query_id)
+        early = partition.early.pop(query_id, None)
+        if early is not None:
+            self._join(early, partition, query_id, effects)
+
+    def _on_feedback(self, record: Record, effects: Effects) -> None:
+        partition = self._partitions.setdefault(record.partition, _Partition(0))
+        (query_id,) = peek_texts(record.value, 1)
+        if query_id in partition.waiting:
+            self._join(record, partition, query_id, effects)
+        elif query_id in partition.early or partition.closed.get(query_id):
+            effects.append(Skip((record.position,), "duplicate_feedback"))
+        elif query_id in partition.closed:
+            self._refuse(record, "late", "the window had ended before this feedback came", effects)
+        else:
+            partition.early[query_id] = record
+            partition.wheel.add(record.timestamp_us + self._settings.early_us, query_id)
+
+    def _join(self, feedback_record: Record, partition: _Partition, query_id: str, effects: Effects) -> None:
+        """Make the observation of a waiting prediction; wrong feedback leaves it waiting."""
+        stored = partition.waiting[query_id]
+        position = _position(stored, feedback_record.partition)
+        try:
+            feedback = self._codec.decode(Feedback, feedback_record.value)
+            prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
+            loss, classes = self._loss(prediction)
+            seen = observation(prediction, feedback, loss, classes, feedback_record.timestamp_us)
+        except (LossError, DecodeError) as error:
+            self._refuse(feedback_record, "invalid_feedback", str(error), effects)
+            return
+        del partition.waiting[query_id]
+        partition.closed[query_id] = True
+        completes = (position, feedback_record.position)
+        if seen is None:
+            effects.append(Skip(completes, "nothing_to_learn"))
+            return
+        self._counters["joined_total", "application", prediction.application] += 1
+        effects.append(self._emit(seen, completes))
+
+    def _expire(self, number: int, partition: _Partition, query_id: str, effects: Effects) -> None:
+        """End what ran out for this id: a window, feedback's wait, or the memory of a closed query."""
+        early = partition.early.pop(query_id, None)
+        if early is not None:
+            self._refuse(early, "unmatched", "no prediction with this query id was seen", effects)
+        stored = partition.waiting.pop(query_id, None)
+        if stored is None:
+            partition.closed.pop(query_id, None)
+            return
+        partition.closed[query_id] = False
+        prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
+        window_us = self._window_us(prediction.application)
+        # Late feedback is told from unknown for one more window.
+        partition.wheel.add(prediction.answered_us + 2 * window_us, query_id)
+        completes = (_position(stored, number),)
+        seen = default_observation(prediction, self._default_loss(prediction), prediction.answered_us + window_us)
+        self._counters["unjoined_total", "application", prediction.application] += 1
+        effects.append(self._emit(seen, completes) if seen else Skip(completes, "no_feedback"))
+
+    def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
+        name = seen.decision.state
+        partition = state_partition(name, self._settings.partitions)
+        return Emit(topics.OBSERVATIONS, partition, name.encode(), self._codec.encode(seen), completes)
+
+    def _refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
+        self._counters["refused_feedback_total", "cause", cause] += 1
+        effects.append(DeadLetter(record, cause, message))
+
+    def _window_us(self, application: str) -> int:
+        deployed = self._configuration.applications.get(application)
+        return int(deployed.application.window_s * _SECOND_US) if deployed else self._settings.window_us
+
+    def _default_loss(self, prediction: Prediction) -> float | None:
+        deployed = self._configuration.applications.get(prediction.application)
+        return deployed.application.default_loss if deployed else None
+
+    def _loss(self, prediction: Prediction) -> tuple[str, Mapping[str, tuple[str, ...]]]:
+        """Return the kind of loss and the classes of each model."""
+        deployed = self._configuration.applications.get(prediction.application)
+        classes = {name: model.classes for name, model in self._configuration.models.items()}
+        return (deployed.application.loss if deployed else "zero_one"), classes
+
+
+def _position(stored: bytes, partition: int) -> Position:
+    return Position(topics.PREDICTIONS, partition, int.from_bytes(stored[:_OFFSET_BYTES], "big"))

@@ -1,0 +1,120 @@
+"""What a prediction and its feedback teach: the loss of every asked model, from the answers that were recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies.losses import LossError, loss
+from schemas.records import JoinStatus, Observation, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import Feedback, ModelOutput, Prediction, Value
+
+# A model that was asked and gave no answer by the deadline cost its user the answer.
+NO_ANSWER_LOSS = 1.0
+GIVEN = "given"
+
+
+def observation(
+    prediction: Prediction,
+    feedback: Feedback,
+    kind: str,
+    classes: Mapping[str, Sequence[str]],
+    feedback_us: int,
+) -> Observation | None:
+    """Join a prediction with its feedback.
+
+    Args:
+        prediction: what was answered, with every asked model's output.
+        feedback: the true label, or the loss of the served answer.
+        kind: of loss, as the application says.
+        classes: class names by model, for the log loss of scores.
+        feedback_us: event time of the feedback.
+
+    Returns:
+        The observation, or None where nothing was decided, so that nothing can be learnt.
+
+    Raises:
+        LossError: the label does not fit the answers, or neither label nor loss can be used.
+    """
+    served = _served_loss(prediction, feedback, kind, classes)
+    if prediction.decision is None:
+        return None
+    asked = {output.model: output for output in prediction.outputs}
+    arms = prediction.decision.arms
+    losses = tuple(
+        _arm_loss(asked[arm], prediction.answer, feedback, kind, classes) if arm in asked else None for arm in arms
+    )
+    return _observation(prediction, losses, served, feedback.label, JoinStatus.JOINED, feedback_us)
+
+
+def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
+    """Return what the end of the window teaches: the default loss for every asked arm, None if there is no such loss."""
+    if default_loss is None or prediction.decision is None:
+        return None
+    asked = {output.model for output in prediction.outputs if output.outcome is not Outcome.INVALID}
+    losses = tuple(default_loss if arm in asked else None for arm in prediction.decision.arms)
+    return _observation(prediction, losses, default_loss, None, JoinStatus.DEFAULT, end_us)
+
+
+def _observation(
+    prediction: Prediction,
+    losses: tuple[float | None, ...],
+    served: float | None,
+    label: Value | None,
+    status: JoinStatus,
+    observed_us: int,
+) -> Observation:
+    assert prediction.decision is not None
+    return Observation(
+        query_id=prediction.query_id,
+        application=prediction.application,
+        context=prediction.context,
+        decision=prediction.decision,
+        losses=losses,
+        loss=served,
+        label=label,
+        status=status,
+        predicted_us=prediction.answered_us,
+        observed_us=observed_us,
+    )
+
+
+def _served_loss(
+    prediction: Prediction, feedback: Feedback, kind: str, classes: Mapping[str, Sequence[str]]
+) -> float | None:
+    if feedback.loss is not None:
+        if not 0.0 <= feedback.loss <= 1.0:
+            raise LossError(f"loss {feedback.loss} is outside [0, 1]")
+        return feedback.loss
+    if feedback.label is None:
+        raise LossError("feedback has neither a label nor a loss")
+    if kind == GIVEN:
+        raise LossError("this application takes the loss itself as feedback, not a label")
+    if prediction.answer is None:
+        return None
+    if kind == "log":
+        agreeing = [o for o in prediction.outputs if o.scores is not None and o.answer == prediction.answer]
+        return _of_output(agreeing[0], feedback.label, kind, classes) if agreeing else None
+    return loss(kind, prediction.answer, feedback.label)
+
+
+def _arm_loss(
+    output: ModelOutput, served: Value | None, feedback: Feedback, kind: str, classes: Mapping[str, Sequence[str]]
+) -> float | None:
+    if output.outcome is Outcome.INVALID:
+        return None  # the input's fault: it says nothing about the model
+    if output.outcome is not Outcome.OK:
+        return NO_ANSWER_LOSS
+    if feedback.loss is not None:
+        return feedback.loss if output.answer == served else None
+    assert feedback.label is not None
+    return _of_output(output, feedback.label, kind, classes)
+
+
+def _of_output(output: ModelOutput, label: Value, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
+    assert output.answer is not None
+    scores = output.scores.numpy().tolist() if output.scores is not None else None
+    return loss(kind, output.answer, label, scores=scores, classes=tuple(classes.get(output.model, ())))

@@ -1,0 +1,118 @@
+"""The selection role's bounded view of the policy states that the learners keep in Redis.
+
+A query never waits for Redis once its state has been seen: a stale entry is used and asked for again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from policies import registry
+
+if TYPE_CHECKING:
+    from policies.contract import Policy
+    from schemas.records import PolicyState
+    from streams.operators.contract import StateKey
+
+# A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
+# reads a second for each active state is what it costs.
+STALE_US = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """A policy with one state of it, ready to decide: everything that does not depend on the query is worked out once."""
+
+    policy: Policy
+    spec: str
+    names: tuple[str, ...]
+    version: int
+    propensities: tuple[float, ...]
+    cumulative: tuple[float, ...]
+    weights: tuple[float, ...]
+
+    def choose(self, u: float) -> tuple[int, ...]:
+        """Return the arms to ask for a uniform draw in [0, 1): all of them, or one by inverse CDF."""
+        if self.policy.full_information:
+            return tuple(range(len(self.names)))
+        return (min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.names) - 1),)
+
+
+def arms_of(policy: Policy, names: tuple[str, ...], state: PolicyState | None) -> Arms:
+    """Work out what the policy does in this state; a state of other arms is re-mapped by name, of another policy dropped."""
+    spec = registry.spec(policy)
+    values = policy.init(len(names))
+    version = 0
+    if state is not None and state.policy == spec:
+        version = state.version
+        values = state.values if state.arms == names else policy.extend(state.values, state.arms, names)
+    propensities = policy.propensities(values, len(names))
+    return Arms(
+        policy,
+        spec,
+        names,
+        version,
+        propensities,
+        tuple(accumulate(propensities)),
+        policy.weights(values, len(names)),
+    )
+
+
+class _Entry:
+    """One state of the view, when it was read and asked for, and the arms worked out from it."""
+
+    __slots__ = ("arms", "asked_us", "read_us", "state")
+
+    def __init__(self, state: PolicyState | None, read_us: int) -> None:
+        self.state = state
+        self.read_us = read_us
+        self.asked_us = read_us
+        self.arms: Arms | None = None
+
+
+class StateView:
+    """Least-recently-used view of policy states, at most `capacity` of them."""
+
+    __slots__ = ("_capacity", "_entries")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: OrderedDict[StateKey, _Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...]) -> Arms | None:
+        """Return the arms in the state last read (the initial one if nothing is stored), None if it was never read."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        arms = entry.arms
+        if arms is None or arms.policy is not policy or arms.names is not names:
+            arms = entry.arms = arms_of(policy, names, entry.state)
+        return arms
+
+    def is_stale(self, key: StateKey, now_us: int) -> bool:
+        """Tell whether a state that is in the view should be read again now; true once for each reading."""
+        entry = self._entries[key]
+        if now_us - entry.read_us < STALE_US or now_us - entry.asked_us < STALE_US:
+            return False
+        entry.asked_us = now_us
+        return True
+
+    def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
+        """Store what was read."""
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = _Entry(state, now_us)
+            if len(self._entries) > self._capacity:
+                self._entries.popitem(last=False)
+            return
+        if state != entry.state:
+            entry.state, entry.arms = state, None
+        entry.read_us = now_us

@@ -1,0 +1,37 @@
+"""Ids that are due by the second: eight bytes an entry, for millions of windows."""
+
+from __future__ import annotations
+
+import heapq
+
+_SECOND_US = 1_000_000
+
+
+class SecondsWheel:
+    """Buckets of ids by the second in which they are due."""
+
+    __slots__ = ("_buckets", "_seconds")
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, list[str]] = {}
+        self._seconds: list[int] = []
+
+    def add(self, due_us: int, name: str) -> None:
+        """Note that `name` is due at `due_us`, rounded up to a second."""
+        second = -(-due_us // _SECOND_US)
+        bucket = self._buckets.get(second)
+        if bucket is None:
+            bucket = self._buckets[second] = []
+            heapq.heappush(self._seconds, second)
+        bucket.append(name)
+
+    def next_due(self) -> int | None:
+        """Return when the first bucket is due (us)."""
+        return self._seconds[0] * _SECOND_US if self._seconds else None
+
+    def due(self, now_us: int) -> list[str]:
+        """Take out what is due."""
+        names: list[str] = []
+        while self._seconds and self._seconds[0] * _SECOND_US <= now_us:
+            names += self._buckets.pop(heapq.heappop(self._seconds))
+        return names

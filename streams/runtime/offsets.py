@@ -1,0 +1,166 @@
+"""What may be committed: the only class that knows.
+
+    delivered   10  11  12  14  15      (13 does not exist: compaction, transaction markers)
+    complete     x   x       x
+    committable          ▲ 12
+
+An offset may be committed when every delivered record before it is complete. Delivered is what counts: gaps in Kafka's
+offsets are legal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from streams.runtime.errors import RuntimeFault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streams.operators.contract import Position
+    from streams.runtime.ports import TopicPartition
+
+# Completed records are cut off when they are more than this share of what is held: each cut copies the rest once, so
+# completing stays O(1) amortised (three copies a record at most) and at most a quarter of the memory is waste.
+_WASTE = 0.25
+_WASTE_MIN = 1024
+
+
+class OffsetOrderError(RuntimeFault):
+    """Offsets were delivered out of order: records of two assignments or two positions were mixed."""
+
+
+class _Partition:
+    """Offsets delivered and not yet cut off (8 bytes each), and whether each is complete (1 byte each)."""
+
+    __slots__ = ("committed", "done", "head", "offsets", "open")
+
+    def __init__(self, committed: int | None) -> None:
+        self.committed = committed  # next offset, as last committed; never goes back
+        self.offsets = array("q")
+        self.done = bytearray()
+        self.head = 0  # everything before it is complete
+        self.open = 0  # delivered and not complete
+
+    def deliver(self, offsets: Sequence[int]) -> None:
+        if self.offsets and offsets[0] <= self.offsets[-1]:
+            raise OffsetOrderError(f"offset {offsets[0]} delivered after {self.offsets[-1]}; call restart() after a seek")
+        self.offsets.extend(offsets)
+        self.done.extend(bytes(len(offsets)))
+        self.open += len(offsets)
+
+    def complete(self, offset: int) -> bool:
+        """Mark one offset; False if it is not outstanding."""
+        index = self._index(offset)
+        if index is None or self.done[index]:
+            return False
+        self.done[index] = 1
+        self.open -= 1
+        return True
+
+    def _index(self, offset: int) -> int | None:
+        held = self.offsets
+        if not held:
+            return None
+        index = offset - held[0]  # right wherever offsets have no gaps
+        if 0 <= index < len(held) and held[index] == offset:
+            return index
+        index = bisect_left(held, offset)
+        return index if index < len(held) and held[index] == offset else None
+
+    def next_offset(self) -> int | None:
+        """Return the end of the completed prefix, None while nothing is."""
+        head = self.done.find(0, self.head)
+        self.head = len(self.done) if head < 0 else head
+        if self.head == 0:
+            return None
+        end = self.offsets[self.head - 1] + 1
+        self._cut()
+        return end
+
+    def _cut(self) -> None:
+        waste = self.head - 1  # the last completed offset stays: it is what the prefix ends with
+        if waste > max(_WASTE_MIN, _WASTE * len(self.done)) or (self.open == 0 and waste > 0):
+            del self.offsets[:waste]
+            del self.done[:waste]
+            self.head -= waste
+
+
+class OffsetTracker:
+    """Delivered and completed offsets of all owned partitions; costs at most 13 bytes for each outstanding record.
+
+    Completing something unknown (a revoked partition, a record completed twice, a topic outside the group) is ignored
+    and counted: after a rebalance acknowledgements of the former assignment still arrive, and they do no harm.
+    """
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._outstanding = 0
+        self.ignored_total = 0
+
+    def assign(self, partition: TopicPartition, committed: int | None = None) -> None:
+        """Start to follow a partition; nothing below `committed` is ever committed again."""
+        self.revoke(partition)
+        self._partitions[partition] = _Partition(committed)
+
+    def revoke(self, partition: TopicPartition) -> None:
+        """Forget a partition; unknown ones are ignored."""
+        gone = self._partitions.pop(partition, None)
+        if gone is not None:
+            self._outstanding -= gone.open
+
+    def restart(self, partition: TopicPartition) -> None:
+        """Forget what is outstanding: after a seek the partition's records are delivered anew."""
+        known = self._partitions.get(partition)
+        if known is not None:
+            self.assign(partition, known.committed)
+
+    def delivered(self, partition: TopicPartition, offsets: Sequence[int]) -> None:
+        """Take the offsets of one partition's records, ascending.
+
+        Raises:
+            KeyError: the partition is not assigned.
+            OffsetOrderError: an offset is not larger than those before it.
+        """
+        if offsets:
+            self._partitions[partition].deliver(offsets)
+            self._outstanding += len(offsets)
+
+    def complete(self, positions: Iterable[Position]) -> None:
+        """Mark records complete, in any order."""
+        partitions = self._partitions
+        done = ignored = 0
+        for topic, number, offset in positions:
+            known = partitions.get((topic, number))
+            if known is not None and known.complete(offset):
+                done += 1
+            else:
+                ignored += 1
+        self._outstanding -= done
+        self.ignored_total += ignored
+
+    def committable(self) -> dict[TopicPartition, int]:
+        """Return the next offsets that may be committed, of the partitions where they are ahead of the committed ones."""
+        found = {}
+        for partition, known in self._partitions.items():
+            end = known.next_offset()
+            if end is not None and (known.committed is None or end > known.committed):
+                found[partition] = end
+        return found
+
+    def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Note what the broker has accepted; older values change nothing."""
+        for partition, offset in offsets.items():
+            known = self._partitions.get(partition)
+            if known is not None and (known.committed is None or offset > known.committed):
+                known.committed = offset
+
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """Return the partitions that are followed."""
+        return tuple(self._partitions)
+
+    def outstanding(self) -> int:
+        """Return how many delivered records are not complete."""
+        return self._outstanding

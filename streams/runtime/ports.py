@@ -1,0 +1,172 @@
+"""The seams: what the loop needs from Kafka and from a kernel, without naming a client library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from streams.operators.contract import Effects, Emit, Record
+
+# A logical topic name (without the deployment's prefix) and a partition number.
+TopicPartition: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """Signs of life of a consumer, for the watchdog and the reports.
+
+    Attributes:
+        assigned: partitions owned now.
+        lag: records between our position and the broker's high watermark, summed over what is owned.
+        polled_us: when a poll last returned, with or without records.
+        progressed_us: when a poll last returned records, or there were none to return.
+        failures: polls in a row that raised.
+    """
+
+    assigned: int
+    lag: int
+    polled_us: int
+    progressed_us: int
+    failures: int
+
+
+class Rebalanced(Protocol):
+    """Told about changes of ownership, while Kafka waits: both calls must return within seconds."""
+
+    async def on_assigned(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
+        """These partitions are ours; the values are the group's committed next offsets (None = nothing committed).
+
+        Returns:
+            where to start instead, for the partitions that must not start at the committed offset.
+        """
+        ...
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """These partitions will be someone's else; commit what is done, forget the rest."""
+        ...
+
+
+class Consumer(Protocol):
+    """A member of a consumer group."""
+
+    @property
+    def generation(self) -> int:
+        """Number of the assignment: records in hand from an earlier one must be dropped."""
+        ...
+
+    async def start(self, rebalanced: Rebalanced) -> None:
+        """Join the group; `rebalanced` is told about every assignment."""
+        ...
+
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
+        """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
+
+        Args:
+            timeout_ms: a rebalance can take longer than this.
+            only: take from these topics alone and leave the others where they are.
+
+        Raises:
+            Stopped: the client cannot go on.
+        """
+        ...
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Commit next offsets; False if they were not accepted (a rebalance, an unreachable broker)."""
+        ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue a partition from another offset; what was fetched of it is dropped."""
+        ...
+
+    def vitals(self) -> Vitals:
+        """Return signs of life."""
+        ...
+
+    async def stop(self, timeout_s: float) -> None:
+        """Leave the group; returns after `timeout_s` at the latest."""
+        ...
+
+
+class Broadcast(Protocol):
+    """Follows whole topics from the beginning, outside any group."""
+
+    async def start(self) -> None:
+        """Connect and find the ends of all partitions."""
+        ...
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived."""
+        ...
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was there at the start has been returned."""
+        ...
+
+    async def stop(self, timeout_s: float) -> None:
+        """Disconnect."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends one batch to one partition."""
+
+    async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+        """Send as many of the leading records as fit into one batch and wait until the broker has them.
+
+        Returns:
+            how many were acknowledged, at least one.
+
+        Raises:
+            BrokerUnavailable: send them again later.
+            RecordTooLarge: the first record does not fit and never will.
+            Misconfigured: not allowed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition of a log that is folded into a store starts.
+
+    Attributes:
+        offset: first record to read; less than `stored` by the window that is read back.
+        stored: the next offset to apply according to the store; None = nothing stored.
+    """
+
+    offset: int
+    stored: int | None
+
+
+class LogPositions(Protocol):
+    """Finds places in a log, without belonging to a group."""
+
+    async def start_before(self, partition: TopicPartition, offset: int, window_us: int) -> int:
+        """Return the first offset that is at most `window_us` older than the record before `offset`."""
+        ...
+
+    async def beginning(self, partition: TopicPartition) -> int:
+        """Return the oldest offset that is still there."""
+        ...
+
+
+@runtime_checkable
+class Folds(Protocol):
+    """A kernel that folds its input log into the store: it owns where its partitions start.
+
+    Attributes:
+        read_back_us: how far before the stored offset reading starts, to rebuild what is remembered.
+    """
+
+    read_back_us: int
+
+    def on_stored(self, partition: int, stored: int | None) -> None:
+        """Reading (re)starts: `stored` is the next offset to apply; what comes before it only rebuilds memory."""
+        ...
+
+    def on_refused(self, partition: int, stored: int | None) -> Effects | None:
+        """A write was refused because `stored` was not what was expected; forget the partition's states."""
+        ...

@@ -1,0 +1,317 @@
+"""A broker-free driver: the same operators, in virtual time, with scripted faults. Public, for your own tests too.
+
+    driver = Driver(roles=[...], partitions=1)
+    driver.produce("queries", 0, value)
+    driver.run(seconds=1)                       # virtual: returns at once
+    driver.read("predictions")                  # what came out
+
+A fault is a value with a time: `Crash` a role (what it had not committed is read again), `Duplicate` or `Delay` or
+`Reorder` what is produced to a topic, take the store down for a while (`StoreDown`) or let it lose its last seconds
+(`StoreLoss`). Everything is deterministic: the same script gives the same records.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from schemas import topics
+from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Record, Skip, StateKey, WriteStates
+from streams.runtime.offsets import OffsetTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from schemas.records import PolicyState
+    from streams.operators.contract import Effects, Operator
+
+START_US = 1_700_000_000_000_000
+COMMIT_US = 500_000  # as the runtime does
+RETRY_US = 100_000  # how soon a store that is down is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Kill a role at a time (µs after the start) and start it again from what it had committed."""
+
+    at_us: int
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Append every record of a topic twice, as a producer's retry does."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Let every record of a topic become visible later."""
+
+    topic: str
+    by_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """Hold back every other record of a topic by a moment, so that neighbours change places."""
+
+    topic: str
+    by_us: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDown:
+    """The store answers nothing in this interval (µs after the start)."""
+
+    from_us: int
+    to_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLoss:
+    """At a time, the store forgets its last `lost_us`, as Redis may with `appendfsync everysec`."""
+
+    at_us: int
+    lost_us: int
+
+
+Fault: TypeAlias = Crash | Duplicate | Delay | Reorder | StoreDown | StoreLoss
+
+
+@dataclass(slots=True)
+class Role:
+    """A role under test: how to make its operator, what it reads as a group, what it follows from the beginning.
+
+    The first topic of `consumes` is the main one. `folds` marks a role whose start is the store's offset.
+    """
+
+    name: str
+    make: Callable[[], Operator]
+    consumes: tuple[str, ...]
+    follows: tuple[str, ...] = ()
+    folds: bool = False
+    operator: Operator = field(init=False)
+    tracker: OffsetTracker = field(init=False)
+    positions: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
+    committed: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Store:
+    """Policy states and offsets by partition, with their history."""
+
+    states: dict[StateKey, PolicyState] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    history: list[tuple[int, dict[StateKey, PolicyState], dict[int, int]]] = field(default_factory=list)
+
+    def write(self, write: WriteStates, now_us: int) -> bool:
+        if self.offsets.get(write.partition) != write.expected:
+            return False
+        self.history.append((now_us, dict(self.states), dict(self.offsets)))
+        self.states |= {StateKey(write.partition, name): state for name, state in write.states.items()}
+        self.offsets[write.partition] = write.offset
+        return True
+
+    def lose(self, since_us: int) -> None:
+        for at_us, states, offsets in self.history:
+            if at_us >= since_us:
+                self.states, self.offsets = states, offsets
+                return
+
+
+class Driver:
+    """Runs roles over in-memory logs until nothing is left to do at the current virtual time, then lets time pass."""
+
+    def __init__(self, roles: Sequence[Role], partitions: int = 1, faults: Iterable[Fault] = ()) -> None:
+        self.now_us = START_US
+        self.skipped: dict[str, int] = defaultdict(int)
+        self.store = _Store()
+        self._roles = list(roles)
+        self._partitions = partitions
+        self._logs: dict[tuple[str, int], list[Record]] = defaultdict(list)
+        self._visible: dict[Position, int] = {}
+        self._faults = list(faults)
+        self._waiting_writes: list[tuple[Role, WriteStates]] = []
+        self._next_commit_us = START_US + COMMIT_US
+        for role in self._roles:
+            self._start(role)
+
+    def produce(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> None:
+        """Append a record as a client would."""
+        self._append(Emit(topic, partition, key, value or b""), value)
+
+    def read(self, topic: str) -> list[Record]:
+        """Return every record of a topic, partition by partition."""
+        return [record for (name, _), log in sorted(self._logs.items()) if name == topic for record in log]
+
+    def committed(self, role: str, topic: str, partition: int) -> int:
+        """Return a role's committed next offset."""
+        return self._role(role).committed.get((topic, partition), 0)
+
+    def operator(self, role: str) -> Operator:
+        """Return the operator that a role runs now (another one after a crash)."""
+        return self._role(role).operator
+
+    def run(self, seconds: float) -> None:
+        """Let virtual time pass: every timer fires at its time, every record is delivered when it is visible."""
+        end_us = self.now_us + int(seconds * 1e6)
+        while True:
+            self._settle()
+            following = self._next_event_us()
+            if following is None or following > end_us:
+                break
+            self.now_us = max(self.now_us, following)
+        self.now_us = end_us
+        self._settle()
+
+    def _role(self, name: str) -> Role:
+        return next(role for role in self._roles if role.name == name)
+
+    def _start(self, role: Role) -> None:
+        role.operator, role.tracker = role.make(), OffsetTracker()
+        role.positions = {(t, p): role.committed.get((t, p), 0) for t in role.consumes for p in range(self._partitions)}
+        role.tracker.assign(role.positions)
+        role.positions |= {(topic, 0): 0 for topic in role.follows}
+        main = role.consumes[0]
+        starts = {p: role.positions[main, p] for p in range(self._partitions)}
+        if role.folds:
+            starts = {p: self.store.offsets.get(p, 0) for p in starts}
+        self._begin(role, starts)
+
+    def _begin(self, role: Role, starts: Mapping[int, int]) -> None:
+        """Position the main topic before `starts` by what the operator wants to read back."""
+        main = role.consumes[0]
+        role.operator.on_assigned(starts)
+        for partition, start in starts.items():
+            log = self._logs[main, partition]
+            back = start
+            oldest_us = (log[start - 1].timestamp_us if start else 0) - role.operator.read_back_us
+            while back and role.operator.read_back_us and log[back - 1].timestamp_us >= oldest_us:
+                back -= 1
+            role.positions[main, partition] = back
+            role.tracker.assign({(main, partition): start})
+
+    def _settle(self) -> None:
+        """Deliver and perform until nothing more happens at this instant."""
+        busy = True
+        while busy:
+            self._strike()
+            busy = any([self._deliver(role) for role in self._roles]) or self._fire() or self._write_waiting()
+            self._commit()
+
+    def _deliver(self, role: Role) -> bool:
+        batch: list[Record] = []
+        for (topic, partition), position in list(role.positions.items()):
+            log = self._logs[topic, partition]
+            while position < len(log) and self._visible.get(log[position].position, 0) <= self.now_us:
+                batch.append(log[position])
+                position += 1
+            role.positions[topic, partition] = position
+        if not batch:
+            return False
+        for record in batch:
+            if record.topic in role.consumes:
+                role.tracker.delivered(record.topic, record.partition, [record.offset])
+        batch.sort(key=lambda record: record.topic not in role.follows)
+        self._perform(role, role.operator.on_records(batch, self.now_us))
+        return True
+
+    def _fire(self) -> bool:
+        fired = False
+        for role in self._roles:
+            due = role.operator.next_deadline()
+            if due is not None and due <= self.now_us:
+                self._perform(role, role.operator.on_timer(self.now_us))
+                fired = True
+        return fired
+
+    def _perform(self, role: Role, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Emit():
+                    self._append(effect, effect.value)
+                    self._complete(role, effect.completes)
+                case DeadLetter(record, cause, _):
+                    dead = topics.dead_letters(record.topic)
+                    headers = (*record.headers, ("skysail.error.cause", cause.encode()))
+                    self._append(Emit(dead, 0, record.key, record.value or b"", (), headers), record.value)
+                    self._complete(role, (record.position,))
+                case Skip(completes, reason):
+                    self.skipped[reason] += 1
+                    self._complete(role, completes)
+                case FetchStates(keys):
+                    if not self._store_is_down():
+                        found = {key: self.store.states.get(key) for key in keys}
+                        self._perform(role, role.operator.on_states(found, self.now_us))
+                case WriteStates():
+                    self._waiting_writes.append((role, effect))
+
+    def _write_waiting(self) -> bool:
+        if self._store_is_down() or not self._waiting_writes:
+            return False
+        waiting, self._waiting_writes = self._waiting_writes, []
+        refused: set[int] = set()
+        for role, write in waiting:
+            if write.partition in refused:
+                continue
+            if self.store.write(write, self.now_us):
+                self._complete(role, write.completes)
+            else:
+                refused.add(write.partition)
+                stored = self.store.offsets.get(write.partition)
+                role.operator.on_refused(write.partition, stored)
+                self._begin(role, {write.partition: stored or 0})
+        return True
+
+    def _append(self, emit: Emit, value: bytes | None) -> None:
+        copies = 2 if any(isinstance(f, Duplicate) and f.topic == emit.topic for f in self._faults) else 1
+        for _ in range(copies):
+            log = self._logs[emit.topic, emit.partition]
+            record = Record(emit.topic, emit.partition, len(log), self.now_us, emit.key, value, emit.headers)
+            log.append(record)
+            self._visible[record.position] = self.now_us + self._held_back_us(record)
+
+    def _held_back_us(self, record: Record) -> int:
+        held_us = 0
+        for fault in self._faults:
+            if isinstance(fault, Delay) and fault.topic == record.topic:
+                held_us += fault.by_us
+            elif isinstance(fault, Reorder) and fault.topic == record.topic and record.offset % 2 == 0:
+                held_us += fault.by_us
+        return held_us
+
+    def _complete(self, role: Role, positions: Iterable[Position]) -> None:
+        for position in positions:
+            role.tracker.complete(position)
+
+    def _commit(self) -> None:
+        if self.now_us >= self._next_commit_us:
+            self._next_commit_us = self.now_us + COMMIT_US
+            for role in self._roles:
+                role.committed.update(role.tracker.committable())
+
+    def _strike(self) -> None:
+        """Let the faults happen whose time has come; each happens once."""
+        for fault in list(self._faults):
+            if isinstance(fault, Crash) and START_US + fault.at_us <= self.now_us:
+                self._faults.remove(fault)
+                self._waiting_writes = [w for w in self._waiting_writes if w[0].name != fault.role]
+                self._start(self._role(fault.role))
+            elif isinstance(fault, StoreLoss) and START_US + fault.at_us <= self.now_us:
+                self._faults.remove(fault)
+                self.store.lose(self.now_us - fault.lost_us)
+
+    def _store_is_down(self) -> bool:
+        passed_us = self.now_us - START_US
+        return any(isinstance(f, StoreDown) and f.from_us <= passed_us < f.to_us for f in self._faults)
+
+    def _next_event_us(self) -> int | None:
+        times = [due for role in self._roles if (due := role.operator.next_deadline()) is not None]
+        times += [visible for visible in self._visible.values() if visible > self.now_us]
+        times += [START_US + f.at_us for f in self._faults if isinstance(f, Crash | StoreLoss)]
+        times += [START_US + f.to_us for f in self._faults if isinstance(f, StoreDown) and START_US + f.to_us > self.now_us]
+        times.append(self._next_commit_us)
+        return min((time for time in times if time > self.now_us), default=None)

@@ -1,0 +1,75 @@
+"""Comparing results: directions, tolerances, and what is only shown."""
+
+from pathlib import Path
+
+import pytest
+
+from load import results
+from load.compare import compare, rule_of
+from load.results import Result
+
+
+def _result(**figures: float) -> Result:
+    return Result("loop", figures)
+
+
+@pytest.mark.parametrize(
+    ("figure", "base", "head"),
+    [
+        ("lost", 0, 1),
+        ("queries_per_s", 10_000, 7_000),
+        ("ratio_rate", 0.3, 0.2),
+        ("cpu_us_per_query", 50, 80),
+        ("at_200_p99_ms", 20, 45),
+        ("within_slo", 0.999, 0.98),
+        ("exp3_error", 0.080, 0.085),
+        ("gain_over_batch_1", 25, 15),
+    ],
+)
+def test_a_change_for_the_worse_beyond_the_tolerance_fails(figure: str, base: float, head: float) -> None:
+    """Each kind of figure has its direction; the same change the other way round is an improvement."""
+    assert [change.figure for change in compare(_result(**{figure: base}), _result(**{figure: head})).worse] == [figure]
+    assert not compare(_result(**{figure: head}), _result(**{figure: base})).worse
+
+
+def test_noise_within_the_tolerance_passes() -> None:
+    """Runs on a shared machine differ by 20 % without a cause."""
+    assert not compare(
+        _result(queries_per_s=10_000, at_200_p50_ms=9.0), _result(queries_per_s=8_200, at_200_p50_ms=12)
+    ).worse
+
+
+def test_a_figure_without_a_rule_is_shown_and_never_fails() -> None:
+    """Counts of how much was done say nothing about quality."""
+    (change,) = compare(_result(queries_sent=10), _result(queries_sent=1)).changes
+    assert change.rule is rule_of("queries_sent") is None
+    assert not change.worse
+
+
+def test_figures_that_only_one_side_has_are_named() -> None:
+    """A figure that vanished must not look like one that held."""
+    comparison = compare(_result(a=1, b=1), _result(b=1, c=1))
+    assert (comparison.only_base, comparison.only_head) == (("a",), ("c",))
+
+
+def test_different_scenarios_cannot_be_compared() -> None:
+    """A scenario's id means the same work for ever."""
+    with pytest.raises(ValueError, match="different scenarios"):
+        compare(Result("loop", {}), Result("floor", {}))
+
+
+def test_a_result_survives_its_file(tmp_path: Path) -> None:
+    """What is written is read back equal; the environment lies beside it, not inside."""
+    result = Result("loop", {"lost": 0}, {"seconds": 10}, {"windows": [{"start_us": 0}]}, ("one core",))
+    path = results.write(result, tmp_path / "run")
+    assert results.read(path) == result
+    assert (path.parent / "environment.json").exists()
+    assert "processor" not in path.read_text()
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
+    """With the path in the message."""
+    path = tmp_path / "other.json"
+    path.write_text('{"notes": [], "something": 1}')
+    with pytest.raises(ValueError, match=r"other\.json"):
+        results.read(path)

@@ -1,0 +1,134 @@
+"""Settings: one file, the environment over it, secrets from files, and errors that name the nearest key."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.configuration import load, masked, write
+from deploy.errors import SettingsError
+from deploy.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def settings_from(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
+    """Load a file with this text."""
+    file = tmp_path / "skysail.yaml"
+    file.write_text(text, encoding="utf-8")
+    return load(file, environment or {})
+
+
+def test_without_file_and_environment_the_defaults_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder is a valid deployment on this machine."""
+    monkeypatch.chdir(tmp_path)
+    assert load(environment={}) == Settings()
+
+
+def test_the_environment_overrides_the_file_and_nests(tmp_path: Path) -> None:
+    """A variable changes one nested key and leaves its neighbours as the file says."""
+    text = "redis: {url: 'redis://a:1/0'}\nkafka: {bootstrap: 'a:1', properties: {request_timeout_ms: 100}}\n"
+    environment = {"SKYSAIL_KAFKA__BOOTSTRAP": "b:2", "SKYSAIL_KAFKA__PROPERTIES__CLIENT_RACK": "x", "HOME": "/"}
+    settings = settings_from(tmp_path, text, environment)
+    assert settings.redis.url == "redis://a:1/0"
+    assert settings.kafka.bootstrap == "b:2"
+    assert settings.kafka.properties == {"request_timeout_ms": 100, "client_rack": "x"}
+
+
+def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
+    """SKYSAIL_CONFIG is where the file is, not a setting."""
+    file = tmp_path / "other.yaml"
+    file.write_text("partitions: 2\n", encoding="utf-8")
+    assert load(environment={"SKYSAIL_CONFIG": str(file)}).partitions == 2
+
+
+def test_a_list_or_a_number_in_the_environment_is_read_as_yaml() -> None:
+    """Variables are text; YAML gives them their types, and a password of digits stays text."""
+    environment = {"SKYSAIL_ROLES": "[joiner, learner]", "SKYSAIL_PARTITIONS": "8", "SKYSAIL_REDIS__PASSWORD": "123"}
+    settings = load(environment=environment)
+    assert settings.roles == ("joiner", "learner")
+    assert settings.partitions == 8
+    assert settings.redis.password is not None
+    assert settings.redis.password.get_secret_value() == "123"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("prefx: a", "did you mean `prefix`"),
+        ("kafka: {boostrap: x}", "did you mean `bootstrap`"),
+        ("applications: {d: {models: [a], polcy: exp3}}", "did you mean `policy`"),
+        ("zzzz: 1", "did you mean"),
+    ],
+)
+def test_an_unknown_key_is_an_error_that_names_the_nearest(tmp_path: Path, text: str, expected: str) -> None:
+    """A misspelt key never passes silently."""
+    with pytest.raises(SettingsError, match=expected):
+        settings_from(tmp_path, text)
+
+
+def test_a_misspelt_environment_variable_is_an_error() -> None:
+    """A variable with our prefix that fits nothing is refused like a key in the file."""
+    with pytest.raises(SettingsError, match="did you mean `bootstrap`"):
+        load(environment={"SKYSAIL_KAFKA__BOOTSTAP": "x:1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("partitions: 0", "partitions.*greater than 0"),
+        ("prefix: my_prefix", "prefix.*pattern"),
+        ("models: {a_b: x}", "models"),
+        ("[1]", "must hold keys and values"),
+        ("a: [", "not a readable YAML"),
+        ("redis: {password_file: /no/such}", "password_file: cannot read"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_key(tmp_path: Path, text: str, expected: str) -> None:
+    """Each fault says which key and what is expected."""
+    with pytest.raises(SettingsError, match=expected):
+        settings_from(tmp_path, text)
+
+
+def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
+    """A mistyped --config is not taken for an empty one."""
+    with pytest.raises(SettingsError, match="skysail run --help"):
+        load(tmp_path / "none.yaml", {})
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    """A file of comments only is no error."""
+    assert settings_from(tmp_path, "# nothing yet\n") == Settings()
+
+
+def test_secrets_come_from_files_and_are_masked_when_printed(tmp_path: Path) -> None:
+    """What was read from a file, sits in a URL or has a telling name is never printed; other values are."""
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n", encoding="utf-8")
+    text = f"""
+kafka: {{properties: {{sasl_plain_password_file: {secret}, ssl_password: hunter2, sasl_mechanism: PLAIN}}}}
+redis: {{url: "redis://me:hunter2@host:1/0", password_file: {secret}}}
+"""
+    settings = settings_from(tmp_path, text)
+    assert settings.redis.password is not None
+    assert settings.redis.password.get_secret_value() == "hunter2"
+    printed = masked(settings)
+    assert "hunter2" not in printed
+    assert "PLAIN" in printed
+    assert "redis://me:********@host:1/0" in printed
+
+
+def test_written_settings_load_back_equal_and_are_private(tmp_path: Path) -> None:
+    """Child processes read the same values, and nobody else can read the file."""
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2", encoding="utf-8")
+    text = f"kafka: {{properties: {{sasl_plain_password_file: {secret}}}}}\nmodels: {{a: ./x}}\n"
+    settings = settings_from(tmp_path, text)
+    path = write(settings, tmp_path / "run" / "settings.yaml")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = load(path, {})
+    assert again.models == settings.models
+    assert again.kafka.properties["sasl_plain_password"] == "hunter2"

@@ -1,0 +1,227 @@
+"""Makes and loads model packages.
+
+    package_sklearn(forest, folder, "digits-forest", "1", X[:5])      a fitted estimator
+    package_torch(network, folder, "mnist", "1", x[:5], architecture="my_package.nets:make_mlp")
+    package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
+    load_package(folder)                                              verified first, then loaded
+
+`sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. A
+package never changes once it is written; a new model is a new version in a new folder.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workers import manifest as manifests
+from workers.dotted import resolve
+from workers.errors import PackageError
+from workers.manifest import Manifest, Signature
+from workers.rows import predict_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from workers.runtimes.contract import Runtime
+
+# Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
+# alone: the only place in the project that imports by name on demand.
+RUNTIMES: Mapping[str, str] = {
+    "sklearn": "workers.runtimes.sklearn",
+    "torch": "workers.runtimes.torch",
+    "function": "workers.runtimes.function",
+}
+
+Sample = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A verified package, ready to answer."""
+
+    manifest: Manifest
+    runtime: Runtime
+    digest: str
+
+
+def load_package(folder: Path | str, *, allow_pickle: bool = False, digest: str | None = None) -> LoadedModel:
+    """Verify every file of a package, then load it.
+
+    Args:
+        folder: the package.
+        allow_pickle: load a pickled estimator; needs `digest` too, because whoever can change the pickle can change
+            the manifest beside it.
+        digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
+
+    Raises:
+        PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
+    """
+    folder = Path(folder)
+    found = manifests.digest(folder)
+    if digest is not None and found != digest:
+        raise PackageError(f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again")
+    manifest = manifests.read(folder)
+    manifests.verify(folder, manifest)
+    if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
+        raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
+    runtime = _module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle)
+    return LoadedModel(manifest, runtime, found)
+
+
+def package_sklearn(
+    estimator: Any,
+    folder: Path | str,
+    name: str,
+    version: str,
+    sample_input: Sample,
+    *,
+    output: str = "label",
+    allow_nan: bool = False,
+    allow_pickle: bool = False,
+) -> Manifest:
+    """Package a fitted scikit-learn estimator.
+
+    Args:
+        estimator: any fitted estimator or pipeline with `predict`; `predict_proba` for the output `scores`.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch such as `X[:5]`, or a list of strings for a text pipeline.
+        output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number).
+        allow_nan: rows may hold NaN.
+        allow_pickle: store a pickle, which may need any type and whose loading may run any code.
+
+    Raises:
+        PackageError: the estimator cannot be stored, or does not answer the sample.
+    """
+    if output == "scores" and not hasattr(estimator, "predict_proba"):
+        raise PackageError("the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV")
+    module = _module("sklearn")
+    manifest = Manifest(
+        name,
+        version,
+        "sklearn",
+        _signature(sample_input, allow_nan=allow_nan),
+        output,
+        classes=() if output == "value" else module.classes_of(estimator),
+    )
+    path = _prepare(folder)
+    file = module.save(estimator, path, allow_pickle=allow_pickle)
+    return _finish(path, manifest, sample_input, files=(file,), allow_pickle=allow_pickle)
+
+
+def package_torch(
+    module: Any,
+    folder: Path | str,
+    name: str,
+    version: str,
+    sample_input: Sample,
+    *,
+    architecture: str,
+    arguments: Mapping[str, Any] | None = None,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    allow_nan: bool = False,
+    threads: int = 1,
+) -> Manifest:
+    """Package a torch module: its state as safetensors, its architecture as a dotted path.
+
+    Args:
+        module: the trained network; answers (n, k) scores, or (n,) or (n, 1) numbers for the output `value`.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch such as `x[:5].numpy()`.
+        architecture: factory of the untrained network, `package.module:name`; must be importable in the worker.
+        arguments: keyword arguments of the factory; JSON values.
+        output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
+        classes: label of each output; empty = its index.
+        allow_nan: rows may hold NaN.
+        threads: for torch on the CPU.
+
+    Raises:
+        PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
+    """
+    options = {"architecture": architecture, "arguments": dict(arguments or {}), "threads": threads}
+    signature = _signature(sample_input, allow_nan=allow_nan)
+    manifest = Manifest(name, version, "torch", signature, output, classes=tuple(classes), options=options)
+    path = _prepare(folder)
+    return _finish(path, manifest, sample_input, files=(_module("torch").save(module, path),))
+
+
+def package_function(
+    function: str,
+    folder: Path | str,
+    name: str,
+    version: str,
+    sample_input: Sample,
+    *,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    allow_nan: bool = False,
+) -> Manifest:
+    """Package a Python function by its dotted path; the function itself is not copied.
+
+    Args:
+        function: `package.module:name`, importable in the worker; takes a whole batch (see `runtimes.function`).
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
+        output: `label`, `scores` or `value`.
+        classes: label of each score; empty = its index.
+        allow_nan: rows may hold NaN.
+
+    Raises:
+        PackageError: the function cannot be imported, or does not answer the sample.
+    """
+    resolve(function)
+    signature = _signature(sample_input, allow_nan=allow_nan)
+    manifest = Manifest(name, version, "function", signature, output, classes=tuple(classes), options={"function": function})
+    return _finish(_prepare(folder), manifest, sample_input)
+
+
+def _module(runtime: str) -> Any:
+    """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
+    if runtime not in RUNTIMES:
+        raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
+    try:
+        return importlib.import_module(RUNTIMES[runtime])
+    except ModuleNotFoundError as error:
+        raise PackageError(f"the {runtime} runtime needs {error.name}: pip install 'skysail[{runtime}]'") from error
+
+
+def _prepare(folder: Path | str) -> Path:
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise PackageError(f"{path} is not empty: packages do not change, use a new folder for a new version")
+    return path
+
+
+def _signature(sample: Sample, *, allow_nan: bool) -> Signature:
+    if isinstance(sample, np.ndarray):
+        if sample.ndim == 0 or len(sample) == 0:
+            raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
+        return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan)
+    for kind, cls in (("string", str), ("bytes", bytes)):
+        if len(sample) and not isinstance(sample, str | bytes) and all(isinstance(row, cls) for row in sample):
+            return Signature(kind)
+    raise PackageError("the sample input must be an array (n, ...), or a list of strings or of byte strings")
+
+
+def _finish(
+    path: Path, manifest: Manifest, sample: Sample, *, files: tuple[str, ...] = (), allow_pickle: bool = False
+) -> Manifest:
+    """Write the manifest, load the package as a worker would, and let it answer the sample."""
+    manifests.write(path, replace(manifest, files=dict.fromkeys(files, "")))
+    model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path))
+    predict_rows(model.runtime, model.manifest, sample_rows(sample), strict=True)
+    return model.manifest

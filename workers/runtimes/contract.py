@@ -1,0 +1,106 @@
+"""What a runtime is: loaded once, then asked for whole batches.
+
+A runtime module (`workers/runtimes/<name>.py`) has one function `load(manifest, folder, *, allow_pickle)`, which
+returns a `Runtime`. The answer for a row may not depend on the rows beside it: labels equal, scores and values within
+1e-5 (`tests/conformance/test_runtimes.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+
+from workers.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from workers.manifest import Manifest
+
+# A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings.
+Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
+# One answer a row: (n,) integer labels or float64 values, or n string labels.
+Answers: TypeAlias = "NDArray[np.generic] | tuple[str, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The answers to one batch, row by row; `scores` is (n, k), one a class, where the model gives scores."""
+
+    answers: Answers
+    scores: NDArray[np.generic] | None = None
+
+
+class Runtime(Protocol):
+    """A loaded model."""
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Answer every row of a batch of at least one; any exception means that none of them was answered."""
+        ...
+
+
+class RuntimeModule(Protocol):
+    """What the registry expects of a runtime's module."""
+
+    def load(self, manifest: Manifest, folder: Path, *, allow_pickle: bool) -> Runtime:
+        """Load the model of a package whose files have been verified."""
+        ...
+
+
+def labels(raw: ArrayLike) -> Answers:
+    """Bring n labels into the form that travels: int64 (n,), or a tuple of strings.
+
+    Raises:
+        OutputError: labels are neither all whole numbers nor all strings.
+    """
+    array = np.asarray(raw)
+    if array.ndim == 1 and array.dtype.kind == "O":
+        array = np.asarray(array.tolist())
+    if array.ndim == 1 and array.dtype.kind in "iub":
+        return array.astype(np.int64)
+    if array.ndim == 1 and array.dtype.kind == "U":
+        return tuple(array.tolist())
+    if array.ndim == 1 and array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
+        return array.astype(np.int64)  # estimators fitted on 0.0 and 1.0 answer floats
+    raise OutputError(f"labels must be n whole numbers or n strings, not {array.dtype} of shape {array.shape}")
+
+
+def values(raw: ArrayLike) -> Outputs:
+    """Bring n numbers into the form that travels: float64 (n,); (n, 1) is taken as (n,).
+
+    Raises:
+        OutputError: not one number for each row.
+    """
+    array = np.asarray(raw)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "iubf":
+        raise OutputError(f"values must be n numbers, not {array.dtype} of shape {array.shape}")
+    return Outputs(array.astype(np.float64))
+
+
+def scored(raw: ArrayLike, classes: tuple[int | str, ...], *, keep: bool = True) -> Outputs:
+    """Answer the class of the highest score, the first of equals; `raw` is (n, k) with k classes.
+
+    Args:
+        raw: one score a class.
+        classes: the label of each column; empty = the column's index.
+        keep: give the scores besides the labels.
+
+    Raises:
+        OutputError: not one score for each row and class.
+    """
+    scores = np.asarray(raw)
+    if scores.ndim != 2 or scores.dtype.kind not in "iubf" or (classes and scores.shape[1] != len(classes)):
+        wanted = f"(n, {len(classes)})" if classes else "(n, k)"
+        raise OutputError(f"scores must be numbers of shape {wanted}, not {scores.dtype} of shape {scores.shape}")
+    best = scores.argmax(axis=1)
+    answers = labels(np.asarray(classes)[best]) if classes else best.astype(np.int64)
+    if not keep:
+        return Outputs(answers)
+    return Outputs(answers, scores.astype(np.float32 if scores.dtype.itemsize <= 4 else np.float64, copy=False))

@@ -1,0 +1,41 @@
+"""Runs a Python function named by a dotted path: `predict_batch(rows)`.
+
+The function gets the whole batch, as `Rows` says, and returns what the package's output kind asks for: n labels
+(`label`), (n, k) scores (`scores`), or n numbers (`value`). It is called from one thread at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers.dotted import resolve
+from workers.runtimes.contract import Outputs, labels, scored, values
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Rows
+
+
+class FunctionRuntime:
+    """A dotted path as a model."""
+
+    def __init__(self, manifest: Manifest, function: Callable[[Rows], Any]) -> None:
+        self._manifest = manifest
+        self._function = function
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Call the function and check the form of what it returns."""
+        raw = self._function(rows)
+        if self._manifest.output == "label":
+            return Outputs(labels(raw))
+        if self._manifest.output == "scores":
+            return scored(raw, self._manifest.classes)
+        return values(raw)
+
+
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> FunctionRuntime:  # noqa: ARG001 - the contract's
+    """Import the function; the package's folder holds nothing but the manifest."""
+    return FunctionRuntime(manifest, resolve(str(manifest.options.get("function", ""))))

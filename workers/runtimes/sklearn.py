@@ -1,0 +1,156 @@
+"""Runs a scikit-learn estimator: stored with skops, loaded only from types that are listed here.
+
+One thread for BLAS and OpenMP: small batches gain nothing from more, threads of several workers fight for the cores,
+and the order of a sum then never depends on them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import pickle
+import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import threadpoolctl
+
+from workers.errors import PackageError
+from workers.runtimes.contract import Outputs, labels, scored, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
+    from types import ModuleType
+
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Rows
+
+# Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
+# trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
+TRUSTED_TYPES = (
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.metrics._dist_metrics.EuclideanDistance64",
+    "sklearn.neighbors._kd_tree.KDTree",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils._bunch.Bunch",
+)
+SKOPS_FILE = "model.skops"
+PICKLE_FILE = "model.pickle"
+# skops walks through all of scikit-learn when it is imported, which imports these where they are installed: 500 MB and
+# three seconds for nothing (skops 0.16, scikit-learn 1.9, torch 2.15).
+_NOT_NEEDED = frozenset({"torch", "pytest", "dask", "cupy", "jax"})
+
+
+class _Absent(importlib.abc.MetaPathFinder):
+    """Answers that a module is not installed."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002 - the import system's
+        if fullname in _NOT_NEEDED:
+            raise ModuleNotFoundError(f"{fullname} is kept out while skops is imported", name=fullname)
+        return None
+
+
+@contextmanager
+def _light_import() -> Iterator[None]:
+    finder = _Absent()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _skops() -> Any:
+    """Return skops.io; slow the first time."""
+    with _light_import():
+        return importlib.import_module("skops.io")
+
+
+class SklearnRuntime:
+    """An estimator as a model."""
+
+    def __init__(self, manifest: Manifest, estimator: Any) -> None:
+        self._manifest = manifest
+        self._estimator = estimator
+        self._threads = threadpoolctl.ThreadpoolController()
+        self._limited: int | None = None  # OpenMP's limit holds for one thread, BLAS's for the process
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Ask the estimator once for the whole batch."""
+        thread = threading.get_ident()
+        if thread != self._limited:
+            self._threads.limit(limits=1)
+            self._limited = thread
+        if self._manifest.output == "scores":
+            return scored(self._estimator.predict_proba(rows), self._manifest.classes)
+        raw = self._estimator.predict(rows)
+        return values(raw) if self._manifest.output == "value" else Outputs(labels(raw))
+
+
+def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
+    """Write the estimator into `folder` and return the name of the file.
+
+    Raises:
+        PackageError: it needs a type that is not trusted, or cannot be served as it is.
+    """
+    if hasattr(estimator, "feature_names_in_"):
+        raise PackageError("the estimator was fitted on a data frame, but rows arrive as arrays: fit it on X.to_numpy()")
+    if allow_pickle:
+        (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
+        return PICKLE_FILE
+    path = folder / SKOPS_FILE
+    _skops().dump(estimator, path)
+    _check_types(path)
+    return SKOPS_FILE
+
+
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> SklearnRuntime:
+    """Load the estimator of a verified package.
+
+    Raises:
+        PackageError: a type in it is not trusted, or it is a pickle and `allow_pickle` is false.
+    """
+    if PICKLE_FILE in manifest.files:
+        if not allow_pickle:
+            raise PackageError(
+                f"{folder} holds a pickle, which can run any code when it is loaded: package the model without "
+                "allow_pickle, or load it with allow_pickle=True and its digest if you made it yourself"
+            )
+        estimator = pickle.loads((folder / PICKLE_FILE).read_bytes())  # noqa: S301 - asked for, and its digest was checked
+    else:
+        path = folder / SKOPS_FILE
+        _check_types(path)
+        estimator = _skops().load(path, trusted=list(TRUSTED_TYPES))
+    return SklearnRuntime(manifest, _single_threaded(estimator))
+
+
+def classes_of(estimator: Any) -> tuple[int | str, ...]:
+    """Return the labels that a fitted classifier answers, in the order of its scores; empty for a regressor."""
+    found = getattr(estimator, "classes_", None)
+    return () if found is None else tuple(_plain(labels(found)))
+
+
+def _plain(answers: Any) -> list[int | str]:
+    return answers.tolist() if hasattr(answers, "tolist") else list(answers)
+
+
+def _check_types(path: Path) -> None:
+    unknown = sorted(set(_skops().get_untrusted_types(file=path)) - set(TRUSTED_TYPES))
+    if unknown:
+        raise PackageError(
+            f"{path} needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, review and "
+            "add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
+        )
+
+
+def _single_threaded(estimator: Any) -> Any:
+    """Set every n_jobs inside to 1: joblib's threads would add up trees in any order."""
+    jobs = [name for name in estimator.get_params() if name == "n_jobs" or name.endswith("__n_jobs")]
+    return estimator.set_params(**dict.fromkeys(jobs, 1)) if jobs else estimator

@@ -1,0 +1,94 @@
+"""Runs a torch module: state from safetensors, architecture from an importable factory, never torch.load.
+
+On the CPU one thread, on a GPU where there is one: rows go through one pinned buffer, one copy in, one copy out. Answers
+do not depend on the batch: evaluation mode, and no TF32, whose 10-bit mantissa would make scores differ by 1e-3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from workers.dotted import resolve
+from workers.errors import PackageError
+from workers.runtimes.contract import scored, values
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Outputs, Rows
+
+STATE_FILE = "model.safetensors"
+_NUMPY = (torch.float32, torch.float64)  # numpy has no bfloat16, and half precision gains nothing on the wire
+
+
+class TorchRuntime:
+    """A module as a model."""
+
+    def __init__(self, manifest: Manifest, module: torch.nn.Module, device: torch.device) -> None:
+        self._manifest = manifest
+        self._device = device
+        self._module = module.to(device).eval()
+        self._pinned: torch.Tensor | None = None  # grows to the largest batch seen; GPU only
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Run the module once; it must answer (n, k) scores, or (n,) or (n, 1) numbers for the output `value`."""
+        with torch.inference_mode():
+            raw = self._module(self._to_device(np.asarray(rows)))
+            answers = (raw if raw.dtype in _NUMPY else raw.float()).cpu().numpy()
+        if self._manifest.output == "value":
+            return values(answers)
+        return scored(answers, self._manifest.classes, keep=self._manifest.output == "scores")
+
+    def _to_device(self, rows: NDArray[np.generic]) -> torch.Tensor:
+        batch = torch.from_numpy(rows)
+        if self._device.type == "cpu":
+            return batch
+        if self._pinned is None or len(self._pinned) < len(batch):
+            self._pinned = torch.empty(batch.shape, dtype=batch.dtype, pin_memory=True)
+        pinned = self._pinned[: len(batch)]
+        pinned.copy_(batch)
+        return pinned.to(self._device, non_blocking=True)
+
+
+def save(module: torch.nn.Module, folder: Path) -> str:
+    """Write the module's state into `folder` and return the name of the file."""
+    state = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in module.state_dict().items()}
+    save_file(state, folder / STATE_FILE)
+    return STATE_FILE
+
+
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> TorchRuntime:  # noqa: ARG001 - the contract's
+    """Build the architecture and fill in the state of a verified package.
+
+    Raises:
+        PackageError: the architecture cannot be built, or the state is not its state.
+    """
+    torch.set_num_threads(int(manifest.options.get("threads", 1)))
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    path = str(manifest.options.get("architecture", ""))
+    module = _build(path, dict(manifest.options.get("arguments", {})))
+    try:
+        module.load_state_dict(load_file(folder / STATE_FILE), strict=True)
+    except (RuntimeError, SafetensorError, OSError) as error:
+        raise PackageError(f"{folder}: the state does not fit {path}: {error}") from error
+    return TorchRuntime(manifest, module, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
+    factory = resolve(path)
+    try:
+        module = factory(**arguments)
+    except TypeError as error:
+        raise PackageError(f"{path} cannot be called with {arguments}: {error}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise PackageError(f"{path} returned {type(module).__name__}, not a torch.nn.Module: name the factory of the network")
+    return module
