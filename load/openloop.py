@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from load.pacing import IDLE_S, pace
 from schemas import topics
 from schemas.records import Feedback, Prediction, Query, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from load.recorder import Recorder
     from load.wire import Arrival, Wire
     from schemas.codec import Codec
-
-_IDLE_S = 0.05  # how long a silent sink may keep `stop` waiting
 
 
 class Asked(NamedTuple):
@@ -49,6 +48,7 @@ class OpenLoop:
     Args:
         wire: where to send and read; it must not follow anything yet.
         codec: of the records.
+        workload: makes the queries.
         recorder: told of every query and answer.
         now_us: the clock that intended send times are measured by.
         feedback_delay_us: between an answer and its feedback; None = send none.
@@ -60,6 +60,7 @@ class OpenLoop:
         self,
         wire: Wire,
         codec: Codec,
+        workload: Workload,
         recorder: Recorder,
         now_us: Callable[[], int],
         *,
@@ -69,6 +70,7 @@ class OpenLoop:
     ) -> None:
         self._wire = wire
         self._codec = codec
+        self._workload = workload
         self._recorder = recorder
         self._now_us = now_us
         self._delay_us = feedback_delay_us
@@ -84,43 +86,37 @@ class OpenLoop:
         """End the sending; `run` returns within its drain time. May be called from another thread."""
         self._stopped = True
 
-    def run(self, arrivals_us: Iterable[int], workload: Workload, drain_s: float = 5.0) -> None:
+    def run(self, arrivals_us: Iterable[int], drain_s: float = 5.0) -> None:
         """Send every query at its intended time; then read until all are answered, at most `drain_s`.
 
         Args:
             arrivals_us: offsets from the recorder's start.
-            workload: makes the queries.
             drain_s: how long the last answers are waited for.
         """
-        start_us = self._recorder.start_us
-        pending = _Peekable((index, start_us + offset_us) for index, offset_us in enumerate(arrivals_us))
-        while pending.head is not None and not self._stopped:
-            now_us = self._now_us()
-            while pending.head is not None and pending.head[1] <= now_us:
-                self._send(workload(*pending.head))
-                pending.advance()
-            self._turn(_IDLE_S if pending.head is None else (pending.head[1] - self._now_us()) / 1e6)
+        pace(self, arrivals_us, self._recorder.start_us, self._now_us, lambda: self._stopped)
         self.drain(drain_s)
 
     def drain(self, seconds: float) -> None:
         """Read and return feedback until every query is answered and its feedback sent, at most `seconds`."""
         end_us = self._now_us() + int(seconds * 1e6)
         while (self._recorder.open or self._due) and self._now_us() < end_us:
-            self._turn(_IDLE_S)
+            self.turn(IDLE_S)
         self._wire.flush()
 
-    def _turn(self, wait_s: float) -> None:
-        self._take(self._wire.poll(min(_IDLE_S, max(0.0, wait_s))))
+    def turn(self, wait_s: float) -> None:
+        """Take what has arrived, waiting at most `wait_s`; send the feedback that is due."""
+        self._take(self._wire.poll(wait_s))
         now_us = self._now_us()
         while self._due and self._due[0].at_us <= now_us:
             due = self._due.popleft()
             self._wire.produce(topics.FEEDBACK, due.key, self._codec.encode(due.feedback))
             self.feedback_sent += 1
 
-    def _send(self, asked: Asked) -> None:
-        query = asked.query
-        if asked.label is not None:
-            self._labels[query.query_id] = asked.label
+    def send(self, index: int, intended_us: int) -> None:
+        """Send query number `index`."""
+        query, label = self._workload(index, intended_us)
+        if label is not None:
+            self._labels[query.query_id] = label
         self._wire.produce(topics.QUERIES, _key(query), self._codec.encode(query))
         self._recorder.sent(query.query_id, query.sent_us, self._now_us())
 
@@ -143,18 +139,6 @@ class OpenLoop:
             feedback = Feedback(prediction.query_id, label=label, sent_us=now_us + self._delay_us)
             self._due.append(_Due(now_us + self._delay_us, _key(prediction), feedback))
         return first
-
-
-class _Peekable:
-    """The arrivals with the next one in sight; `head` is None at the end."""
-
-    def __init__(self, items: Iterator[tuple[int, int]]) -> None:
-        self._items = items
-        self.head = next(items, None)
-
-    def advance(self) -> None:
-        """Put the next arrival in sight."""
-        self.head = next(self._items, None)
 
 
 def _key(about: Query | Prediction) -> bytes:

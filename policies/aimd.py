@@ -12,10 +12,10 @@ from policies.errors import require
 class Aimd:
     """Additive increase, multiplicative decrease of the cap on one take. The state is the cap, 1 at first.
 
-    A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`; inside the
-    dead band nothing changes; any take above the objective lowers the cap by the factor `backoff`. Only full takes raise
-    it: Clipper adjusted the size of the last batch instead, so under light load its cap fell to that and had to climb
-    again. A pause (garbage collection, a neighbour) costs one step down, which a few full takes make good.
+    A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`; inside
+    the dead band nothing changes; any take above the objective lowers the cap by the factor `backoff`. Only full takes
+    raise it: Clipper adjusted the size of the last batch instead, so under light load its cap fell to that and had to
+    climb again. A pause (garbage collection, a neighbour) costs one step down, which a few full takes make good.
 
     With time a + b * rows the cap settles within `add` above (objective * (1 - dead_band) - a) / b.
 

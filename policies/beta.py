@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# Panel edges around each mean, in standard deviations. Within 1.5 deviations eight nodes integrate a bell curve to 1e-7;
+# Panel edges around each mean, in standard deviations: over 1.5 deviations eight nodes integrate a bell curve to 1e-7;
 # 12 deviations reach the slow side of a density that leans on 0 or 1 down to e^-12.
 _EDGES = np.array([-12.0, -8.0, -6.0, -4.5, -3.0, -1.5, 0.0, 1.5, 3.0, 4.5, 6.0, 8.0, 12.0])
 _NODES, _WEIGHTS = leggauss(8)

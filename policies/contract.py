@@ -24,6 +24,10 @@ class Policy(Protocol):
     name: ClassVar[str]
     full_information: ClassVar[bool]  # every arm is asked about every query
 
+    def __hash__(self) -> int:
+        """Policies are values: equal parameters, equal policy."""
+        ...
+
     def init(self, arms: int) -> State:
         """Return the state before any observation.
 

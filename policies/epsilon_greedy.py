@@ -1,7 +1,5 @@
 """`epsilon_greedy`: the model with the smallest mean loss, and now and then any other."""
 
-# ruff: noqa: ARG002 - a policy takes every argument of the contract and uses those it needs
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -31,8 +29,8 @@ class EpsilonGreedy:
     Examples:
         >>> policy = EpsilonGreedy(epsilon=0.1)
         >>> state = policy.observe(policy.init(2), 2, (0,), (0.95, 0.05), (1.0, None))
-        >>> policy.propensities(state, 2)
-        (0.05, 0.95)
+        >>> [round(p, 4) for p in policy.propensities(state, 2)]
+        [0.05, 0.95]
 
     References:
         Sutton and Barto, Reinforcement Learning, 2nd ed. (2018), section 2.2.

@@ -1,7 +1,5 @@
 """`exp4`: exponential weights over models that are all asked; their answers are combined."""
 
-# ruff: noqa: ARG002 - a policy takes every argument of the contract and uses those it needs
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`fixed`: the same cap always."""
 
-# ruff: noqa: ARG002 - a controller takes every argument of the contract and uses those it needs
-
 from __future__ import annotations
 
 from dataclasses import dataclass

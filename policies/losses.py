@@ -14,7 +14,7 @@ text; without classes it is the column's index.
 
 from __future__ import annotations
 
-from math import isfinite, log
+from math import isfinite, log, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,6 +40,7 @@ def loss(
     label: Value | None,
     scores: Tensor | None = None,
     classes: Sequence[str] = (),
+    *,
     span: float = 1.0,
 ) -> float:
     """Return the loss of an answer in [0, 1].
@@ -81,10 +82,10 @@ def _log(answer: Value | None, label: Value | None, scores: Tensor | None, class
     given = answer if scores is None and isinstance(answer, Tensor) else scores
     if given is None:
         raise LossError("loss `log` needs a model that gives scores; use zero_one for labels alone")
+    column = _column(label, given, classes)
     probabilities = given.numpy().astype(np.float64).ravel()
     if not (probabilities.min() >= 0.0 and abs(probabilities.sum() - 1.0) <= _SUM_TOLERANCE):
         raise LossError("the scores are not probabilities; end the model with a softmax, or use zero_one")
-    column = _column(label, given, classes)
     probability = 0.0 if column is None else float(probabilities[column])
     return min(1.0, max(0.0, log(max(probability, _SMALLEST_PROBABILITY)) / log(_SMALLEST_PROBABILITY)))
 
@@ -120,7 +121,9 @@ def _label(value: Value | None) -> int | float | str:
 def _column(label: Value | None, scores: Tensor, classes: Sequence[str]) -> int | None:
     """Return the score's index that the label names; None if it names a class the model does not know."""
     known = _label(label)
-    width = int(np.prod(scores.shape))
+    width = prod(scores.shape)
+    if width == 0:
+        raise LossError("there are no scores; the model must give one for each class")
     if classes:
         text = known if isinstance(known, str) else f"{known:.17g}"
         if len(classes) != width:

@@ -1,7 +1,7 @@
 """Counts and sums of the losses seen on each arm: the state of the policies that compare averages.
 
-The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. Only asked arms count. The sums of zero-one losses
-are exact up to 2^53 observations, so their order does not matter at all.
+The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. Only asked arms count. The sums of zero-one
+losses are exact up to 2^53 observations, so their order does not matter at all.
 """
 
 from __future__ import annotations

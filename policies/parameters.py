@@ -35,7 +35,7 @@ def _number(what: str, value: object, default: object) -> float:
         raise PolicyError(f"{what} is {value!r}; it must be a number")
     if not isinstance(default, int):
         return float(value)
-    if value != value or value in {float("inf"), float("-inf")} or int(value) != value:  # noqa: PLR0124 - only NaN differs from itself
+    if not float(value).is_integer():
         raise PolicyError(f"{what} is {value}; it must be a whole number")
     return int(value)
 

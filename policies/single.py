@@ -1,7 +1,5 @@
 """`single`: always the same model."""
 
-# ruff: noqa: ARG002 - a policy takes every argument of the contract and uses those it needs
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`thompson`: each model as often as it is probably the best (probability matching)."""
 
-# ruff: noqa: ARG002 - a policy takes every argument of the contract and uses those it needs
-
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`ucb1`: the model whose loss could still be the smallest."""
 
-# ruff: noqa: ARG002 - a policy takes every argument of the contract and uses those it needs
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -25,8 +23,8 @@ class Ucb1:
     O(log t) where losses are independent and do not drift.
 
     The choice is a function of the state alone. So between two updates of the state *all* queries go to one arm: with
-    feedback that comes late an arm is asked many times where once was meant (it costs queries, not correctness), and the
-    log has propensities of 0 and 1 only, which off-policy estimates cannot use. Prefer `thompson` there.
+    feedback that comes late an arm is asked many times where once was meant (it costs queries, not correctness), and
+    the log has propensities of 0 and 1 only, which off-policy estimates cannot use. Prefer `thompson` there.
 
     Args:
         exploration: Factor under the root, not negative.
@@ -37,7 +35,8 @@ class Ucb1:
         (1,)
 
     References:
-        Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem, Machine Learning 47 (2002).
+        Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem, Machine Learning 47
+        (2002).
     """
 
     name: ClassVar[str] = "ucb1"

@@ -8,7 +8,7 @@ Canonical Form" and "Schema Fingerprints").
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias, cast
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
@@ -66,7 +66,7 @@ class Field:
     name: str
     type: Type
     optional: bool
-    default: Json
+    default: Json = field(hash=False)  # may be a list or a dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,10 @@ class Record:
 
     name: str
     fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field | None:
+        """Return the field of this name, if there is one."""
+        return next((one for one in self.fields if one.name == name), None)
 
 
 Type: TypeAlias = Primitive | Enumeration | Array | Map | Union | Record
@@ -105,6 +109,20 @@ def load(text: str) -> Schema:
     return Schema(record, text, bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")))
 
 
+def records_within(kind: Type) -> tuple[Record, ...]:
+    """Return every record type inside a type and itself, once each, inner ones first."""
+    match kind:
+        case Record(fields=fields):
+            inner = [*(record for one in fields for record in records_within(one.type)), kind]
+        case Union(branches):
+            inner = [record for branch in branches for record in records_within(branch)]
+        case Array(item) | Map(item):
+            inner = list(records_within(item))
+        case _:
+            inner = []
+    return tuple(dict.fromkeys(inner))
+
+
 def _parse(raw: Json, known: dict[str, Type]) -> Type:
     """Turn one JSON type into a value; `known` collects the named types seen so far."""
     match raw:
@@ -125,7 +143,7 @@ def _parse(raw: Json, known: dict[str, Type]) -> Type:
             known[name] = Enumeration(name, tuple(str(symbol) for symbol in symbols), default)
             return known[name]
         case {"type": "record", "name": str(name), "fields": list(fields)}:
-            known[name] = Record(name, tuple(_field(field, known) for field in fields))
+            known[name] = Record(name, tuple(_field(one, known) for one in fields))
             return known[name]
     raise SchemaError(f"schema type not supported: {raw!r}; known are {sorted(PRIMITIVES | COLUMNS)} and nested types")
 

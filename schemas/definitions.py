@@ -50,3 +50,9 @@ def readable(name: str) -> tuple[avsc.Schema, ...]:
     """Return the allow-list of one record: the current schema and every different released one."""
     candidates = (CURRENT[name], *(release[name] for release in RELEASED.values() if name in release))
     return tuple({schema.fingerprint: schema for schema in reversed(candidates)}.values())
+
+
+def members(kind: avsc.Enumeration) -> tuple[object, ...]:
+    """Return what each symbol stands for: a member of the enumeration of that name in `records`, or just its text."""
+    value_of = getattr(records, kind.name, str)
+    return tuple(value_of(symbol) for symbol in kind.symbols)

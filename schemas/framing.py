@@ -42,32 +42,36 @@ def describe(value: bytes) -> str:
     return f"no framing (first bytes {value[:2].hex()})"
 
 
-def peek_id(value: bytes | None) -> str:
-    """Return the first field, the query id, without decoding the rest or checking that the schema is known.
+def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
+    """Return the first `count` fields, all strings, without decoding the rest or checking that the schema is known.
 
     Raises:
-        DecodeError: Where the framing or that string is not whole.
+        DecodeError: Where the framing or those strings are not whole.
     """
     if not value:
         raise DecodeError("empty", "no value")
-    start = SINGLE_OBJECT_BYTES if value[0] == 0xC3 else CONFLUENT_BYTES  # noqa: PLR2004  (first byte of SINGLE_OBJECT)
+    if not value.startswith((CONFLUENT, SINGLE_OBJECT)):
+        raise _unreadable(value)
+    end = SINGLE_OBJECT_BYTES if value[0] else CONFLUENT_BYTES
+    texts = []
     try:
-        size = value[start]
-        start += 1
-        if size & 129:
-            size, start = read_size(value, start - 1)
-        else:
-            size >>= 1
-        end = start + size
-        text = value[start:end].decode()
+        for _ in range(count):
+            size, start = read_size(value, end)
+            end = start + size
+            texts.append(value[start:end].decode())
     except IndexError:
-        raise DecodeError("truncated", f"{describe(value)}: {len(value)} bytes end before the first field does") from None
+        raise DecodeError("truncated", f"{describe(value)}: {len(value)} bytes end before the first fields do") from None
     except UnicodeDecodeError:
         cause = "truncated" if end > len(value) else "invalid"
-        raise DecodeError(cause, f"{describe(value)}: the first field is not UTF-8") from None
-    if end > len(value) or not (value[0] == 0 or value[1] == 1):
+        raise DecodeError(cause, f"{describe(value)}: the first fields are not UTF-8") from None
+    if end > len(value):
         raise _unreadable(value)
-    return text
+    return tuple(texts)
+
+
+def peek_id(value: bytes | None) -> str:
+    """Return the first field, the query id, as `peek_texts` does."""
+    return peek_texts(value, 1)[0]
 
 
 def _unreadable(value: bytes) -> DecodeError:

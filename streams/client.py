@@ -1,6 +1,6 @@
 """The client: ask, await the prediction, send feedback.
 
-    async with Client("127.0.0.1:19092") as client:
+    async with Client("127.0.0.1:9092") as client:
         prediction = await client.predict("digits", row)
         await client.feedback(prediction, label=3)
 
@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import random
 import uuid
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from schemas import topics
 from schemas.codec import Codec
+from schemas.errors import DecodeError
+from schemas.framing import peek_id
 from schemas.records import Feedback, Input, Prediction, Query, Tensor, Value
+from streams.link import KafkaLink
 from streams.murmur2 import partition_of
+from streams.runtime.clock import SystemClock
+from streams.runtime.errors import BrokerUnavailable
+from streams.runtime.kafka_client import KafkaConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,14 +38,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streams.operators.contract import Record
+    from streams.runtime.clock import Clock
 
-# A query is answered by its deadline, whatever happens, so an answer that takes this much longer is not coming.
+_log = logging.getLogger(__name__)
+
+# A query is answered by its deadline, whatever happens; an answer that is this late is not coming.
 TIMEOUT_S = 10.0
-_CONTEXTS = 65_536  # partitions remembered; a context is hashed once (4 us) and looked up after that (0.1 us)
+_CONTEXTS = 65_536  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
 
 
 class Unanswered(TimeoutError):  # noqa: N818 - reads as what happened, as TimeoutError does
-    """No prediction arrived in time; the message says what to check."""
+    """Nothing came back in time; the message says what to check."""
 
 
 class Transport(Protocol):
@@ -49,7 +59,7 @@ class Transport(Protocol):
         ...
 
     async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
-        """Produce (key, value) pairs as one batch; returns when they are acknowledged."""
+        """Produce (key, value) pairs in order; returns when they are acknowledged."""
         ...
 
     async def read(self) -> Sequence[Record]:
@@ -85,11 +95,11 @@ class Client:
         transport: Transport | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._name = f"{prefix!r} on {bootstrap}"
         self._transport = transport or KafkaLink(KafkaConnection(bootstrap, prefix, properties or {}))
         self._clock = clock or SystemClock()
         self._codec = codec or Codec()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets
-        self._name = f"{prefix!r} on {bootstrap}"
         self._partitions = 0
         self._waiting: dict[str, asyncio.Future[Prediction]] = {}
         self._listeners: list[Callable[[Sequence[Record]], None]] = []
@@ -99,7 +109,7 @@ class Client:
     async def __aenter__(self) -> Self:
         """Connect; from here on no prediction is missed."""
         counts = await self._transport.start((topics.PREDICTIONS,))
-        self._partitions = counts[topics.PREDICTIONS]  # as many as `queries` and `feedback` have: the topology says so
+        self._partitions = counts[topics.PREDICTIONS]  # `queries` and `feedback` have as many: the topology says so
         self._reader = asyncio.create_task(self._read(), name="client.reader")
         self._reader.add_done_callback(self._reader_ended)
         return self
@@ -107,7 +117,7 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect; answers that are still awaited are cancelled."""
+        """Send what is pending and disconnect."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait([self._reader])
@@ -135,10 +145,11 @@ class Client:
 
         Raises:
             Unanswered: nothing came in time.
+            BrokerUnavailable: predictions can no longer be read; open a new client.
             TypeError: `x` is no input.
         """
         query = Query(query_id or self._new_id(), application, as_input(x), context, self._clock.now_us(), slo_ms)
-        future = self._waiting.setdefault(query.query_id, asyncio.get_running_loop().create_future())
+        future = self._expect(query.query_id)
         try:
             async with asyncio.timeout(timeout_s):
                 await self.send((query,))
@@ -163,7 +174,7 @@ class Client:
 
     async def send(self, queries: Iterable[Query]) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
-        await self._produce(topics.QUERIES, ((q, q.context) for q in queries))
+        await self._produce(topics.QUERIES, ((query, query.context) for query in queries))
 
     async def send_feedback(self, feedback: Iterable[tuple[Feedback, str | None]]) -> None:
         """Send many feedbacks, each with the context that its query had; returns when they are acknowledged."""
@@ -185,10 +196,17 @@ class Client:
     def _partition(self, key: bytes) -> int:
         return partition_of(key, self._partitions)
 
+    def _expect(self, query_id: str) -> asyncio.Future[Prediction]:
+        if self._reader is None or self._reader.done():
+            raise BrokerUnavailable(f"the client of {self._name} is not connected; use it inside `async with`")
+        if query_id in self._waiting:
+            raise ValueError(f"query {query_id} is already being asked; ids must differ")
+        return self._waiting.setdefault(query_id, asyncio.get_running_loop().create_future())
+
     async def _read(self) -> None:
         while True:
             records = await self._transport.read()
-            for listener in self._listeners:
+            for listener in tuple(self._listeners):
                 listener(records)
             if self._waiting:
                 self._answer(records)
@@ -196,17 +214,18 @@ class Client:
     def _answer(self, records: Sequence[Record]) -> None:
         for record in records:
             try:
-                future = self._waiting.get(self._codec.peek_id(record.value or b""))
+                future = self._waiting.get(peek_id(record.value))
                 if future is not None and not future.done():
                     future.set_result(self._codec.decode(Prediction, record.value))
             except DecodeError as error:
-                _log.warning("skipped a record of topic predictions at %s: %s", record.position, error)
+                _log.warning("skipped a record that is no prediction, at %s: %s", record.position, error)
 
     def _reader_ended(self, reader: asyncio.Task[None]) -> None:
-        """Pass the reader's failure on to everybody who waits, now and later."""
+        """Nobody shall wait for a reader that is gone."""
+        fault = None if reader.cancelled() else reader.exception()
         for future in self._waiting.values():
             if not future.done():
-                _ = future.cancel() if reader.cancelled() else future.set_exception(ClientClosed(repr(reader.exception())))
+                future.set_exception(BrokerUnavailable(f"predictions of {self._name} cannot be read: {fault!r}"))
 
     def _new_id(self) -> str:
         if self._ids is None:
@@ -215,14 +234,14 @@ class Client:
 
     def _advice(self, query: Query, timeout_s: float) -> str:
         return (
-            f"no prediction for query {query.query_id} to application {query.application!r} within {timeout_s:g} s"
-            f" from {self._name}. Check that the selection role runs (`skysail run`, `skysail doctor`), that it uses the"
-            " same broker and prefix, that the topics fit (`skysail topics check`), and what it read (`skysail tail queries`)"
+            f"no prediction for query {query.query_id} to application {query.application!r} within {timeout_s:g} s from"
+            f" {self._name}. Check that the selection role runs there (`skysail doctor`), with the same prefix, that"
+            " the topics fit (`skysail topics check`), and what arrived (`skysail tail queries`)"
         )
 
 
 def as_input(x: Input | NDArray[np.generic] | Sequence[float]) -> Input:
-    """Make one input row of what a user has at hand; lists become what numpy makes of them.
+    """Make one input row of what a user has at hand; lists become the array that numpy makes of them.
 
     Raises:
         TypeError: it is not numbers, a string or bytes.
@@ -231,7 +250,6 @@ def as_input(x: Input | NDArray[np.generic] | Sequence[float]) -> Input:
         return x
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
-        raise TypeError(
-            f"an input is an array or list of numbers, a string or bytes, not {type(x).__name__} of {array.dtype}"
-        )
+        kind = f"{type(x).__name__} of {array.dtype}"
+        raise TypeError(f"an input is an array or list of numbers, a string or bytes, not {kind}")
     return Tensor.of(array)

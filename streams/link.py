@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import RecordTooLarge
-from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.kafka_tail import KafkaTail
 from streams.runtime.lanes import LaneEvents, Lanes
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streams.operators.contract import Record
+    from streams.runtime.kafka_client import KafkaConnection
 
 _log = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from schemas import topics
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 START_US = 1_700_000_000_000_000
 COMMIT_US = 500_000  # as the runtime does
-RETRY_US = 100_000  # how soon a store that is down is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,9 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Hold back every other record of a topic by a moment, so that neighbours change places."""
+    """Swap neighbours of a topic: every other record is appended after the one that follows it."""
 
     topic: str
-    by_us: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +134,7 @@ class Driver:
         self._visible: dict[Position, int] = {}
         self._faults = list(faults)
         self._waiting_writes: list[tuple[Role, WriteStates]] = []
+        self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
             self._start(role)
@@ -173,7 +173,8 @@ class Driver:
     def _start(self, role: Role) -> None:
         role.operator, role.tracker = role.make(), OffsetTracker()
         role.positions = {(t, p): role.committed.get((t, p), 0) for t in role.consumes for p in range(self._partitions)}
-        role.tracker.assign(role.positions)
+        for assigned in role.positions:
+            role.tracker.assign(assigned, role.positions[assigned], role.committed.get(assigned))
         role.positions |= {(topic, 0): 0 for topic in role.follows}
         main = role.consumes[0]
         starts = {p: role.positions[main, p] for p in range(self._partitions)}
@@ -192,32 +193,34 @@ class Driver:
             while back and role.operator.read_back_us and log[back - 1].timestamp_us >= oldest_us:
                 back -= 1
             role.positions[main, partition] = back
-            role.tracker.assign({(main, partition): start})
+            role.tracker.assign((main, partition), start)
 
     def _settle(self) -> None:
         """Deliver and perform until nothing more happens at this instant."""
         busy = True
         while busy:
             self._strike()
-            busy = any([self._deliver(role) for role in self._roles]) or self._fire() or self._write_waiting()
+            delivered = sum(map(self._deliver, self._roles))
+            busy = bool(delivered) or self._fire() or self._write_waiting() or self._release()
             self._commit()
 
     def _deliver(self, role: Role) -> bool:
         batch: list[Record] = []
-        for (topic, partition), position in list(role.positions.items()):
-            log = self._logs[topic, partition]
-            while position < len(log) and self._visible.get(log[position].position, 0) <= self.now_us:
-                batch.append(log[position])
-                position += 1
-            role.positions[topic, partition] = position
+        for assigned, position in role.positions.items():
+            ready = self._readable(self._logs[assigned][position:])
+            role.positions[assigned] = position + len(ready)
+            batch += ready
         if not batch:
             return False
         for record in batch:
             if record.topic in role.consumes:
-                role.tracker.delivered(record.topic, record.partition, [record.offset])
+                role.tracker.delivered((record.topic, record.partition), [record.offset])
         batch.sort(key=lambda record: record.topic not in role.follows)
         self._perform(role, role.operator.on_records(batch, self.now_us))
         return True
+
+    def _readable(self, records: list[Record]) -> list[Record]:
+        return list(takewhile(lambda record: self._visible.get(record.position, 0) <= self.now_us, records))
 
     def _fire(self) -> bool:
         fired = False
@@ -233,15 +236,15 @@ class Driver:
             match effect:
                 case Emit():
                     self._append(effect, effect.value)
-                    self._complete(role, effect.completes)
+                    role.tracker.complete(effect.completes)
                 case DeadLetter(record, cause, _):
                     dead = topics.dead_letters(record.topic)
                     headers = (*record.headers, ("skysail.error.cause", cause.encode()))
                     self._append(Emit(dead, 0, record.key, record.value or b"", (), headers), record.value)
-                    self._complete(role, (record.position,))
+                    role.tracker.complete((record.position,))
                 case Skip(completes, reason):
                     self.skipped[reason] += 1
-                    self._complete(role, completes)
+                    role.tracker.complete(completes)
                 case FetchStates(keys):
                     if not self._store_is_down():
                         found = {key: self.store.states.get(key) for key in keys}
@@ -258,7 +261,7 @@ class Driver:
             if write.partition in refused:
                 continue
             if self.store.write(write, self.now_us):
-                self._complete(role, write.completes)
+                role.tracker.complete(write.completes)
             else:
                 refused.add(write.partition)
                 stored = self.store.offsets.get(write.partition)
@@ -267,31 +270,41 @@ class Driver:
         return True
 
     def _append(self, emit: Emit, value: bytes | None) -> None:
+        """Append a record, or hold it until the next one of its partition where a fault says so."""
+        if not any(isinstance(fault, Reorder) and fault.topic == emit.topic for fault in self._faults):
+            self._log(emit, value)
+            return
+        held = self._held.pop((emit.topic, emit.partition), None)
+        if held is None:
+            self._held[emit.topic, emit.partition] = (emit, value)
+        else:
+            self._log(emit, value)
+            self._log(*held)
+
+    def _release(self) -> bool:
+        """Append what is still held when nothing else happens."""
+        held, self._held = self._held, {}
+        for emit, value in held.values():
+            self._log(emit, value)
+        return bool(held)
+
+    def _log(self, emit: Emit, value: bytes | None) -> None:
         copies = 2 if any(isinstance(f, Duplicate) and f.topic == emit.topic for f in self._faults) else 1
         for _ in range(copies):
             log = self._logs[emit.topic, emit.partition]
             record = Record(emit.topic, emit.partition, len(log), self.now_us, emit.key, value, emit.headers)
             log.append(record)
-            self._visible[record.position] = self.now_us + self._held_back_us(record)
-
-    def _held_back_us(self, record: Record) -> int:
-        held_us = 0
-        for fault in self._faults:
-            if isinstance(fault, Delay) and fault.topic == record.topic:
-                held_us += fault.by_us
-            elif isinstance(fault, Reorder) and fault.topic == record.topic and record.offset % 2 == 0:
-                held_us += fault.by_us
-        return held_us
-
-    def _complete(self, role: Role, positions: Iterable[Position]) -> None:
-        for position in positions:
-            role.tracker.complete(position)
+            held_back_us = sum(f.by_us for f in self._faults if isinstance(f, Delay) and f.topic == record.topic)
+            if held_back_us:
+                self._visible[record.position] = self.now_us + held_back_us
 
     def _commit(self) -> None:
         if self.now_us >= self._next_commit_us:
             self._next_commit_us = self.now_us + COMMIT_US
             for role in self._roles:
-                role.committed.update(role.tracker.committable())
+                ready = role.tracker.committable()
+                role.committed.update(ready)
+                role.tracker.committed(ready)
 
     def _strike(self) -> None:
         """Let the faults happen whose time has come; each happens once."""
@@ -312,6 +325,8 @@ class Driver:
         times = [due for role in self._roles if (due := role.operator.next_deadline()) is not None]
         times += [visible for visible in self._visible.values() if visible > self.now_us]
         times += [START_US + f.at_us for f in self._faults if isinstance(f, Crash | StoreLoss)]
-        times += [START_US + f.to_us for f in self._faults if isinstance(f, StoreDown) and START_US + f.to_us > self.now_us]
+        times += [
+            START_US + f.to_us for f in self._faults if isinstance(f, StoreDown) and START_US + f.to_us > self.now_us
+        ]
         times.append(self._next_commit_us)
         return min((time for time in times if time > self.now_us), default=None)

@@ -90,7 +90,9 @@ def build(models: Iterable[str], partitions: int = 4, model_partitions: int = 4)
     names = tuple(sorted(set(models)))
     consumed = [
         Topic(topics.QUERIES, "Query", "context, else query_id", partitions),
-        Topic(topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS),
+        Topic(
+            topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
+        ),
         Topic(topics.PREDICTIONS, "Prediction", "as the query", partitions, retention_ms=7 * DAY_MS),
         Topic(topics.FEEDBACK, "Feedback", "as the query", partitions, retention_ms=7 * DAY_MS),
         Topic(
@@ -99,7 +101,7 @@ def build(models: Iterable[str], partitions: int = 4, model_partitions: int = 4)
             "policy state",
             partitions,
             retention_ms=365 * DAY_MS,
-            timestamps="LogAppendTime",  # monotonic in the log, so that the learner's window is the same on every reading
+            timestamps="LogAppendTime",  # monotonic, so that the learner's window is the same on every reading
         ),
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
         Topic(topics.MODELS, "Model", "name", 1, "compact"),
@@ -181,7 +183,9 @@ def check(topology: Topology, actual: Mapping[str, int]) -> list[str]:
         topology: what should be there.
         actual: partition counts by logical topic name.
     """
-    missing = [f"topic {name} does not exist; run `skysail topics create`" for name in topology.topics if name not in actual]
+    missing = [
+        f"topic {name} does not exist; run `skysail topics create`" for name in topology.topics if name not in actual
+    ]
     unequal = []
     for group in topology.copartitioned:
         counts = {name: actual[name] for name in group if name in actual}

@@ -24,7 +24,9 @@ def resolve(path: str) -> Any:
     if not module or not names:
         raise PackageError(f"{path!r} is not a dotted path: write package.module:name")
     if module.partition(".")[0] in sys.stdlib_module_names:
-        raise PackageError(f"{path!r} names the standard library, which is no model: name a function of your own module")
+        raise PackageError(
+            f"{path!r} names the standard library, which is no model: name a function of your own module"
+        )
     try:
         found = reduce(getattr, names.split("."), importlib.import_module(module))
     except (ImportError, AttributeError) as error:

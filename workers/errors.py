@@ -1,9 +1,9 @@
 """What can go wrong with a model.
 
-    WorkerError
-    ├── PackageError    the package is wrong, incomplete or not trusted: nothing was loaded    (operator, not retryable)
-    ├── OutputError     the model's answer is not one answer for each row: the rows are FAILED (model)
-    └── HungError       predict did not come back in time: the process must be replaced        (model, retryable)
+WorkerError
+├── PackageError    the package is wrong, incomplete or not trusted: nothing was loaded    (operator, not retryable)
+├── OutputError     the model's answer is not one answer for each row: the rows are FAILED (model)
+└── HungError       predict did not come back in time: the process must be replaced        (model, retryable)
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ class Signature:
         if self.kind not in KINDS:
             raise PackageError(f"input kind {self.kind!r} is unknown: use one of {', '.join(KINDS)}")
         if self.kind == "tensor" and self.dtype not in DTYPES:
-            raise PackageError(f"input dtype {self.dtype!r} cannot travel: convert the input to one of {', '.join(DTYPES)}")
+            raise PackageError(
+                f"input dtype {self.dtype!r} cannot travel: convert the input to one of {', '.join(DTYPES)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ def digest(folder: Path) -> str:
     """
     path = folder / MANIFEST
     if not path.is_file():
-        raise PackageError(f"{folder} holds no {MANIFEST}: it is not a model package; make one with `skysail model package`")
+        raise PackageError(
+            f"{folder} holds no {MANIFEST}: it is not a model package; make one with `skysail model package`"
+        )
     return sha256(path)
 
 

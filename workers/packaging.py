@@ -12,12 +12,15 @@ package never changes once it is written; a new model is a new version in a new 
 from __future__ import annotations
 
 import importlib
+import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from schemas.records import Outcome, Tensor
 from workers import manifest as manifests
 from workers.dotted import resolve
 from workers.errors import PackageError
@@ -25,10 +28,11 @@ from workers.manifest import Manifest, Signature
 from workers.rows import predict_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from schemas.records import Input
     from workers.runtimes.contract import Runtime
 
 # Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
@@ -39,7 +43,7 @@ RUNTIMES: Mapping[str, str] = {
     "function": "workers.runtimes.function",
 }
 
-Sample = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
+Sample: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,9 @@ class LoadedModel:
     digest: str
 
 
-def load_package(folder: Path | str, *, allow_pickle: bool = False, digest: str | None = None) -> LoadedModel:
+def load_package(
+    folder: Path | str, *, allow_pickle: bool = False, digest: str | None = None, threads: int = 1
+) -> LoadedModel:
     """Verify every file of a package, then load it.
 
     Args:
@@ -59,6 +65,7 @@ def load_package(folder: Path | str, *, allow_pickle: bool = False, digest: str 
         allow_pickle: load a pickled estimator; needs `digest` too, because whoever can change the pickle can change
             the manifest beside it.
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
+        threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
 
     Raises:
         PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
@@ -66,12 +73,14 @@ def load_package(folder: Path | str, *, allow_pickle: bool = False, digest: str 
     folder = Path(folder)
     found = manifests.digest(folder)
     if digest is not None and found != digest:
-        raise PackageError(f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again")
+        raise PackageError(
+            f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
+        )
     manifest = manifests.read(folder)
     manifests.verify(folder, manifest)
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
-    runtime = _module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle)
+    runtime = _module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
     return LoadedModel(manifest, runtime, found)
 
 
@@ -102,7 +111,9 @@ def package_sklearn(
         PackageError: the estimator cannot be stored, or does not answer the sample.
     """
     if output == "scores" and not hasattr(estimator, "predict_proba"):
-        raise PackageError("the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV")
+        raise PackageError(
+            "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
+        )
     module = _module("sklearn")
     manifest = Manifest(
         name,
@@ -112,9 +123,9 @@ def package_sklearn(
         output,
         classes=() if output == "value" else module.classes_of(estimator),
     )
-    path = _prepare(folder)
-    file = module.save(estimator, path, allow_pickle=allow_pickle)
-    return _finish(path, manifest, sample_input, files=(file,), allow_pickle=allow_pickle)
+    with _new_folder(folder) as path:
+        file = module.save(estimator, path, allow_pickle=allow_pickle)
+        return _finish(path, replace(manifest, files={file: ""}), sample_input, allow_pickle=allow_pickle)
 
 
 def package_torch(
@@ -129,7 +140,6 @@ def package_torch(
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
-    threads: int = 1,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
@@ -144,16 +154,15 @@ def package_torch(
         output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
         classes: label of each output; empty = its index.
         allow_nan: rows may hold NaN.
-        threads: for torch on the CPU.
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
     """
-    options = {"architecture": architecture, "arguments": dict(arguments or {}), "threads": threads}
+    options = {"architecture": architecture, "arguments": dict(arguments or {})}
     signature = _signature(sample_input, allow_nan=allow_nan)
     manifest = Manifest(name, version, "torch", signature, output, classes=tuple(classes), options=options)
-    path = _prepare(folder)
-    return _finish(path, manifest, sample_input, files=(_module("torch").save(module, path),))
+    with _new_folder(folder) as path:
+        return _finish(path, replace(manifest, files={_module("torch").save(module, path): ""}), sample_input)
 
 
 def package_function(
@@ -184,8 +193,11 @@ def package_function(
     """
     resolve(function)
     signature = _signature(sample_input, allow_nan=allow_nan)
-    manifest = Manifest(name, version, "function", signature, output, classes=tuple(classes), options={"function": function})
-    return _finish(_prepare(folder), manifest, sample_input)
+    manifest = Manifest(
+        name, version, "function", signature, output, classes=tuple(classes), options={"function": function}
+    )
+    with _new_folder(folder) as path:
+        return _finish(path, manifest, sample_input)
 
 
 def _module(runtime: str) -> Any:
@@ -198,12 +210,18 @@ def _module(runtime: str) -> Any:
         raise PackageError(f"the {runtime} runtime needs {error.name}: pip install 'skysail[{runtime}]'") from error
 
 
-def _prepare(folder: Path | str) -> Path:
+@contextmanager
+def _new_folder(folder: Path | str) -> Iterator[Path]:
+    """Create the folder; if packaging fails, leave nothing of it behind."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise PackageError(f"{path} is not empty: packages do not change, use a new folder for a new version")
-    return path
+    try:
+        yield path
+    except BaseException:
+        shutil.rmtree(path)
+        raise
 
 
 def _signature(sample: Sample, *, allow_nan: bool) -> Signature:
@@ -217,11 +235,13 @@ def _signature(sample: Sample, *, allow_nan: bool) -> Signature:
     raise PackageError("the sample input must be an array (n, ...), or a list of strings or of byte strings")
 
 
-def _finish(
-    path: Path, manifest: Manifest, sample: Sample, *, files: tuple[str, ...] = (), allow_pickle: bool = False
-) -> Manifest:
+def _finish(path: Path, manifest: Manifest, sample: Sample, *, allow_pickle: bool = False) -> Manifest:
     """Write the manifest, load the package as a worker would, and let it answer the sample."""
-    manifests.write(path, replace(manifest, files=dict.fromkeys(files, "")))
+    manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path))
-    predict_rows(model.runtime, model.manifest, sample_rows(sample), strict=True)
+    rows: list[Input] = [Tensor.of(row) for row in sample] if isinstance(sample, np.ndarray) else [*sample]
+    predicted = predict_rows(model.runtime, model.manifest, rows)
+    if set(predicted.outcomes) != {Outcome.OK}:
+        why = predicted.fault or predicted.reasons or "its answers are not finite"
+        raise PackageError(f"{path}: the packaged model does not answer the sample input: {why}")
     return model.manifest

@@ -1,15 +1,15 @@
 """From a batch of inputs to one outcome a row: a bad row does not fail its neighbours.
 
-    inputs ──▶ validate ──▶ stack ──▶ predict, halving what raises ──▶ check the outputs ──▶ one outcome a row
+    inputs ──▶ validate and stack ──▶ predict, halving what raises ──▶ check the outputs ──▶ one outcome a row
                INVALID                FAILED: the culprit              FAILED: not finite
 
-The checks come before stacking because one NaN or one wrong width makes scikit-learn refuse the whole batch, and are
+The checks come before predicting because one NaN or one wrong width makes scikit-learn refuse the whole batch, and are
 done on columns because a Python loop over 64 floats costs more than the model.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ from workers.errors import OutputError
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -37,39 +37,48 @@ _KINDS = {"string": str, "bytes": bytes}
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """A batch after validation: the stacked good rows, where they stood, and what is wrong with the others."""
+
+    rows: Rows
+    good: list[int]
+    reasons: Mapping[int, str]  # row -> kind | dtype | shape | number
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted:
     """A batch's results as columns, one entry a row; answers and scores mean nothing where the outcome is not OK."""
 
     outcomes: tuple[Outcome, ...]
     answers: Answers
     scores: NDArray[np.generic] | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
+    fault: str | None = None  # what the model raised first
 
     @classmethod
-    def failed(cls, rows: int) -> Predicted:
-        """Say that no row was answered."""
-        return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64))
+    def failed(cls, rows: int, fault: str) -> Predicted:
+        """Say that no row was answered, and why."""
+        return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
 
 
-def validate(signature: Signature, inputs: Sequence[Input]) -> tuple[list[int], list[str | None]]:
-    """Sort out the inputs that have another form than the signature's; the numbers in them are not looked at.
-
-    Returns:
-        Indices of the rows of the right form, and for every row None or what is wrong with it: `kind`, `dtype`,
-        `shape`.
-    """
+def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
+    """Sort out what does not fit the signature and stack the rest."""
     if signature.kind != "tensor":
         wanted = _KINDS[signature.kind]
-        reasons = [None if type(row) is wanted else "kind" for row in inputs]
-    else:
-        dtype, shape = signature.dtype, signature.shape
-        size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
-        reasons = [
-            None
-            if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
-            else _fault(row, dtype)
-            for row in inputs
-        ]
-    return [i for i, reason in enumerate(reasons) if reason is None], reasons
+        good = [i for i, row in enumerate(inputs) if type(row) is wanted]
+        return Checked([inputs[i] for i in good], good, _missing(len(inputs), good, "kind"))  # type: ignore[arg-type] # all `wanted`
+    dtype, shape = signature.dtype, signature.shape
+    size = int(np.dtype(dtype).itemsize * np.prod(shape, dtype=np.int64))
+    tensors = [
+        (i, row.data)
+        for i, row in enumerate(inputs)
+        if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
+    ]
+    good = [i for i, _ in tensors]
+    reasons = {i: _fault(inputs[i], signature) for i in _missing(len(inputs), good, "")}
+    data = bytearray().join([data for _, data in tensors])  # writable: torch and Cython want that
+    rows = np.frombuffer(data, dtype=dtype).reshape(len(good), *shape)
+    return _refuse_numbers(Checked(rows, good, reasons), rows, allow_nan=signature.allow_nan)
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:
@@ -84,66 +93,130 @@ def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) 
         n outcomes: OK, INVALID (the row does not fit the signature) or FAILED (the model raised on it, or its answer is
         not finite).
     """
-    good, _ = validate(manifest.input, inputs)
-    rows, good = _stack(manifest.input, inputs, good)
-    found = _predict(runtime, rows) if good else []
-    return _columns(len(inputs), good, found)
+    checked = validate(manifest.input, inputs)
+    found = _predict(runtime, checked.rows) if checked.good else []
+    return _columns(len(inputs), checked, found)
 
 
-def _fault(row: Input, dtype: str | None) -> str:
+def _missing(count: int, good: list[int], reason: str) -> dict[int, str]:
+    if len(good) == count:
+        return {}
+    return dict.fromkeys(sorted(set(range(count)).difference(good)), reason)
+
+
+def _fault(row: Input, signature: Signature) -> str:
     if type(row) is not Tensor:
         return "kind"
-    return "shape" if row.dtype == dtype else "dtype"
+    return "shape" if row.dtype == signature.dtype else "dtype"
 
 
-def _stack(signature: Signature, inputs: Sequence[Input], good: list[int]) -> tuple[Rows, list[int]]:
-    """Put the rows of the right form together, less those with numbers that the model refuses."""
-    if signature.kind != "tensor":
-        return [inputs[i] for i in good], good  # type: ignore[return-value] # validate() has looked at every row
-    data = bytearray().join([inputs[i].data for i in good])  # type: ignore[union-attr] # as above
-    rows = np.frombuffer(data, dtype=signature.dtype).reshape(len(good), *signature.shape)
-    if rows.dtype.kind != "f" or not good:
-        return rows, good
-    usable = _usable(rows, allow_nan=signature.allow_nan)
-    return (rows, good) if usable.all() else (rows[usable], [good[i] for i in np.flatnonzero(usable)])
-
-
-def _usable(rows: NDArray[np.generic], *, allow_nan: bool) -> NDArray[np.bool_]:
+def _refuse_numbers(checked: Checked, rows: NDArray[np.generic], *, allow_nan: bool) -> Checked:
+    """Take out the rows with NaN (unless allowed), infinities and magnitudes that overflow."""
+    if rows.dtype.kind != "f" or not checked.good:
+        return checked
     flat = np.abs(rows.reshape(len(rows), -1))
-    fits = ~(flat >= MAGNITUDE) if allow_nan else flat < MAGNITUDE  # a comparison with NaN is false
-    return fits.all(axis=1)
+    fits = ~(flat >= MAGNITUDE) if allow_nan else flat < MAGNITUDE  # any comparison with NaN is false
+    usable = fits.all(axis=1)
+    if usable.all():
+        return checked
+    refused = {checked.good[i]: "number" for i in np.flatnonzero(~usable)}
+    good = [checked.good[i] for i in np.flatnonzero(usable)]
+    return Checked(rows[usable], good, {**checked.reasons, **refused})
 
 
-def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | None]]:
+def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
     """Predict, halving a batch that raises until the culprits stand alone: at most log2(n) + 1 calls for a row.
 
     Returns:
-        Spans in order: (length, outputs), None where the rows failed.
+        Spans in order: (length, outputs, or what the model raised).
     """
-    found: list[tuple[int, Outputs | None]] = []
+    found: list[tuple[int, Outputs | str]] = []
     spans = [rows]
     culprits = 0
     while spans:
         span = spans.pop()
-        outputs = _attempt(runtime, span) if culprits < MAX_CULPRITS else None
-        if outputs is None and len(span) > 1 and culprits < MAX_CULPRITS:
+        tried = _attempt(runtime, span) if culprits < MAX_CULPRITS else "too many rows of the batch failed"
+        if isinstance(tried, str) and len(span) > 1 and culprits < MAX_CULPRITS:
             spans += [span[len(span) // 2 :], span[: len(span) // 2]]
             continue
-        culprits += outputs is None
-        found.append((len(span), outputs))
+        culprits += isinstance(tried, str)
+        found.append((len(span), tried))
     return found
 
 
-def _attempt(runtime: Runtime, rows: Rows) -> Outputs | None:
+def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
     try:
         outputs = runtime.predict_batch(rows)
         _check(outputs, len(rows))
-    except Exception:  # noqa: BLE001 - the model is foreign code: whatever it raises fails its rows, not the worker
-        return None
+    except Exception as error:  # noqa: BLE001 - foreign code: whatever a model raises fails its rows, not the worker
+        return f"{type(error).__name__}: {error}"
     return outputs
 
 
 def _check(outputs: Outputs, rows: int) -> None:
-    lengths = [len(outputs.answers)] + ([] if outputs.scores is None else [len(outputs.scores)])
-    if any(length != rows for length in lengths):
-        raise OutputError(f"the model answered {lengths} rows for {rows}")
+    scores = rows if outputs.scores is None else len(outputs.scores)
+    if len(outputs.answers) != rows or scores != rows:
+        raise OutputError(f"the model returned {len(outputs.answers)} answers and {scores} scores for {rows} rows")
+
+
+def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:
+    """Put the spans' outputs back to where their rows stood."""
+    parts: list[Outputs] = []
+    places: list[int] = []
+    start = 0
+    for length, tried in found:
+        if isinstance(tried, Outputs) and (not parts or _form(tried) == _form(parts[0])):
+            parts.append(tried)
+            places += checked.good[start : start + length]
+        start += length
+    faults = [tried for _, tried in found if isinstance(tried, str)]
+    outputs = _spread(parts, places, count)
+    fine = _finite(outputs) & np.isin(np.arange(count), places)
+    outcomes = [Outcome.OK if ok else Outcome.FAILED for ok in fine.tolist()]
+    for row in checked.reasons:
+        outcomes[row] = Outcome.INVALID
+    if not fine.all():
+        outputs = _blank(outputs, fine)
+    return Predicted(tuple(outcomes), outputs.answers, outputs.scores, checked.reasons, faults[0] if faults else None)
+
+
+def _form(outputs: Outputs) -> tuple[bool, tuple[int, ...] | None]:
+    return isinstance(outputs.answers, tuple), None if outputs.scores is None else outputs.scores.shape[1:]
+
+
+def _spread(parts: list[Outputs], places: list[int], count: int) -> Outputs:
+    """Join parts of one form and put row j of them at places[j] of `count` rows."""
+    if len(parts) == 1 and len(places) == count:
+        return parts[0]
+    if not parts:
+        return Outputs(np.zeros(count, dtype=np.int64))
+    columns = [part.scores for part in parts if part.scores is not None]
+    scores = _scatter(columns, places, count) if columns else None
+    numbers = [part.answers for part in parts if not isinstance(part.answers, tuple)]
+    if numbers:
+        return Outputs(_scatter(numbers, places, count), scores)
+    texts = dict(zip(places, (text for part in parts for text in part.answers), strict=True))
+    return Outputs(tuple(texts.get(i, "") for i in range(count)), scores)
+
+
+def _scatter(parts: list[NDArray[np.generic]], places: list[int], count: int) -> NDArray[np.generic]:
+    joined = np.concatenate(parts)
+    full = np.zeros((count, *joined.shape[1:]), dtype=joined.dtype)
+    full[places] = joined
+    return full
+
+
+def _finite(outputs: Outputs) -> NDArray[np.bool_]:
+    fine = np.ones(len(outputs.answers), dtype=np.bool_)
+    if not isinstance(outputs.answers, tuple):
+        fine &= np.isfinite(outputs.answers)
+    if outputs.scores is not None:
+        fine &= np.isfinite(outputs.scores).all(axis=1)
+    return fine
+
+
+def _blank(outputs: Outputs, fine: NDArray[np.bool_]) -> Outputs:
+    """Zero what is no answer: NaN must not travel."""
+    answers = outputs.answers if isinstance(outputs.answers, tuple) else np.where(fine, outputs.answers, 0)
+    scores = None if outputs.scores is None else np.where(fine[:, None], outputs.scores, 0)
+    return Outputs(answers, scores)

@@ -19,7 +19,10 @@ def figures(
     """Return what the client counted, rates and shares rounded to five digits."""
     counted = recorder.figures()
     return {
-        **{name: int(counted[name]) for name in ("queries_sent", "predictions_distinct", "lost", "duplicates", "defaults", "late")},
+        **{
+            name: int(counted[name])
+            for name in ("queries_sent", "predictions_distinct", "lost", "duplicates", "defaults", "late")
+        },
         "feedback_sent": feedback_sent,
         "observations_joined": tally.joined,
         "observations_applied": tally.applied,

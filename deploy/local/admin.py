@@ -6,10 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    NewTopic,  # type: ignore[attr-defined]  # re-exported without saying so
-)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from deploy.errors import StartError
 

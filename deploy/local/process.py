@@ -18,18 +18,26 @@ from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from deploy.errors import StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-Process: TypeAlias = subprocess.Popen[bytes]
-
 _TETHER = str(Path(__file__).with_name("tether.py"))
 _POLL_S = 0.02
 _TAIL_LINES = 12
+
+
+class Process(subprocess.Popen[bytes]):
+    """A child that leads its own session, hence its own process group."""
+
+    def kill_group(self) -> None:
+        """SIGKILL the child and whatever it started, and reap the child; harmless if it has ended."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, only a zombie is left
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
 
 
 def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Process:
@@ -45,7 +53,7 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
 
     def start() -> Process:
         with log.open("ab") as sink:
-            return subprocess.Popen(
+            return Process(
                 full,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -79,14 +87,7 @@ def stop_all(processes: Iterable[Process], grace_s: float = 10.0) -> None:
                 process.wait(max(0.0, deadline - time.monotonic()))
     finally:
         for process in processes:
-            kill(process)
-
-
-def kill(process: Process) -> None:
-    """SIGKILL a child's whole group and reap the child."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # PermissionError: macOS, only a zombie is left
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+            process.kill_group()
 
 
 def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: Path, timeout_s: float) -> None:
@@ -153,7 +154,7 @@ def _spawner(pid: int) -> SimpleQueue[_Request]:  # keyed by pid: a forked child
     return requests
 
 
-def _serve(requests: SimpleQueue[_Request]) -> Any:
+def _serve(requests: SimpleQueue[_Request]) -> NoReturn:
     while True:
         start, future = requests.get()
         try:

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from deploy.local.process import Process, free_port, interrupted_by_sigterm, kill, spawn, stop, wait_ready
+from deploy.local.process import Process, free_port, interrupted_by_sigterm, spawn, stop, wait_ready
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -91,7 +91,7 @@ class LocalServer(ABC):
     def kill(self) -> None:
         """End it as `kill -9` does; its data stay, `start` brings it back."""
         if self._process is not None:
-            kill(self._process)
+            self._process.kill_group()
             self._process = None
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """Live figures out of reports, as plain JSON values: what the table keeps, and what the page and the API show.
 
-    report ──▶ fold(before, report) ──▶ table[instance] ──▶ status(table.values(), now)
+report ──▶ fold(before, report) ──▶ table[instance] ──▶ status(table.values(), now)
 """
 
 from __future__ import annotations

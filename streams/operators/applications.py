@@ -12,8 +12,9 @@ from schemas.errors import DecodeError
 from schemas.records import Application, Model
 
 if TYPE_CHECKING:
-    from policies.contract import Policy
     from schemas.codec import Codec
+
+    from policies.contract import Policy
     from streams.operators.contract import Record
 
 

@@ -1,7 +1,7 @@
 """Combine: model outputs by query until all are there or the deadline comes, then one answer.
 
-A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2): at `deadline - margin` the answer is made from what
-has arrived; with nothing usable it is the application's default output, marked so with a reason.
+A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2): at `deadline - margin` the answer is made from
+what has arrived; with nothing usable it is the application's default output, marked so with a reason.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
+
     from schemas.records import Application, Input, ModelPredictions, Value
     from streams.operators.contract import Record
     from streams.operators.counters import Counters
@@ -109,9 +110,8 @@ class Combiner:
         """Answer every query whose time has come with what has arrived."""
         answers: list[Emit] = []
         while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
-            for query in self._due.pop(heapq.heappop(self._buckets)):
-                if not query.answered:
-                    answers.append(self.answer(query, now_us))
+            due = self._due.pop(heapq.heappop(self._buckets))
+            answers += [self.answer(query, now_us) for query in due if not query.answered]
         return answers
 
     def drop(self, partitions: Sequence[int]) -> None:
@@ -199,7 +199,8 @@ def _combined(arms: Arms, chosen: Sequence[int], usable: Mapping[int, ModelOutpu
         return only.answer, 1.0
     weights = {arm: arms.weights[arm] for arm in chosen}
     answers = {arm: output.answer for arm, output in usable.items() if output.answer is not None}
-    return combine(weights, answers)
+    answer, agreeing = combine(weights, answers)
+    return answer, agreeing * sum(weights[arm] for arm in answers) / sum(weights.values())
 
 
 def _decision(query: Pending) -> Decision | None:

@@ -104,7 +104,10 @@ Effects: TypeAlias = list[Effect]
 
 
 class Operator(Protocol):
-    """A stateful kernel. Every method may be called at any time between records; none may block."""
+    """A stateful kernel. Every method may be called at any time between records; none may block.
+
+    Kernels subclass it: what they do not need has a default here.
+    """
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take a poll's records, in order within each partition."""
@@ -112,43 +115,41 @@ class Operator(Protocol):
 
     def on_timer(self, now_us: int) -> Effects:
         """Do what is due at `now_us`."""
-        ...
+        return []
 
     def next_deadline(self) -> int | None:
         """When `on_timer` wants to be called next (us), or None."""
-        ...
+        return None
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take the answer to a `FetchStates`; None = nothing stored under that key."""
-        ...
+        return []
 
     @property
     def read_back_us(self) -> int:
-        """How far before the first incomplete record of its main topic the operator wants to read again (0: not at all).
+        """How far before the first incomplete record of its main topic the operator wants to read again (0: not).
 
         Only to rebuild what it must remember (ids it has seen); what lies before the start is already complete.
         """
-        ...
+        return 0
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.
 
         `starts[p]` is the first offset of the main topic that is not complete: as committed to the group, or, where
-        the operator writes states, as stored with them (0 where nothing is stored yet). Earlier records may follow, by `read_back_us`.
+        the operator writes states, as stored with them (0 where nothing is stored yet). Earlier records may follow, by
+        `read_back_us`.
         """
-        ...
 
     def on_refused(self, partition: int, stored: int | None) -> None:
         """A `WriteStates` was refused: drop what is cached of this partition and ignore its records.
 
-        The runtime seeks to `stored` (less `read_back_us`) and then calls `on_assigned`; records count again from there.
+        The runtime seeks to `stored` (less `read_back_us`) and calls `on_assigned`; records count again from there.
         """
-        ...
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget everything about these partitions; their new owner starts from what is committed."""
-        ...
 
     def statistics(self) -> Mapping[str, float]:
         """Counters since the start (names end in `_total`) and gauges, labels as in `answers_total{status=default}`."""
-        ...
+        return {}

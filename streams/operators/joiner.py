@@ -17,13 +17,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from policies.losses import LossError
+from schemas.framing import peek_texts
+
+from policies.errors import LossError
 from schemas import topics
-from schemas.codec import peek_texts
 from schemas.errors import DecodeError
 from schemas.records import Feedback, Prediction
 from streams.operators.applications import Configuration
-from streams.operators.contract import DeadLetter, Emit, Position, Skip
+from streams.operators.contract import DeadLetter, Emit, Operator, Position, Skip
 from streams.operators.counters import Counters
 from streams.operators.observing import default_observation, observation
 from streams.operators.wheel import SecondsWheel
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Observation, PolicyState
-    from streams.operators.contract import Effects, Record, StateKey
+
+    from schemas.records import Observation
+    from streams.operators.contract import Effects, Record
 
 _OFFSET_BYTES = 8
 _SECOND_US = 1_000_000
@@ -66,7 +68,7 @@ class _Partition:
     wheel: SecondsWheel = field(default_factory=SecondsWheel)
 
 
-class Joiner:
+class Joiner(Operator):
     """The kernel of the `joiner` role."""
 
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
@@ -110,10 +112,6 @@ class Joiner:
         ends = (partition.wheel.next_due() for partition in self._partitions.values())
         return min((end for end in ends if end is not None), default=None)
 
-    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
-        """Do nothing: the joiner reads no states."""
-        return []
-
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; what waits follows again from `starts`, what is closed from before."""
         for number, start in starts.items():
@@ -123,9 +121,6 @@ class Joiner:
         """Forget these partitions."""
         for number in partitions:
             self._partitions.pop(number, None)
-
-    def on_refused(self, partition: int, stored: int | None) -> None:
-        """Do nothing: the joiner writes no states."""
 
     def statistics(self) -> Mapping[str, float]:
         """Return how many were joined, expired and refused, and how many wait."""

@@ -14,13 +14,14 @@ from policies import registry
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
 from schemas.records import Observation, PolicyState
-from streams.operators.contract import DeadLetter, FetchStates, Skip, StateKey, WriteStates
+from streams.operators.contract import DeadLetter, FetchStates, Operator, StateKey, WriteStates
 from streams.operators.counters import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
+
     from streams.operators.contract import Effects, Position, Record
 
 
@@ -107,7 +108,7 @@ class _Partition:
     fetching: set[str] = field(default_factory=set)
 
 
-class Learner:
+class Learner(Operator):
     """The kernel of the `learner` role: the only writer of its partitions' states.
 
     Args:
@@ -151,14 +152,6 @@ class Learner:
         for number in touched:
             self._advance(number, effects)
         return effects
-
-    def on_timer(self, now_us: int) -> Effects:
-        """Do nothing: learning waits for no clock."""
-        return []
-
-    def next_deadline(self) -> int | None:
-        """Return None: learning waits for no clock."""
-        return None
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take states that were missing; observations that waited for them are folded."""

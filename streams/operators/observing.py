@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies.losses import LossError, loss
+from policies.errors import LossError
+from policies.losses import loss
 from schemas.records import JoinStatus, Observation, Outcome
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def observation(
 
 
 def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
-    """Return what the end of the window teaches: the default loss for every asked arm, None if there is no such loss."""
+    """Return what the end of the window teaches: the default loss for every asked arm, None without such a loss."""
     if default_loss is None or prediction.decision is None:
         return None
     asked = {output.model for output in prediction.outputs if output.outcome is not Outcome.INVALID}
@@ -116,5 +117,4 @@ def _arm_loss(
 
 def _of_output(output: ModelOutput, label: Value, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
     assert output.answer is not None
-    scores = output.scores.numpy().tolist() if output.scores is not None else None
-    return loss(kind, output.answer, label, scores=scores, classes=tuple(classes.get(output.model, ())))
+    return loss(kind, output.answer, label, scores=output.scores, classes=classes.get(output.model, ()))

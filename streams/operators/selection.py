@@ -19,7 +19,7 @@ from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, ModelQuery, Query
 from streams.operators.applications import Configuration, Deployed
 from streams.operators.combiner import Combiner, Pending
-from streams.operators.contract import DeadLetter, Emit, FetchStates, Skip, StateKey
+from streams.operators.contract import DeadLetter, Emit, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters
 from streams.operators.quantile import RunningQuantile
 from streams.operators.recent import RecentIds
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
+
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Record
 
@@ -69,10 +70,8 @@ class _Parked:
     queries: list[tuple[Deployed, Pending]]
 
 
-class Selection:
+class Selection(Operator):
     """The kernel of the `selection` role: selection and combiner, since it knows what is pending."""
-
-    read_back_us = 0
 
     def __init__(self, codec: Codec, settings: SelectionSettings) -> None:
         self._codec = codec
@@ -141,9 +140,6 @@ class Selection:
         self._recent.drop(partitions)
         for parked in self._parked.values():
             parked.queries = [waiting for waiting in parked.queries if waiting[1].record.partition not in partitions]
-
-    def on_refused(self, partition: int, stored: int | None) -> None:
-        """Do nothing: selection writes no states."""
 
     def statistics(self) -> Mapping[str, float]:
         """Return counters by application, status and model, and gauges of what is pending."""

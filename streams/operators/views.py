@@ -25,7 +25,7 @@ STALE_US = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """A policy with one state of it, ready to decide: everything that does not depend on the query is worked out once."""
+    """A policy with one state of it, ready to decide: what does not depend on the query is worked out once."""
 
     policy: Policy
     spec: str
@@ -43,7 +43,7 @@ class Arms:
 
 
 def arms_of(policy: Policy, names: tuple[str, ...], state: PolicyState | None) -> Arms:
-    """Work out what the policy does in this state; a state of other arms is re-mapped by name, of another policy dropped."""
+    """Work out what the policy does in this state; other arms are re-mapped by name, another policy starts anew."""
     spec = registry.spec(policy)
     values = policy.init(len(names))
     version = 0

@@ -1,13 +1,13 @@
 """What can go wrong around the kernels.
 
-    RuntimeFault
-    ├── StoreUnavailable      the store did not answer: retry a write, go on without a read
-    ├── BrokerUnavailable     this attempt failed, another may succeed: retry
-    │   └── UnknownPartition  the topic or partition is not there (yet)
-    ├── RecordTooLarge        the broker will never take this record: dead letter
-    └── Stopped               this process cannot go on: exit non-zero, the supervisor starts a new one
-        ├── Stuck             a client makes no progress although there is work
-        └── Misconfigured     topics, rights or partition counts are not as needed: a person has to act
+RuntimeFault
+├── StoreUnavailable      the store did not answer: retry a write, go on without a read
+├── BrokerUnavailable     this attempt failed, another may succeed: retry
+│   └── UnknownPartition  the topic or partition is not there (yet)
+├── RecordTooLarge        the broker will never take this record: dead letter
+└── Stopped               this process cannot go on: exit non-zero, the supervisor starts a new one
+    ├── Stuck             a client makes no progress although there is work
+    └── Misconfigured     topics, rights or partition counts are not as needed: a person has to act
 """
 
 from __future__ import annotations

@@ -67,5 +67,7 @@ def _context(files: Mapping[str, Any]) -> ssl.SSLContext:
     try:
         context: ssl.SSLContext = create_ssl_context(**files)
     except (OSError, ssl.SSLError) as fault:
-        raise Misconfigured(f"cannot build the TLS context from {sorted(files)}: {fault}; check the ssl_* files") from fault
+        raise Misconfigured(
+            f"cannot build the TLS context from {sorted(files)}: {fault}; check the ssl_* files"
+        ) from fault
     return context

@@ -256,9 +256,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             number = partition.partition
             self._report_jump(partition, records[0].offset)
             self._next[partition] = records[-1].offset + 1
-            handed += [
-                Record(topic, number, r.offset, r.timestamp * 1000, r.key, r.value, r.headers) for r in records
-            ]
+            handed += [Record(topic, number, r.offset, r.timestamp * 1000, r.key, r.value, r.headers) for r in records]
         self._polled_us = self._clock.now_us()
         if handed or not self._lag():
             self._progressed_us = self._polled_us

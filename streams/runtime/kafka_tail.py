@@ -59,9 +59,8 @@ class KafkaTail:
                 ends = await consumer.end_offsets(list(consumer.assignment()))
         except (TimeoutError, UnknownTopicOrPartitionError) as fault:
             await self.stop()
-            raise Misconfigured(
-                f"topics {', '.join(names)} are not all on {self._connection.bootstrap}; create them (`skysail topics create`)"
-            ) from fault
+            where = f"{', '.join(names)} on {self._connection.bootstrap}"
+            raise Misconfigured(f"cannot find {where}; create the topics (`skysail topics create`)") from fault
         except KafkaError as fault:
             await self.stop()
             raise BrokerUnavailable(repr(fault)) from fault

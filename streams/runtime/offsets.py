@@ -35,30 +35,44 @@ class OffsetOrderError(RuntimeFault):
 class _Partition:
     """Offsets delivered and not yet cut off (8 bytes each), and whether each is complete (1 byte each)."""
 
-    __slots__ = ("committed", "done", "head", "offsets", "open")
+    __slots__ = ("committed", "done", "head", "offsets", "open", "start")
 
-    def __init__(self, committed: int | None) -> None:
+    def __init__(self, start: int, committed: int | None) -> None:
+        self.start = start  # everything before it was complete already
         self.committed = committed  # next offset, as last committed; never goes back
         self.offsets = array("q")
         self.done = bytearray()
         self.head = 0  # everything before it is complete
         self.open = 0  # delivered and not complete
 
-    def deliver(self, offsets: Sequence[int]) -> None:
+    def deliver(self, offsets: Sequence[int]) -> int:
+        """Append what is not complete yet; return how many that are."""
+        if offsets[0] < self.start:
+            offsets = offsets[bisect_left(offsets, self.start) :]
+            if not offsets:
+                return 0
         if self.offsets and offsets[0] <= self.offsets[-1]:
-            raise OffsetOrderError(f"offset {offsets[0]} delivered after {self.offsets[-1]}; call restart() after a seek")
+            raise OffsetOrderError(
+                f"offset {offsets[0]} delivered after {self.offsets[-1]}; call assign() after a seek"
+            )
         self.offsets.extend(offsets)
         self.done.extend(bytes(len(offsets)))
         self.open += len(offsets)
+        return len(offsets)
 
     def complete(self, offset: int) -> bool:
         """Mark one offset; False if it is not outstanding."""
-        index = self._index(offset)
-        if index is None or self.done[index]:
+        index = self.open_index(offset)
+        if index is None:
             return False
         self.done[index] = 1
         self.open -= 1
         return True
+
+    def open_index(self, offset: int) -> int | None:
+        """Return where an outstanding offset is held."""
+        index = self._index(offset)
+        return None if index is None or self.done[index] else index
 
     def _index(self, offset: int) -> int | None:
         held = self.offsets
@@ -70,12 +84,12 @@ class _Partition:
         index = bisect_left(held, offset)
         return index if index < len(held) and held[index] == offset else None
 
-    def next_offset(self) -> int | None:
-        """Return the end of the completed prefix, None while nothing is."""
+    def next_offset(self) -> int:
+        """Return the end of the completed prefix."""
         head = self.done.find(0, self.head)
         self.head = len(self.done) if head < 0 else head
         if self.head == 0:
-            return None
+            return self.start
         end = self.offsets[self.head - 1] + 1
         self._cut()
         return end
@@ -100,22 +114,25 @@ class OffsetTracker:
         self._outstanding = 0
         self.ignored_total = 0
 
-    def assign(self, partition: TopicPartition, committed: int | None = None) -> None:
-        """Start to follow a partition; nothing below `committed` is ever committed again."""
+    def assign(self, partition: TopicPartition, start: int = 0, committed: int | None = None) -> None:
+        """Follow a partition anew; what was outstanding is forgotten.
+
+        Args:
+            partition: owned from here on, or sought to another position.
+            start: records before it are complete already; delivering them again changes nothing.
+            committed: nothing that is not above it is ever committed again. None: as known, if the partition is.
+        """
+        known = self._partitions.get(partition)
+        if committed is None and known is not None:
+            committed = known.committed
         self.revoke(partition)
-        self._partitions[partition] = _Partition(committed)
+        self._partitions[partition] = _Partition(start, committed)
 
     def revoke(self, partition: TopicPartition) -> None:
         """Forget a partition; unknown ones are ignored."""
         gone = self._partitions.pop(partition, None)
         if gone is not None:
             self._outstanding -= gone.open
-
-    def restart(self, partition: TopicPartition) -> None:
-        """Forget what is outstanding: after a seek the partition's records are delivered anew."""
-        known = self._partitions.get(partition)
-        if known is not None:
-            self.assign(partition, known.committed)
 
     def delivered(self, partition: TopicPartition, offsets: Sequence[int]) -> None:
         """Take the offsets of one partition's records, ascending.
@@ -125,8 +142,7 @@ class OffsetTracker:
             OffsetOrderError: an offset is not larger than those before it.
         """
         if offsets:
-            self._partitions[partition].deliver(offsets)
-            self._outstanding += len(offsets)
+            self._outstanding += self._partitions[partition].deliver(offsets)
 
     def complete(self, positions: Iterable[Position]) -> None:
         """Mark records complete, in any order."""
@@ -146,7 +162,7 @@ class OffsetTracker:
         found = {}
         for partition, known in self._partitions.items():
             end = known.next_offset()
-            if end is not None and (known.committed is None or end > known.committed):
+            if end > (known.start if known.committed is None else known.committed):
                 found[partition] = end
         return found
 
@@ -156,6 +172,15 @@ class OffsetTracker:
             known = self._partitions.get(partition)
             if known is not None and (known.committed is None or offset > known.committed):
                 known.committed = offset
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the first offset that is not complete: where reading has to begin again."""
+        return self._partitions[partition].next_offset()
+
+    def is_outstanding(self, position: Position) -> bool:
+        """Tell whether a record was delivered and is not complete."""
+        known = self._partitions.get(position[:2])
+        return known is not None and known.open_index(position.offset) is not None
 
     def assigned(self) -> tuple[TopicPartition, ...]:
         """Return the partitions that are followed."""

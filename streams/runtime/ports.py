@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from streams.operators.contract import Effects, Emit, Record
+    from streams.operators.contract import Emit, Record
 
 # A logical topic name (without the deployment's prefix) and a partition number.
 TopicPartition: TypeAlias = tuple[str, int]
@@ -36,11 +36,12 @@ class Vitals:
 class Rebalanced(Protocol):
     """Told about changes of ownership, while Kafka waits: both calls must return within seconds."""
 
-    async def on_assigned(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
+    async def on_assigned(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
         """These partitions are ours; the values are the group's committed next offsets (None = nothing committed).
 
         Returns:
-            where to start instead, for the partitions that must not start at the committed offset.
+            where to start instead, for the partitions that must not start at the committed offset; None = the oldest
+            record that is still there.
         """
         ...
 
@@ -128,45 +129,13 @@ class Transport(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a partition of a log that is folded into a store starts.
-
-    Attributes:
-        offset: first record to read; less than `stored` by the window that is read back.
-        stored: the next offset to apply according to the store; None = nothing stored.
-    """
-
-    offset: int
-    stored: int | None
-
-
 class LogPositions(Protocol):
-    """Finds places in a log, without belonging to a group."""
+    """Finds places in logs, without belonging to a group."""
 
-    async def start_before(self, partition: TopicPartition, offset: int, window_us: int) -> int:
-        """Return the first offset that is at most `window_us` older than the record before `offset`."""
-        ...
+    async def before(self, offsets: Mapping[TopicPartition, int], window_us: int) -> Mapping[TopicPartition, int]:
+        """Return for each partition the first offset that is at most `window_us` older than the record before `offset`.
 
-    async def beginning(self, partition: TopicPartition) -> int:
-        """Return the oldest offset that is still there."""
-        ...
-
-
-@runtime_checkable
-class Folds(Protocol):
-    """A kernel that folds its input log into the store: it owns where its partitions start.
-
-    Attributes:
-        read_back_us: how far before the stored offset reading starts, to rebuild what is remembered.
-    """
-
-    read_back_us: int
-
-    def on_stored(self, partition: int, stored: int | None) -> None:
-        """Reading (re)starts: `stored` is the next offset to apply; what comes before it only rebuilds memory."""
-        ...
-
-    def on_refused(self, partition: int, stored: int | None) -> Effects | None:
-        """A write was refused because `stored` was not what was expected; forget the partition's states."""
+        Raises:
+            BrokerUnavailable: ask again later.
+        """
         ...

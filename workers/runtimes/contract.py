@@ -1,7 +1,6 @@
 """What a runtime is: loaded once, then asked for whole batches.
 
-A runtime module (`workers/runtimes/<name>.py`) has one function `load(manifest, folder, *, allow_pickle)`, which
-returns a `Runtime`. The answer for a row may not depend on the rows beside it: labels equal, scores and values within
+A runtime module (`workers/runtimes/<name>.py`) has one function `load`, as `RuntimeModule` says. The answer for a row may not depend on the rows beside it: labels equal, scores and values within
 1e-5 (`tests/conformance/test_runtimes.py`).
 """
 
@@ -47,7 +46,7 @@ class Runtime(Protocol):
 class RuntimeModule(Protocol):
     """What the registry expects of a runtime's module."""
 
-    def load(self, manifest: Manifest, folder: Path, *, allow_pickle: bool) -> Runtime:
+    def load(self, manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> Runtime:
         """Load the model of a package whose files have been verified."""
         ...
 

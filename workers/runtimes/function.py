@@ -36,6 +36,6 @@ class FunctionRuntime:
         return values(raw)
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> FunctionRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's
     """Import the function; the package's folder holds nothing but the manifest."""
     return FunctionRuntime(manifest, resolve(str(manifest.options.get("function", ""))))

@@ -1,7 +1,7 @@
 """Runs a scikit-learn estimator: stored with skops, loaded only from types that are listed here.
 
-One thread for BLAS and OpenMP: small batches gain nothing from more, threads of several workers fight for the cores,
-and the order of a sum then never depends on them.
+One thread for BLAS and OpenMP unless told otherwise: small batches gain nothing from more, threads of several workers
+fight for the cores, and the order of a sum then never depends on them.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import threadpoolctl
+import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, labels, scored, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Iterator
     from pathlib import Path
-    from types import ModuleType
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows
@@ -51,10 +49,9 @@ _NOT_NEEDED = frozenset({"torch", "pytest", "dask", "cupy", "jax"})
 class _Absent(importlib.abc.MetaPathFinder):
     """Answers that a module is not installed."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:  # noqa: ARG002 - the import system's
+    def find_spec(self, fullname: str, *_: object) -> None:
         if fullname in _NOT_NEEDED:
             raise ModuleNotFoundError(f"{fullname} is kept out while skops is imported", name=fullname)
-        return None
 
 
 @contextmanager
@@ -76,17 +73,18 @@ def _skops() -> Any:
 class SklearnRuntime:
     """An estimator as a model."""
 
-    def __init__(self, manifest: Manifest, estimator: Any) -> None:
+    def __init__(self, manifest: Manifest, estimator: Any, threads: int) -> None:
         self._manifest = manifest
         self._estimator = estimator
-        self._threads = threadpoolctl.ThreadpoolController()
+        self._threads = threads
+        self._pools = threadpoolctl.ThreadpoolController()
         self._limited: int | None = None  # OpenMP's limit holds for one thread, BLAS's for the process
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Ask the estimator once for the whole batch."""
         thread = threading.get_ident()
         if thread != self._limited:
-            self._threads.limit(limits=1)
+            self._pools.limit(limits=self._threads)
             self._limited = thread
         if self._manifest.output == "scores":
             return scored(self._estimator.predict_proba(rows), self._manifest.classes)
@@ -101,7 +99,9 @@ def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
         PackageError: it needs a type that is not trusted, or cannot be served as it is.
     """
     if hasattr(estimator, "feature_names_in_"):
-        raise PackageError("the estimator was fitted on a data frame, but rows arrive as arrays: fit it on X.to_numpy()")
+        raise PackageError(
+            "the estimator was fitted on a data frame, but rows arrive as arrays: fit it on X.to_numpy()"
+        )
     if allow_pickle:
         (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
         return PICKLE_FILE
@@ -111,7 +111,7 @@ def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
     return SKOPS_FILE
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> SklearnRuntime:
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> SklearnRuntime:
     """Load the estimator of a verified package.
 
     Raises:
@@ -128,7 +128,7 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> SklearnRunt
         path = folder / SKOPS_FILE
         _check_types(path)
         estimator = _skops().load(path, trusted=list(TRUSTED_TYPES))
-    return SklearnRuntime(manifest, _single_threaded(estimator))
+    return SklearnRuntime(manifest, _single_threaded(estimator), threads)
 
 
 def classes_of(estimator: Any) -> tuple[int | str, ...]:

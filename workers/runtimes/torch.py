@@ -1,7 +1,8 @@
 """Runs a torch module: state from safetensors, architecture from an importable factory, never torch.load.
 
-On the CPU one thread, on a GPU where there is one: rows go through one pinned buffer, one copy in, one copy out. Answers
-do not depend on the batch: evaluation mode, and no TF32, whose 10-bit mantissa would make scores differ by 1e-3.
+On the CPU one thread unless told otherwise; on a GPU, where there is one, rows go through one pinned buffer, one copy
+in, one copy out. Answers do not depend on the batch: evaluation mode, and no TF32, whose 10-bit mantissa makes scores
+differ by 1e-3.
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def save(module: torch.nn.Module, folder: Path) -> str:
     return STATE_FILE
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool) -> TorchRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> TorchRuntime:  # noqa: ARG001 - the contract's
     """Build the architecture and fill in the state of a verified package.
 
     Raises:
         PackageError: the architecture cannot be built, or the state is not its state.
     """
-    torch.set_num_threads(int(manifest.options.get("threads", 1)))
+    torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     path = str(manifest.options.get("architecture", ""))
@@ -90,5 +91,7 @@ def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
     except TypeError as error:
         raise PackageError(f"{path} cannot be called with {arguments}: {error}") from error
     if not isinstance(module, torch.nn.Module):
-        raise PackageError(f"{path} returned {type(module).__name__}, not a torch.nn.Module: name the factory of the network")
+        raise PackageError(
+            f"{path} returned {type(module).__name__}, not a torch.nn.Module: name the factory of the network"
+        )
     return module

@@ -1,0 +1,96 @@
+"""The command line: `skysail VERB`. One file for each group of verbs; this one finds them and words their failures.
+
+Verbs are imported when they are used: `skysail --help` must not load scikit-learn, Kafka clients and matplotlib. This
+table and `workers.packaging` are the only places of the project that import by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NamedTuple
+
+import click
+
+from deploy.errors import DeployError
+from policies.errors import PolicyError
+from schemas.errors import SchemasError
+from streams.runtime.errors import RuntimeFault
+from workers.errors import WorkerError
+
+# What a person can put right: the message says how, a traceback would only hide it.
+EXPECTED = (DeployError, PolicyError, SchemasError, RuntimeFault, WorkerError)
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class Verb(NamedTuple):
+    """Where a verb lives and what `skysail --help` says about it."""
+
+    module: str
+    help: str
+
+
+VERBS = {
+    "demo": Verb("deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it."),
+    "run": Verb("deploy.cli.run", "Run the roles: all of them, or the ones named."),
+    "kafka": Verb("deploy.cli.services", "Start and stop a local Apache Kafka."),
+    "redis": Verb("deploy.cli.services", "Start and stop a local Redis."),
+    "topics": Verb("deploy.cli.topics", "Create, check and describe the topics."),
+    "model": Verb("deploy.cli.model", "Package models, deploy them, list them."),
+    "app": Verb("deploy.cli.app", "Create applications, change them, list them."),
+    "query": Verb("deploy.cli.query", "Ask an application and print the prediction."),
+    "feedback": Verb("deploy.cli.query", "Say what the truth was."),
+    "tail": Verb("deploy.cli.tail", "Decode what flows over a topic."),
+    "load": Verb("deploy.cli.load", "List, run and compare load scenarios."),
+    "doctor": Verb("deploy.cli.doctor", "What is there, what is missing, what to do."),
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        """Return the verbs in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Import a verb."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(importlib.import_module(VERBS[cmd_name].module), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the list of verbs without importing any."""
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="skysail", prog_name="skysail")
+def skysail() -> None:
+    """Online prediction on Kafka: competing models, adaptive batches, deadlines, and policies that learn.
+
+    \b
+    See it work:       skysail demo
+    Start a broker:    skysail kafka start && skysail redis start
+    Run the roles:     skysail run --config skysail.yaml
+    Ask:               skysail query digits --input '[0, 0, 5, ...]'
+    What is wrong:     skysail doctor
+
+    Every verb explains itself: skysail VERB --help
+    """
+
+
+def main() -> None:
+    """Run the command line; expected failures become one message and exit code 1, Ctrl-C becomes 130."""
+    try:
+        skysail(prog_name="skysail", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except EXPECTED as error:
+        click.echo(f"skysail: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,47 @@
+"""What the verbs share: the settings option, the JSON option, and printing."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from deploy.configuration import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+def with_settings(function: F) -> Callable[..., Any]:
+    """Give a verb `--config` and pass it the loaded settings as its first argument."""
+
+    @click.option(
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Settings file [default: SKYSAIL_CONFIG, else skysail.yaml].",
+    )
+    @functools.wraps(function)
+    def wrapped(*args: Any, config: Path | None, **options: Any) -> Any:
+        return function(load(config), *args, **options)
+
+    return wrapped
+
+
+def print_json(value: object) -> None:
+    """Print a value as one JSON document."""
+    click.echo(json.dumps(value, indent=2, default=str))
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows in aligned columns; plain text, so that it can be piped."""
+    lines = [[str(cell) for cell in row] for row in (heads, *rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
+    for line in lines:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

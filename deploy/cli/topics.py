@@ -1,0 +1,63 @@
+"""`skysail topics`: what the topology needs of the broker."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy import desired
+from deploy.cli.common import json_option, print_json, with_settings
+from deploy.registry import codec_for
+from deploy.topics import create, partition_counts
+from streams.topology import check, describe
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+
+@click.group()
+def topics() -> None:
+    """Create, check and describe the topics.
+
+    \b
+    Examples:
+      skysail topics describe                what flows where
+      skysail topics create                  create what is missing
+      skysail topics check                   exit code 1 and one line for each fault
+    """
+
+
+@topics.command("create")
+@with_settings
+def create_(settings: Settings) -> None:
+    """Create the topics that are missing; those that exist are left as they are."""
+    created = create(settings, desired.current(settings, codec_for(settings)))
+    click.echo("\n".join(f"created {settings.prefix}.{name}" for name in created) or "nothing was missing")
+
+
+@topics.command("check")
+@json_option
+@with_settings
+def check_(settings: Settings, *, as_json: bool) -> None:
+    """Compare the broker with the topology; exit code 1 if anything is wrong."""
+    faults = check(desired.current(settings, codec_for(settings)), partition_counts(settings))
+    if as_json:
+        print_json({"faults": faults})
+    else:
+        click.echo("\n".join(faults) or "all topics are as they should be")
+    sys.exit(1 if faults else 0)
+
+
+@topics.command("describe")
+@json_option
+@with_settings
+def describe_(settings: Settings, *, as_json: bool) -> None:
+    """Draw the topology: every role with what flows in and out. Needs no broker for the models in the settings."""
+    topology = desired.build(settings, settings.models or ("MODEL",))
+    if as_json:
+        print_json(asdict(topology))
+    else:
+        click.echo(describe(topology))

@@ -1,0 +1,46 @@
+"""How each model alone would have done on the very same queries, from the packaged models run offline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from deploy.demo.tally import Question
+
+
+class Alone(NamedTuple):
+    """One model's wrong answers, had it been asked every time."""
+
+    wrong_by_second: Counter[int]
+    error: float
+
+
+def alone(
+    questions: Iterable[Question], answers: NDArray[np.int64], broken_answers: NDArray[np.int64] | None = None
+) -> Alone:
+    """Judge one model on every question that was asked.
+
+    Args:
+        questions: as the client asked them.
+        answers: the model's answer to each held-out row, shape (rows,).
+        broken_answers: what it answers while it is broken, shape (rows,); None = it never breaks.
+    """
+    wrong: Counter[int] = Counter()
+    asked = 0
+    for question in questions:
+        is_broken = broken_answers is not None and question.phase == "during"
+        given = broken_answers if is_broken and broken_answers is not None else answers
+        wrong[question.second] += int(given[question.row]) != question.label
+        asked += 1
+    return Alone(wrong, sum(wrong.values()) / max(1, asked))
+
+
+def best(models: Mapping[str, Alone]) -> str:
+    """Return the name of the model with the fewest errors, the first of equals."""
+    return min(models, key=lambda name: models[name].error)

@@ -1,0 +1,140 @@
+"""The report's plots as inline SVG. Every function takes plain numbers, one a second, and returns a string."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+# Okabe and Ito (2008): told apart with any colour vision; black is kept for the answers themselves.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
+SIZE_INCHES = (8.6, 2.7)
+SMOOTHED_S = 5
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "skysail",
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """What is plotted, by second from the start; arrays of shape (seconds,), NaN where nothing is known."""
+
+    broken_s: tuple[float, float]
+    broken_model: str
+    best_model: str
+    asked: NDArray[np.float64]  # queries answered
+    wrong: NDArray[np.float64]  # of them wrong
+    asked_by_model: Mapping[str, NDArray[np.float64]]  # model queries answered
+    wrong_by_model: Mapping[str, NDArray[np.float64]]  # had the model answered every query alone
+    cap_by_model: Mapping[str, NDArray[np.float64]]
+    latency_ms: Mapping[str, NDArray[np.float64]]  # by quantile, from the intended send time
+    slo_ms: float
+
+
+def smooth(counts: NDArray[np.float64], seconds: int = SMOOTHED_S) -> NDArray[np.float64]:
+    """Return the sum over each second and the ones before it, `seconds` in all; shape as `counts`."""
+    sums = np.cumsum(np.concatenate([[0.0], counts]))
+    first = np.maximum(np.arange(1, len(sums)) - seconds, 0)
+    return sums[1:] - sums[first]
+
+
+def traffic(series: Series) -> str:
+    """Stack each model's share of the model queries."""
+    figure, axes = _axes(series, "share of traffic")
+    counts = np.stack([smooth(counts, 2) for counts in series.asked_by_model.values()])
+    shares = counts / np.maximum(counts.sum(axis=0), 1)
+    axes.stackplot(_seconds(series), shares, labels=list(series.asked_by_model), colors=COLOURS, alpha=0.85)
+    axes.set_ylim(0, 1)
+    return _svg(figure, axes)
+
+
+def error(series: Series) -> str:
+    """Draw the error over the last seconds: the answers, and each model had it been alone."""
+    figure, axes = _axes(series, f"error, last {SMOOTHED_S} s")
+    asked = np.maximum(smooth(series.asked), 1)
+    _lines(axes, series, {name: smooth(wrong) / asked for name, wrong in series.wrong_by_model.items()})
+    axes.plot(_seconds(series), smooth(series.wrong) / asked, color="black", linewidth=2.2, label="answers")
+    axes.set_ylim(0, 1.02)
+    return _svg(figure, axes)
+
+
+def total_error(series: Series) -> str:
+    """Draw the error since the start, with the best single model in hindsight dashed."""
+    figure, axes = _axes(series, "error since the start")
+    asked = np.maximum(np.cumsum(series.asked), 1)
+    _lines(axes, series, {name: np.cumsum(wrong) / asked for name, wrong in series.wrong_by_model.items()})
+    best = np.cumsum(series.wrong_by_model[series.best_model]) / asked
+    label = f"best in hindsight ({series.best_model})"
+    axes.plot(_seconds(series), best, color="black", linewidth=1.4, linestyle="--", label=label)
+    axes.plot(_seconds(series), np.cumsum(series.wrong) / asked, color="black", linewidth=2.2, label="answers")
+    axes.set_ylim(bottom=0)
+    return _svg(figure, axes)
+
+
+def latency(series: Series) -> str:
+    """Draw latency quantiles against the objective."""
+    figure, axes = _axes(series, "latency (ms)")
+    for (name, values), colour in zip(series.latency_ms.items(), COLOURS, strict=False):
+        axes.plot(_seconds(series), values, color=colour, label=name)
+    axes.axhline(series.slo_ms, color="black", linewidth=1, linestyle=":", label=f"objective {series.slo_ms:g} ms")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    return _svg(figure, axes)
+
+
+def batch_cap(series: Series) -> str:
+    """Draw each worker's batch cap."""
+    figure, axes = _axes(series, "batch cap (rows)")
+    _lines(axes, series, series.cap_by_model)
+    axes.set_ylim(bottom=0)
+    return _svg(figure, axes)
+
+
+def _axes(series: Series, label: str) -> tuple[Figure, Axes]:
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
+        axes = figure.add_subplot()
+    begin, end = series.broken_s
+    axes.axvspan(begin, end, color="#D55E00", alpha=0.09, linewidth=0)
+    top = axes.get_xaxis_transform()
+    text = f"{series.broken_model} is broken"
+    axes.text((begin + end) / 2, 1.02, text, transform=top, ha="center", va="bottom", fontsize=8, color="#A03000")
+    axes.set(xlabel="seconds", ylabel=label, xlim=(0, max(1, len(series.asked) - 1)))
+    return figure, axes
+
+
+def _lines(axes: Axes, series: Series, values: Mapping[str, Sequence[float] | NDArray[np.float64]]) -> None:
+    for (name, line), colour in zip(values.items(), COLOURS, strict=False):
+        axes.plot(_seconds(series), line, color=colour, linewidth=1.3, label=name)
+
+
+def _seconds(series: Series) -> NDArray[np.float64]:
+    return np.arange(len(series.asked), dtype=np.float64)
+
+
+def _svg(figure: Figure, axes: Axes) -> str:
+    """Render; the XML declaration is cut so that the picture can stand inside a page."""
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    out = io.StringIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(out, format="svg", metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,108 @@
+"""What a deployment should be, out of its settings and what was published before: applications, models, topology."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from deploy import catalog, topics
+from deploy.errors import UsageError
+from policies.registry import create
+from schemas.records import Application, Model
+from streams import topology
+from workers import manifest as manifests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+    from streams.topology import Topology
+
+# How missing topics come to be; the embedded broker knows no CreateTopics request and has a way of its own.
+CreateTopics: TypeAlias = "Callable[[Settings, Topology], object]"
+
+
+def model_record(package: Path) -> Model:
+    """Return the record that deploys a package.
+
+    Raises:
+        PackageError: the folder is no package, or its files are not the ones that were packaged.
+    """
+    manifest = manifests.read(package)
+    manifests.verify(package, manifest)
+    return Model(
+        name=manifest.name,
+        version=manifest.version,
+        runtime=manifest.runtime,
+        path=str(package.resolve()),
+        digest=manifests.digest(package),
+        output=manifest.output,
+        dtype=manifest.input.dtype,
+        shape=manifest.input.shape,
+        classes=tuple(str(name) for name in manifest.classes),
+    )
+
+
+def models(settings: Settings) -> list[Model]:
+    """Return the records of the packages that the settings name.
+
+    Raises:
+        PackageError: a folder is no package.
+        UsageError: a package is called otherwise than the settings call it.
+    """
+    records = []
+    for name, package in settings.models.items():
+        record = model_record(package)
+        if record.name != name:
+            message = f"models.{name}: the package in {package} is called {record.name}; use that name in the settings"
+            raise UsageError(message)
+        records.append(record)
+    return records
+
+
+def applications(settings: Settings) -> list[Application]:
+    """Return the records of the applications that the settings name.
+
+    Raises:
+        PolicyError: there is no such policy or parameter; names the nearest.
+    """
+    return [checked(Application(name=name, **app.model_dump())) for name, app in settings.applications.items()]
+
+
+def checked(application: Application) -> Application:
+    """Return the application if its policy can exist.
+
+    Raises:
+        PolicyError: it cannot; names the nearest policy or parameter.
+    """
+    create(application.policy, application.parameters)
+    return application
+
+
+def build(settings: Settings, names: Iterable[str]) -> Topology:
+    """Return the topology for these models."""
+    return topology.build(names, partitions=settings.partitions)
+
+
+def current(settings: Settings, codec: Codec) -> Topology:
+    """Return the topology for every model that the settings name or that was published."""
+    return build(settings, {*settings.models, *catalog.read(settings, codec, Model)})
+
+
+def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = topics.create) -> Mapping[str, Model]:
+    """Create missing topics and publish what the settings want; returns all models that are deployed, by name.
+
+    Raises:
+        Unreachable: no broker answers.
+        PackageError: a package is missing or damaged.
+        PolicyError: an application's policy cannot exist.
+    """
+    wanted, apps = models(settings), applications(settings)
+    create_topics(settings, build(settings, [model.name for model in wanted]))
+    published = catalog.read(settings, codec, Model)
+    changed = [model for model in wanted if published.get(model.name) != model]
+    create_topics(settings, build(settings, published))
+    known = catalog.read(settings, codec, Application)
+    catalog.publish(settings, codec, [*changed, *(app for app in apps if known.get(app.name) != app)])
+    return published | {model.name: model for model in wanted}

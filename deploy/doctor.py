@@ -1,0 +1,176 @@
+"""Looks at this machine: what Skysail needs, what is there, what to do about the rest. Prints and changes nothing."""
+
+from __future__ import annotations
+
+import enum
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from deploy.local.errors import MissingError
+from deploy.local.jars import cache_folder, missing, pinned, verify
+from deploy.local.java import find_java
+from deploy.local.properties import HOST
+from deploy.local.redis import find_redis
+
+_OLDEST_PYTHON = (3, 11)
+_GIB = 1024**3
+_CORES = 2
+_MEMORY_BYTES = 2 * _GIB  # Kafka 0.3, five workers of 0.2, the other roles 0.5, and room
+_DISK_BYTES = 1 * _GIB
+_DOCKER_TIMEOUT_S = 5
+# The ports that `skysail kafka`, `skysail redis` and the status page take unless told otherwise.
+_PORTS = {9092: "Apache Kafka", 6379: "Redis", 6066: "the status page"}
+
+
+class Level(enum.Enum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARN = "warn"  # works, or only something optional is absent
+    MISSING = "missing"  # something that is always needed is not there
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at: its name, how it stands, what was found, and what to do (empty when nothing)."""
+
+    name: str
+    level: Level
+    found: str
+    advice: str = ""
+
+
+def diagnose() -> tuple[Check, ...]:
+    """Look at everything, in the order in which it is worth reading; takes about a second."""
+    return (
+        check_python(),
+        check_java(),
+        check_jars(),
+        check_redis(),
+        check_package("scikit-learn", "pip install scikit-learn", Level.MISSING),
+        check_package("uvloop", "pip install uvloop (roles run slower without it)", Level.WARN),
+        check_package("torch", "pip install 'skysail[torch]' to serve torch models", Level.WARN),
+        check_docker(),
+        check_cores(os.cpu_count() or 1),
+        check_memory(psutil.virtual_memory().available),
+        check_disk(Path(tempfile.gettempdir())),
+        *(check_port(port, use) for port, use in _PORTS.items()),
+    )
+
+
+def check_python() -> Check:
+    """Check the interpreter's version."""
+    new_enough = tuple(int(part) for part in platform.python_version_tuple()[:2]) >= _OLDEST_PYTHON
+    wanted = ".".join(str(part) for part in _OLDEST_PYTHON)
+    return Check(
+        "Python",
+        Level.OK if new_enough else Level.MISSING,
+        platform.python_version(),
+        "" if new_enough else f"install Python {wanted} or later",
+    )
+
+
+def check_java() -> Check:
+    """Check for a Java that Kafka runs on."""
+    try:
+        java = find_java()
+    except MissingError as error:
+        return Check("Java", Level.MISSING, "none", str(error))
+    return Check("Java", Level.OK, f"{java.path} ({java.source})")
+
+
+def check_jars() -> Check:
+    """Check that Kafka's jars are cached and are the pinned ones."""
+    name, folder, jars = f"Apache Kafka {pinned().version} jars", cache_folder(), pinned().jars
+    if absent := missing(folder, jars):
+        return Check(
+            name,
+            Level.WARN,
+            f"{len(jars) - len(absent)} of {len(jars)} in {folder}",
+            "the first start fetches them (45 MB); without a network use BROKER=embedded",
+        )
+    try:
+        verify(folder, jars)
+    except MissingError as error:
+        return Check(name, Level.MISSING, f"damaged in {folder}", str(error))
+    return Check(name, Level.OK, f"all {len(jars)} in {folder}")
+
+
+def check_redis() -> Check:
+    """Check for a redis-server."""
+    try:
+        binary = find_redis()
+    except MissingError as error:
+        return Check("redis-server", Level.MISSING, "none", str(error))
+    return Check("redis-server", Level.OK, f"{binary.path} ({binary.source})")
+
+
+def check_package(name: str, advice: str, if_absent: Level) -> Check:
+    """Check for an installed distribution, without importing it."""
+    try:
+        return Check(name, Level.OK, importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, if_absent, "not installed", advice)
+
+
+def check_docker() -> Check:
+    """Check for Docker and its daemon; only the compose file needs them."""
+    advice = "only needed for the compose file"
+    docker = shutil.which("docker")
+    if docker is None:
+        return Check("docker", Level.WARN, "not installed", advice)
+    try:
+        shown = subprocess.run(
+            [docker, "version", "--format", "{{.Server.Version}}"],
+            capture_output=True,
+            text=True,
+            timeout=_DOCKER_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return Check("docker", Level.WARN, "does not answer", advice)
+    if shown.returncode:
+        return Check("docker", Level.WARN, "no daemon is running", f"{advice}: start the daemon")
+    return Check("docker", Level.OK, shown.stdout.strip())
+
+
+def check_cores(cores: int) -> Check:
+    """Check the number of cores."""
+    enough = cores >= _CORES
+    advice = "" if enough else "broker and roles share one core: expect late answers"
+    return Check("cores", Level.OK if enough else Level.WARN, str(cores), advice)
+
+
+def check_memory(available_bytes: int) -> Check:
+    """Check the memory that is free to use."""
+    enough = available_bytes >= _MEMORY_BYTES
+    advice = "" if enough else f"free {_MEMORY_BYTES / _GIB:.0f} GiB, or run fewer models"
+    return Check("memory", Level.OK if enough else Level.WARN, f"{available_bytes / _GIB:.1f} GiB available", advice)
+
+
+def check_disk(folder: Path) -> Check:
+    """Check the room where temporary data go."""
+    free_bytes = shutil.disk_usage(folder).free
+    enough = free_bytes >= _DISK_BYTES
+    advice = "" if enough else "free some, or set TMPDIR to a folder on another disk"
+    return Check("disk", Level.OK if enough else Level.WARN, f"{free_bytes / _GIB:.1f} GiB free in {folder}", advice)
+
+
+def check_port(port: int, use: str) -> Check:
+    """Check that a default port can be listened on."""
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except OSError:
+            return Check(f"port {port}", Level.WARN, "taken", f"give {use} another port, or stop what listens there")
+    return Check(f"port {port}", Level.OK, "free")

@@ -1,0 +1,127 @@
+"""Runs the hand loops: how fast one drains a backlog, how long a chain of them takes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from load import arrivals, topics
+from load.floor import job as jobs
+from load.floor.job import Done, Job
+from load.pacing import IDLE_S, pace
+from load.recorder import Recorder
+from load.wire import Wire
+from schemas import topics as names
+from schemas.codec import Codec
+from schemas.records import Status
+from streams.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from load.openloop import Workload
+    from load.system import Stage
+
+_HOPS = 3
+_PARTITIONS = 4
+_SLO_US = 100_000
+_WARM_UP_S = 2.0
+_DRAIN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to write the loop by hand."""
+
+    name: str
+    module: str
+    batched: bool = True
+
+
+VARIANTS = (
+    Variant("aiokafka-send-batch", "hand_aiokafka"),
+    Variant("aiokafka-send", "hand_aiokafka", batched=False),
+    Variant("confluent", "hand_confluent"),
+)
+
+
+async def drain(stage: Stage, workload: Workload, model: str, count: int) -> dict[str, Done]:
+    """Have each variant answer the same backlog of `count` queries, one after the other."""
+    prefix = topics.new_prefix("floor")
+    sinks = {variant.name: _PARTITIONS for variant in VARIANTS}
+    with topics.temporary(stage.bootstrap, prefix, {names.QUERIES: _PARTITIONS, **sinks}):
+        await asyncio.to_thread(fill, stage, prefix, workload, count)
+        return {v.name: await _drain(stage, prefix, v, model, count) for v in VARIANTS}
+
+
+async def _drain(stage: Stage, prefix: str, variant: Variant, model: str, count: int) -> Done:
+    source, sink = f"{prefix}.{names.QUERIES}", f"{prefix}.{variant.name}"
+    return await jobs.run(variant.module, Job(stage.bootstrap, source, sink, count, model, variant.batched))
+
+
+def fill(stage: Stage, prefix: str, workload: Workload, count: int) -> None:
+    """Write `count` queries to the queries topic as fast as the broker takes them."""
+    wire = Wire(stage.bootstrap, prefix, stage.properties, linger_ms=5)
+    codec, now_us = Codec(), SystemClock().now_us()
+    for index in range(count):
+        query = workload(index, now_us).query
+        wire.produce(names.QUERIES, query.query_id.encode(), codec.encode(query))
+    unsent = wire.flush()
+    wire.close()
+    if unsent:
+        raise RuntimeError(f"{unsent} of {count} queries were not taken by the broker")
+
+
+async def chain(stage: Stage, workload: Workload, rate: float, module: str = "hand_aiokafka") -> Recorder:
+    """Send through three hops that pass bytes on, four legs in all, at `rate` a second; returns what was recorded."""
+    prefix = topics.new_prefix("chain")
+    legs = [f"leg-{i}" for i in range(_HOPS + 1)]
+    with topics.temporary(stage.bootstrap, prefix, dict.fromkeys(legs, _PARTITIONS)):
+        hops = [
+            await jobs.start(module, Job(stage.bootstrap, f"{prefix}.{a}", f"{prefix}.{b}"))
+            for a, b in itertools.pairwise(legs)
+        ]
+        wire = Wire(stage.bootstrap, prefix, stage.properties)
+        try:
+            wire.follow(legs[-1:])
+            await asyncio.to_thread(_send_through, wire, legs[0], workload, arrivals.poisson(20, 0), _WARM_UP_S)
+            offsets_us = arrivals.poisson(rate, stage.seed)
+            return await asyncio.to_thread(_send_through, wire, legs[0], workload, offsets_us, stage.seconds)
+        finally:
+            await jobs.stop(hops)
+            wire.close()
+
+
+class _Echo:
+    """Sends queries into the first leg and takes the same bytes from the last one."""
+
+    def __init__(
+        self, wire: Wire, topic: str, workload: Workload, recorder: Recorder, now_us: Callable[[], int]
+    ) -> None:
+        self._wire, self._topic, self._workload = wire, topic, workload
+        self._recorder, self._now_us = recorder, now_us
+        self._codec = Codec()
+
+    def send(self, index: int, intended_us: int) -> None:
+        query = self._workload(index, intended_us).query
+        self._wire.produce(self._topic, query.query_id.encode(), self._codec.encode(query))
+        self._recorder.sent(query.query_id, intended_us, self._now_us())
+
+    def turn(self, wait_s: float) -> None:
+        arrived = self._wire.poll(wait_s)
+        now_us = self._now_us()
+        for arrival in arrived:
+            self._recorder.answered((arrival.key or b"").decode(), now_us, Status.COMPLETE)
+
+
+def _send_through(wire: Wire, topic: str, workload: Workload, offsets_us: Iterator[int], seconds: float) -> Recorder:
+    now_us = SystemClock().now_us
+    recorder = Recorder(now_us(), _SLO_US)
+    echo = _Echo(wire, topic, workload, recorder, now_us)
+    pace(echo, arrivals.until(offsets_us, seconds), recorder.start_us, now_us, lambda: False)
+    end_us = now_us() + int(_DRAIN_S * 1e6)
+    while recorder.open and now_us() < end_us:
+        echo.turn(IDLE_S)
+    return recorder

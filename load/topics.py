@@ -1,0 +1,58 @@
+"""Topics for a scenario, and away with them afterwards."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_TIMEOUT_S = 30.0
+
+
+def new_prefix(scenario: str) -> str:
+    """Return a topic prefix that nothing has used before."""
+    return f"load-{scenario}-{uuid.uuid4().hex[:8]}"
+
+
+def create(bootstrap: str, partitions: Mapping[str, int]) -> None:
+    """Create topics of one replica by full name; those that exist are left as they are.
+
+    Raises:
+        KafkaException: the broker refused.
+    """
+    wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics(wanted, operation_timeout=_TIMEOUT_S).values():
+        try:
+            future.result(_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def delete(bootstrap: str, prefix: str) -> None:
+    """Delete all topics and consumer groups of a prefix; what cannot be deleted stays."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    names = [name for name in admin.list_topics(timeout=_TIMEOUT_S).topics if name.startswith(f"{prefix}.")]
+    for future in admin.delete_topics(names).values() if names else ():
+        future.exception(_TIMEOUT_S)
+    listed = admin.list_consumer_groups().result(_TIMEOUT_S).valid
+    groups = [group.group_id for group in listed if group.group_id.startswith(f"{prefix}.")]
+    for future in admin.delete_consumer_groups(groups).values() if groups else ():
+        future.exception(_TIMEOUT_S)
+
+
+@contextmanager
+def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Iterator[None]:
+    """Have topics, by name without the prefix, for the time of a block."""
+    create(bootstrap, {f"{prefix}.{name}": count for name, count in partitions.items()})
+    try:
+        yield
+    finally:
+        delete(bootstrap, prefix)

@@ -1,0 +1,68 @@
+"""Models and rows for scenarios: scikit-learn's digits, 64 features, as float32.
+
+The rows that a scenario asks with are the ones no model was trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import train_test_split
+
+from schemas.records import Tensor
+from workers.packaging import package_sklearn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Digits, split: train_x (n, 64) and test_x (m, 64) float32 in [0, 1]; labels int64."""
+
+    train_x: NDArray[np.float32]
+    train_y: NDArray[np.int64]
+    test_x: NDArray[np.float32]
+    test_y: NDArray[np.int64]
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The test rows as they travel."""
+        return [Tensor.of(row) for row in self.test_x]
+
+    @property
+    def labels(self) -> list[int]:
+        """The test rows' true labels."""
+        return [int(label) for label in self.test_y]
+
+
+def digits() -> Digits:
+    """Return the data set, split in halves, the same way each time."""
+    x, y = load_digits(return_X_y=True)
+    split = train_test_split((x / 16).astype(np.float32), y, test_size=0.5, random_state=_SEED, stratify=y)
+    train_x, test_x, train_y, test_y = split
+    return Digits(train_x, train_y, test_x, test_y)
+
+
+def linear_models(data: Digits) -> dict[str, Any]:
+    """Return two fitted estimators that cost next to nothing a row: what is measured is the system, not they."""
+    return {
+        "logistic": LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
+        "ridge": RidgeClassifier().fit(data.train_x, data.train_y),
+    }
+
+
+def package_all(models: dict[str, Any], sample: NDArray[np.float32], folder: Path) -> dict[str, Path]:
+    """Package estimators; returns the folders by model name."""
+    folders = {name: folder / f"{name}-1" for name in models}
+    for name, estimator in models.items():
+        package_sklearn(estimator, folders[name], name, "1", sample[:5])
+    return folders

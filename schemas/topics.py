@@ -1,0 +1,40 @@
+"""Topic names, without the deployment's prefix, and the rules for the names that go into them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from schemas.errors import SchemaError
+
+QUERIES: Final = "queries"
+MODEL_PREDICTIONS: Final = "model-predictions"
+PREDICTIONS: Final = "predictions"
+FEEDBACK: Final = "feedback"
+OBSERVATIONS: Final = "observations"
+APPLICATIONS: Final = "applications"
+MODELS: Final = "models"
+REPORTS: Final = "reports"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
+
+
+def model_queries(model: str) -> str:
+    """Return the topic of one model's queries."""
+    return f"models.{model}.queries"
+
+
+def dead_letters(topic: str) -> str:
+    """Return the topic that takes what of `topic` could not be processed."""
+    return f"{topic}.dlq"
+
+
+def check_name(name: str, what: str = "model") -> str:
+    """Return a name if it can be part of a topic's.
+
+    Raises:
+        SchemaError: not lower-case letters, digits and dashes (Kafka confuses dots and underscores in metric names).
+    """
+    if not _NAME.fullmatch(name):
+        raise SchemaError(f"{what} name {name!r}: use 1 to 63 lower-case letters, digits and dashes, no dash first")
+    return name

@@ -1,0 +1,274 @@
+"""Avro's binary encoding, strictly, for what costs too much as generated code: numbers, tensors, columns.
+
+Readers take `(buffer, position)` and return `(value, next position)`. They may run past the end of the buffer: the next
+index or the final comparison of position and length finds out, which spares a check at every field. A number has one
+spelling: padded, oversized and (for sizes) negative ones are refused, where fastavro takes them silently.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from schemas.errors import DecodeError
+from schemas.records import DTYPES, Outcome, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+MAX_RANK: Final = 8
+ITEM_BYTES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
+INT_MAX: Final = 2**31 - 1
+# Sizes and counts of 0 to 63, by far the most frequent, as one byte.
+SMALL: Final = tuple(bytes((2 * number,)) for number in range(64))
+
+pack_double: Final = struct.Struct("<d").pack
+unpack_double: Final = struct.Struct("<d").unpack_from
+_DOUBLES: Final = tuple(struct.Struct(f"<{count}d") for count in range(64))
+_pack_eight: Final = struct.Struct("8B").pack
+_unpack_eight: Final = struct.Struct("<Q").unpack_from
+
+
+# --- Numbers ----------------------------------------------------------------------------------------------------------
+
+
+def write_long(number: int) -> bytes:
+    """Return a long (or a size) as a zigzag varint.
+
+    Microseconds since the epoch take eight bytes until the year 3111 and are written without a loop.
+    """
+    zigzag = (number << 1) ^ (number >> 63)
+    if 1 << 49 <= zigzag < 1 << 56:
+        high, low = zigzag >> 28, zigzag & 0xFFFFFFF
+        return _pack_eight(
+            low & 127 | 128, low >> 7 & 127 | 128, low >> 14 & 127 | 128, low >> 21 | 128,
+            high & 127 | 128, high >> 7 & 127 | 128, high >> 14 & 127 | 128, high >> 21,
+        )  # fmt: skip
+    if not 0 <= zigzag < 1 << 64:
+        raise OverflowError(f"{number} does not fit 64 bits")
+    out = bytearray()
+    while zigzag > 127:
+        out.append(zigzag & 127 | 128)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def write_int(number: int) -> bytes:
+    """Return an int of 32 bits as a zigzag varint."""
+    if not -INT_MAX - 1 <= number <= INT_MAX:
+        raise OverflowError(f"{number} does not fit 32 bits")
+    return write_long(number)
+
+
+def read_long(buffer: bytes, at: int) -> tuple[int, int]:
+    """Read a long. Eight bytes at once where they are one number: their seven-bit groups are folded in three steps."""
+    if len(buffer) - at >= 8:
+        word: int = _unpack_eight(buffer, at)[0]
+        if word & 0x8080808080808080 == 0x0080808080808080 and word >> 56:
+            word &= 0x7F7F7F7F7F7F7F7F
+            word = (word & 0x007F007F007F007F) | (word & 0x7F007F007F007F00) >> 1
+            word = (word & 0x00003FFF00003FFF) | (word & 0x3FFF00003FFF0000) >> 2
+            word = (word & 0x0FFFFFFF) | (word >> 32) << 28
+            return (word >> 1) ^ -(word & 1), at + 8
+    byte = buffer[at]
+    number, shift = byte & 127, 0
+    while byte > 127:
+        at += 1
+        shift += 7
+        byte = buffer[at]
+        number |= (byte & 127) << shift
+        if shift > 63:
+            raise DecodeError("invalid", f"the number at byte {at} is longer than 64 bits")
+    if number >> 64 or (shift and not byte):
+        raise DecodeError("invalid", f"the number at byte {at} is padded or larger than 64 bits")
+    return (number >> 1) ^ -(number & 1), at + 1
+
+
+def read_int(buffer: bytes, at: int) -> tuple[int, int]:
+    """Read an int; DecodeError if it needs more than 32 bits."""
+    number, end = read_long(buffer, at)
+    if not -INT_MAX - 1 <= number <= INT_MAX:
+        raise DecodeError("invalid", f"{number} at byte {at} does not fit 32 bits")
+    return number, end
+
+
+def read_size(buffer: bytes, at: int) -> tuple[int, int]:
+    """Read how many bytes follow; DecodeError if negative or more than the whole buffer."""
+    size, end = read_long(buffer, at)
+    if size < 0:
+        raise DecodeError("invalid", f"negative size at byte {at}")
+    if size > len(buffer):
+        raise DecodeError("truncated", f"{size} bytes announced at byte {at}, of {len(buffer)} in all")
+    return size, end
+
+
+def read_count(buffer: bytes, at: int) -> tuple[int, int]:
+    """Read how many items the next block of an array or map has; a negative count is followed by the block's size."""
+    count, end = read_long(buffer, at)
+    if count < 0:
+        _, end = read_size(buffer, end)
+        count = -count
+    if count > len(buffer):
+        raise DecodeError("truncated", f"{count} items announced at byte {at}, of {len(buffer)} bytes in all")
+    return count, end
+
+
+def write_doubles(numbers: Sequence[float]) -> bytes:
+    """Return an array of doubles; ValueError if one is not finite."""
+    count = len(numbers)
+    if not _all_finite(numbers):
+        raise ValueError("a number is not finite")
+    if 0 < count < 64:
+        return SMALL[count] + _DOUBLES[count].pack(*numbers) + b"\0"
+    return write_long(count) + struct.pack(f"<{count}d", *numbers) + b"\0" if count else b"\0"
+
+
+def read_doubles(buffer: bytes, at: int) -> tuple[tuple[float, ...], int]:
+    """Read an array of doubles, a block at once; struct.error where the buffer ends before a block does."""
+    numbers: tuple[float, ...] = ()
+    count = buffer[at]
+    if not count & 129:  # below 64: one block almost always
+        count >>= 1
+        numbers = _DOUBLES[count].unpack_from(buffer, at + 1)
+        at += 1 + 8 * count
+    if count:
+        numbers, at = _read_more_doubles(buffer, at, numbers) if buffer[at] else (numbers, at + 1)
+    if not _all_finite(numbers):
+        raise DecodeError("invalid", f"not a finite number, before byte {at}")
+    return numbers, at
+
+
+def _read_more_doubles(buffer: bytes, at: int, numbers: tuple[float, ...]) -> tuple[tuple[float, ...], int]:
+    """Read the blocks from here to the end of an array of doubles."""
+    count, at = read_count(buffer, at)
+    while count:
+        numbers += struct.unpack_from(f"<{count}d", buffer, at)
+        count, at = read_count(buffer, at + 8 * count)
+    return numbers, at
+
+
+def _all_finite(numbers: Iterable[float]) -> bool:
+    """Tell whether every number is finite; a finite sum proves it, an infinite one may just be large."""
+    return math.isfinite(sum(numbers)) or all(map(math.isfinite, numbers))
+
+
+# --- Tensors ----------------------------------------------------------------------------------------------------------
+
+_new_tensor = object.__new__
+_set_dtype, _set_shape, _set_data = (Tensor.__dict__[name].__set__ for name in ("dtype", "shape", "data"))
+
+
+@lru_cache(maxsize=1024)
+def _write_layout(dtype: str, shape: tuple[int, ...]) -> tuple[bytes, int]:
+    """Return everything before a tensor's elements, and how many bytes those must have."""
+    if dtype not in ITEM_BYTES:
+        raise ValueError(f"dtype {dtype!r} is none of {', '.join(DTYPES)}")
+    if len(shape) > MAX_RANK or min(shape, default=0) < 0:
+        raise ValueError(f"shape {shape} has more than {MAX_RANK} dimensions or a negative one")
+    size = math.prod(shape) * ITEM_BYTES[dtype]
+    dimensions = write_long(len(shape)) + b"".join(map(write_int, shape)) if shape else b""
+    return write_long(DTYPES.index(dtype)) + dimensions + b"\0" + write_long(size), size
+
+
+def write_tensor(tensor: Tensor) -> bytes:
+    """Return a tensor; ValueError if its bytes are not what dtype and shape call for."""
+    head, size = _write_layout(tensor.dtype, tensor.shape)
+    data = tensor.data
+    if len(data) != size:
+        raise ValueError(f"{tensor.dtype}{list(tensor.shape)} needs {size} bytes of data, not {len(data)}")
+    return head + data
+
+
+def _parse_layout(buffer: bytes, at: int) -> tuple[str, tuple[int, ...], int, int]:
+    """Read dtype and shape; returns them, the bytes the elements must have, and where the layout ends."""
+    dtype = buffer[at]
+    if dtype & 1 or dtype >> 1 >= len(DTYPES):
+        raise DecodeError("invalid", f"unknown dtype at byte {at}")
+    shape: list[int] = []
+    count, at = read_count(buffer, at + 1)
+    while count:
+        if len(shape) + count > MAX_RANK:
+            raise DecodeError("invalid", f"more than {MAX_RANK} dimensions at byte {at}")
+        for _ in range(count):
+            length, at = read_int(buffer, at)
+            shape.append(length)
+        count, at = read_count(buffer, at)
+    if min(shape, default=0) < 0:
+        raise DecodeError("invalid", f"negative dimension before byte {at}")
+    name = DTYPES[dtype >> 1]
+    return name, tuple(shape), math.prod(shape) * ITEM_BYTES[name], at
+
+
+@lru_cache(maxsize=1024)
+def _layout(head: bytes) -> tuple[str, tuple[int, ...], int]:
+    """Read a layout that should fill `head` exactly; IndexError if it does not. Only whole, valid ones are kept."""
+    dtype, shape, size, end = _parse_layout(head, 0)
+    if end != len(head):
+        raise IndexError
+    return dtype, shape, size
+
+
+def read_tensor(buffer: bytes, at: int) -> tuple[Tensor, int]:
+    """Read a tensor; its bytes are copied once.
+
+    The layout is looked up by its bytes, which most tensors share: it ends at the first zero byte after the dtype,
+    unless a dimension is zero.
+    """
+    end = buffer.find(0, at + 1) + 1
+    try:
+        dtype, shape, expected = _layout(buffer[at:end])
+    except (IndexError, DecodeError):
+        dtype, shape, expected, end = _parse_layout(buffer, at)
+    at = end + 1
+    size = buffer[end]
+    if size & 129:
+        size, at = read_size(buffer, end)
+    else:
+        size >>= 1
+    if size != expected:
+        raise DecodeError("invalid", f"{dtype}{list(shape)} needs {expected} bytes of data, not {size}")
+    end = at + size
+    tensor = _new_tensor(Tensor)
+    _set_dtype(tensor, dtype)
+    _set_shape(tensor, shape)
+    _set_data(tensor, buffer[at:end])
+    return tensor, end
+
+
+# --- Columns ----------------------------------------------------------------------------------------------------------
+
+_outcome_value = attrgetter("value")
+_OUTCOME_CODES: Final = {outcome.value: code for code, outcome in enumerate(Outcome)}
+_OUTCOMES: Final = dict(enumerate(Outcome))
+
+
+def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+    """Return one byte a row. Batches are mostly all OK: then a count, which compares identities, is all it takes."""
+    rows = len(outcomes)
+    if outcomes.count(Outcome.OK) == rows:
+        return bytes(rows)
+    return bytes(map(_OUTCOME_CODES.__getitem__, map(_outcome_value, outcomes)))
+
+
+def unpack_outcomes(column: bytes) -> tuple[Outcome, ...]:
+    """Return the outcomes of a column; KeyError if a byte is none."""
+    return tuple(map(_OUTCOMES.__getitem__, column))
+
+
+def pack_int32s(numbers: Iterable[int]) -> bytes:
+    """Return four bytes a row, little endian; struct.error if a number does not fit."""
+    row = tuple(numbers)
+    return struct.pack(f"<{len(row)}i", *row)
+
+
+def unpack_int32s(column: bytes) -> tuple[int, ...]:
+    """Return the numbers of a column; DecodeError if it does not hold whole numbers of four bytes."""
+    if len(column) % 4:
+        raise DecodeError("invalid", f"a column of {len(column)} bytes has no whole number of int32")
+    return struct.unpack(f"<{len(column) // 4}i", column)

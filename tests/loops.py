@@ -1,0 +1,164 @@
+"""A whole loop in virtual time: selection, scripted models, joiner and learner on the broker-free driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import (
+    Application,
+    Feedback,
+    Model,
+    ModelPredictions,
+    ModelQuery,
+    Outcome,
+    Prediction,
+    Query,
+    Tensor,
+)
+from streams.operators.contract import Emit, Operator
+from streams.operators.joiner import Joiner, JoinerSettings
+from streams.operators.learner import Learner
+from streams.operators.selection import Selection, SelectionSettings
+from streams.testing import START_US, Driver, Role
+from streams.topology import worker_role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from schemas.records import Observation, Value
+    from streams.operators.contract import Effects, Record
+    from streams.testing import Fault
+
+CODEC = Codec()
+
+
+@dataclass
+class ScriptedModel(Operator):
+    """A worker that answers every query at once with `answer(query)`; None = it never answers."""
+
+    name: str
+    answer: Callable[[ModelQuery], Value | Outcome | None]
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Answer a poll's queries, one record each."""
+        return [effect for record in records for effect in self._answered(record)]
+
+    def _answered(self, record: Record) -> Effects:
+        query = CODEC.decode(ModelQuery, record.value)
+        answer = self.answer(query)
+        if answer is None:
+            return []
+        outcome = answer if isinstance(answer, Outcome) else Outcome.OK
+        value = CODEC.encode(model_predictions(self.name, {query.query_id: answer}, outcome))
+        return [Emit(topics.MODEL_PREDICTIONS, query.reply_partition, None, value, (record.position,))]
+
+
+def model_predictions(model: str, answers: dict[str, Value | Outcome], outcome: Outcome = Outcome.OK) -> ModelPredictions:
+    """Make a worker batch of labels; the outcome is the same for all its rows."""
+    labels = [0 if isinstance(answer, Outcome) else answer for answer in answers.values()]
+    text = any(isinstance(label, str) for label in labels)
+    return ModelPredictions(
+        model=model,
+        version="1",
+        worker="w",
+        query_ids=tuple(answers),
+        outcomes=(outcome,) * len(answers),
+        answers=tuple(map(str, labels)) if text else Tensor.of(np.array(labels)),
+        scores=None,
+        waited_us=(0,) * len(answers),
+        predict_us=1_000,
+        batch_rows=len(answers),
+        batch_cap=1,
+        queue_rows=0,
+    )
+
+
+def row(value: float = 0.0) -> Tensor:
+    """Make a one-number input."""
+    return Tensor.of(np.array([value], dtype=np.float32))
+
+
+@dataclass
+class Loop:
+    """Selection, one scripted worker a model, joiner and learner around one application `digits`."""
+
+    models: dict[str, Callable[[ModelQuery], Value | Outcome | None]]
+    application: Application
+    faults: Iterable[Fault] = ()
+    partitions: int = 1
+    driver: Driver = field(init=False)
+    sent: int = 0
+
+    def __post_init__(self) -> None:
+        """Start all roles and publish the configuration."""
+        follows = (topics.APPLICATIONS, topics.MODELS)
+        selection = SelectionSettings(partitions=self.partitions, model_partitions=1)
+        joiner = JoinerSettings(partitions=self.partitions, window_us=60_000_000, early_us=5_000_000)
+        roles = [
+            Role("selection", lambda: Selection(CODEC, selection), (topics.QUERIES, topics.MODEL_PREDICTIONS), follows),
+            Role("joiner", lambda: Joiner(CODEC, joiner), (topics.PREDICTIONS, topics.FEEDBACK), follows),
+            Role("learner", lambda: Learner(CODEC, 130_000_000), (topics.OBSERVATIONS,), folds=True),
+            *(self._worker(name) for name in self.models),
+        ]
+        self.driver = Driver(roles, self.partitions, self.faults)
+        self.configure(self.application)
+        for name in self.models:
+            model = Model(name, "1", "function", "", "", "label", "float32", (1,))
+            self.driver.produce(topics.MODELS, 0, CODEC.encode(model), name.encode())
+        self.driver.run(0)
+
+    def _worker(self, name: str) -> Role:
+        return Role(worker_role(name), lambda: ScriptedModel(name, self.models[name]), (topics.model_queries(name),))
+
+    def configure(self, application: Application) -> None:
+        """Publish the application."""
+        self.driver.produce(topics.APPLICATIONS, 0, CODEC.encode(application), application.name.encode())
+
+    def query(self, query_id: str | None = None, **changes: object) -> str:
+        """Send a query now; fields of `Query` may be changed."""
+        self.sent += 1
+        query_id = query_id or f"q{self.sent}"
+        fields: dict[str, object] = {"application": self.application.name, "input": row(), "sent_us": self.driver.now_us}
+        query = Query(query_id, **(fields | changes))  # type: ignore[arg-type]
+        self.driver.produce(topics.QUERIES, 0, CODEC.encode(query), query_id.encode())
+        return query_id
+
+    def feedback(self, query_id: str, label: Value | None = None, loss: float | None = None) -> None:
+        """Send feedback now."""
+        feedback = Feedback(query_id, label, loss, self.driver.now_us)
+        self.driver.produce(topics.FEEDBACK, 0, CODEC.encode(feedback), query_id.encode())
+
+    def predictions(self) -> list[Prediction]:
+        """Return every prediction so far."""
+        return [CODEC.decode(Prediction, record.value) for record in self.driver.read(topics.PREDICTIONS)]
+
+    def answer(self, query_id: str) -> Prediction:
+        """Return the only prediction of a query."""
+        (found,) = [prediction for prediction in self.predictions() if prediction.query_id == query_id]
+        return found
+
+    def observations(self) -> list[tuple[int, Observation]]:
+        """Return the log with its timestamps."""
+        from schemas.records import Observation
+
+        log = self.driver.read(topics.OBSERVATIONS)
+        return [(record.timestamp_us, CODEC.decode(Observation, record.value)) for record in log]
+
+    def dead(self, topic: str) -> list[tuple[str, bytes | None]]:
+        """Return the dead letters of a topic: cause and original bytes."""
+        records = self.driver.read(topics.dead_letters(topic))
+        return [(dict(record.headers)["skysail.error.cause"].decode(), record.value) for record in records]
+
+
+def digits(**changes: object) -> Application:
+    """Make the application under test; fields may be changed."""
+    fields: dict[str, object] = {"models": ("good", "bad"), "policy": "exp3", "default_output": -1}
+    return Application("digits", **(fields | changes))  # type: ignore[arg-type]
+
+
+__all__ = ["CODEC", "START_US", "Loop", "ScriptedModel", "digits", "model_predictions", "row"]

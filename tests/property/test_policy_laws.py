@@ -1,0 +1,150 @@
+"""Laws of the arithmetic, over whatever hypothesis can think of."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.aimd import Aimd
+from policies.beta import best_probabilities
+from policies.combine import combine
+from policies.draw import pick, uniform
+from policies.epsilon_greedy import EpsilonGreedy
+from policies.errors import LossError
+from policies.exp3 import Exp3
+from policies.exp4 import Exp4
+from policies.logweights import normalised
+from policies.losses import loss
+from policies.registry import parse, spec
+from schemas.records import Tensor
+
+unit = st.floats(0.0, 1.0)
+logs = st.lists(st.floats(-1e6, 0.0), min_size=2, max_size=6).map(normalised)
+values = st.one_of(
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.text(max_size=3),
+    st.lists(st.floats(width=32), max_size=4).map(lambda scores: Tensor.of(np.array(scores, np.float32))),
+    st.none(),
+)
+finite = st.one_of(st.integers(0, 3), st.floats(-10, 10), st.sampled_from(["a", "b"]))
+
+
+@given(logs, unit, st.floats(1e-6, 1.0), st.data())
+def test_exp3_treats_arms_alike(state: tuple[float, ...], cost: float, p: float, data: st.DataObject) -> None:
+    """Renaming the arms renames the weights and changes nothing else."""
+    policy, arms = Exp3(), len(state)
+    order = data.draw(st.permutations(range(arms)))
+    arm = data.draw(st.integers(0, arms - 1))
+    plain = policy.observe(state, arms, (arm,), (p,) * arms, [cost] * arms)
+    turned = policy.observe(tuple([state[i] for i in order]), arms, (order.index(arm),), (p,) * arms, [cost] * arms)
+    assert np.allclose(turned, [plain[i] for i in order], rtol=1e-12, atol=1e-12)
+
+
+@given(logs)
+def test_full_mixing_is_uniform(state: tuple[float, ...]) -> None:
+    """With gamma = 1 every arm is asked alike, whatever was learnt."""
+    arms = len(state)
+    assert np.allclose(Exp3(gamma=1.0).propensities(state, arms), 1.0 / arms)
+
+
+@given(logs, unit, st.floats(0.0, 1.0), st.data())
+def test_a_loss_never_raises_the_arm_that_caused_it(
+    state: tuple[float, ...], cost: float, p: float, data: st.DataObject
+) -> None:
+    """Without sharing the weight of the chosen arm falls or stays."""
+    policy, arms = Exp3(share=0.0), len(state)
+    arm = data.draw(st.integers(0, arms - 1))
+    after = policy.observe(state, arms, (arm,), (p,) * arms, [cost] * arms)
+    assert after[arm] <= state[arm] + 1e-9 * max(1.0, abs(state[arm]))
+
+
+@given(logs, st.lists(st.one_of(st.none(), unit), min_size=6, max_size=6))
+def test_exp4_weights_stay_a_distribution(state: tuple[float, ...], losses: list[float | None]) -> None:
+    """Any mixture of known and unknown losses leaves weights that sum to 1; unknown arms stay bit for bit."""
+    policy, arms = Exp4(), len(state)
+    after = policy.observe(state, arms, tuple(range(arms)), (1.0,) * arms, losses[:arms])
+    assert math.isclose(math.fsum(policy.weights(after, arms)), 1.0, abs_tol=1e-9)
+    assert all(new == old for new, old, cost in zip(after, state, losses, strict=False) if cost is None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 1.0])), max_size=50), st.randoms())
+def test_zero_one_means_do_not_depend_on_order(seen: list[tuple[int, float]], random: object) -> None:
+    """Reordered feedback leaves the same bits."""
+    policy = EpsilonGreedy()
+
+    def fold(observations: list[tuple[int, float]]) -> tuple[float, ...]:
+        state = policy.init(3)
+        for arm, cost in observations:
+            state = policy.observe(state, 3, (arm,), (1.0,) * 3, [cost] * 3)
+        return state
+
+    mixed = list(seen)
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    assert fold(mixed) == fold(seen)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.floats(1.0, 1e5), st.floats(1.0, 1e5)), min_size=1, max_size=5))
+def test_thompson_probabilities_are_a_distribution(parameters: list[tuple[float, float]]) -> None:
+    """Any posteriors give probabilities that sum to 1."""
+    best = best_probabilities([a for a, _ in parameters] + [b for _, b in parameters])
+    assert all(-1e-9 <= probability <= 1.0 + 1e-9 for probability in best)
+    assert math.isclose(sum(best), 1.0, abs_tol=1e-9)
+
+
+@given(st.lists(unit, min_size=1, max_size=8).filter(any), st.floats(0.0, 1.0, exclude_max=True))
+def test_pick_returns_an_index_of_positive_propensity(propensities: list[float], u: float) -> None:
+    """Whatever the rounding, an impossible arm is never asked."""
+    total = sum(propensities)
+    assert propensities[pick([p / total for p in propensities], u)] > 0.0
+
+
+@given(st.text())
+def test_draws_lie_in_the_half_open_unit_interval(query_id: str) -> None:
+    """Any id has a draw below 1, the same each time."""
+    assert 0.0 <= uniform(query_id) < 1.0
+    assert uniform(query_id) == uniform(query_id)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-9, 1.0), unit)
+def test_spec_reads_back_exactly(eta: float, gamma: float, share: float) -> None:
+    """Every parameter value survives being written."""
+    policy = Exp3(eta, gamma, share)
+    assert parse(spec(policy)) == policy
+
+
+@given(st.dictionaries(st.integers(0, 5), finite, min_size=1), st.dictionaries(st.integers(0, 5), unit))
+def test_combining_is_total_and_does_not_depend_on_arrival(answers: dict[int, int], weights: dict[int, float]) -> None:
+    """Any answers combine to one with a confidence in [0, 1], in whatever order they came."""
+    answer, confidence = combine(weights, answers)
+    turned = combine(weights, dict(reversed(answers.items())))
+    assert 0.0 <= confidence <= 1.0
+    assert turned[0] == answer or math.isclose(turned[0], answer, rel_tol=1e-9, abs_tol=1e-9)  # type: ignore[arg-type]
+    assert math.isclose(turned[1], confidence, abs_tol=1e-9) or isinstance(answer, float)
+
+
+@given(st.sampled_from(["zero_one", "absolute", "squared", "log", "given"]), values, values, values, st.booleans())
+def test_a_loss_lies_in_the_unit_interval_or_is_refused(
+    kind: str, answer: object, label: object, scores: object, named: bool
+) -> None:
+    """Any answer and label give a loss in [0, 1] or the one error."""
+    given_scores = scores if isinstance(scores, Tensor) else None
+    try:
+        value = loss(kind, answer, label, given_scores, ("a", "b") if named else ())  # type: ignore[arg-type]
+    except LossError:
+        return
+    assert 0.0 <= value <= 1.0
+
+
+@given(st.integers(1, 64), st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100_000)), max_size=100))
+def test_aimd_stays_within_its_bounds(max_rows: int, batches: list[tuple[int, int]]) -> None:
+    """No history takes the cap out of [1, max_rows]."""
+    aimd = Aimd(max_rows=max_rows)
+    cap = aimd.init()
+    for rows, duration_us in batches:
+        cap = aimd.observe(cap, min(rows, cap), duration_us, 20_000)
+        assert 1 <= cap <= max_rows

@@ -1,0 +1,239 @@
+"""The client against a transport that is a list."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Feedback, Prediction, Query, Status, Tensor
+from streams.client import Client, Unanswered, as_input
+from streams.murmur2 import partition_of
+from streams.operators.contract import Record
+from streams.runtime.errors import BrokerUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+PARTITIONS = 4
+NOW_US = 1_700_000_000_000_000
+CODEC = Codec()
+
+
+class FrozenClock:
+    """A clock that stands still."""
+
+    def now_us(self) -> int:
+        """Return the one time there is."""
+        return NOW_US
+
+
+class FakeTransport:
+    """Keeps what is sent; `answer` says what comes back for a query."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int, bytes, bytes]] = []
+        self.arrivals: asyncio.Queue[Sequence[Record] | Exception] = asyncio.Queue()
+        self.answer: Callable[[Query], Prediction | None] = lambda _query: None
+        self.closed = False
+
+    async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
+        """Know four partitions of each topic."""
+        return dict.fromkeys(follow, PARTITIONS)
+
+    async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Keep the records and answer queries."""
+        for key, value in records:
+            self.sent.append((topic, partition, key, value))
+            prediction = self.answer(CODEC.decode(Query, value)) if topic == topics.QUERIES else None
+            if prediction is not None:
+                self.arrive(CODEC.encode(prediction))
+
+    async def read(self) -> Sequence[Record]:
+        """Return the next arrivals, or raise what was put there."""
+        arrived = await self.arrivals.get()
+        if isinstance(arrived, Exception):
+            raise arrived
+        return arrived
+
+    async def close(self) -> None:
+        """Note it."""
+        self.closed = True
+
+    def arrive(self, *values: bytes) -> None:
+        """Let prediction records arrive in one poll."""
+        self.arrivals.put_nowait([Record(topics.PREDICTIONS, 0, i, NOW_US, None, v) for i, v in enumerate(values)])
+
+
+@pytest.fixture
+def transport() -> FakeTransport:
+    """A transport without a system behind it."""
+    return FakeTransport()
+
+
+@pytest.fixture
+async def client(transport: FakeTransport) -> AsyncIterator[Client]:
+    """A connected client with seeded ids."""
+    async with Client("nowhere:1", transport=transport, clock=FrozenClock(), seed=1) as connected:
+        yield connected
+
+
+def _prediction(query: Query, answer: int = 3) -> Prediction:
+    return Prediction(
+        query_id=query.query_id,
+        application=query.application,
+        context=query.context,
+        decision=None,
+        status=Status.COMPLETE,
+        reason=None,
+        answer=answer,
+        confidence=1.0,
+        outputs=(),
+        sent_us=query.sent_us,
+        received_us=0,
+        deadline_us=0,
+        answered_us=0,
+    )
+
+
+async def test_a_prediction_comes_back_to_its_query(client: Client, transport: FakeTransport) -> None:
+    """The query carries the row, the context, the objective and the time; the answer is the decoded prediction."""
+    transport.answer = _prediction
+    row = np.arange(4, dtype=np.float32)
+    prediction = await client.predict("digits", row, context="ann", slo_ms=50)
+    query = CODEC.decode(Query, transport.sent[0][3])
+    assert (prediction.answer, prediction.query_id) == (3, query.query_id)
+    assert query == Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0)
+
+
+async def test_concurrent_queries_get_their_own_answers(client: Client, transport: FakeTransport) -> None:
+    """Answers are matched by id, in whatever order they come."""
+    transport.answer = lambda query: _prediction(query, answer=int(query.input))  # type: ignore[arg-type]
+    predictions = await asyncio.gather(*(client.predict("numbers", str(i)) for i in range(20)))
+    assert [p.answer for p in predictions] == list(range(20))
+
+
+@pytest.mark.parametrize("context", [None, "ann", "björn"])
+async def test_query_and_feedback_land_where_java_would_put_their_key(
+    client: Client, transport: FakeTransport, context: str | None
+) -> None:
+    """The key is the context, else the query id; feedback follows its query."""
+    transport.answer = _prediction
+    prediction = await client.predict("digits", "x", context=context, query_id="q-1")
+    await client.feedback(prediction, label=3)
+    key = (context or "q-1").encode()
+    placed = [(topic, partition, key) for topic, partition, key, _ in transport.sent]
+    expected = partition_of(key, PARTITIONS)
+    assert placed == [(topics.QUERIES, expected, key), (topics.FEEDBACK, expected, key)]
+
+
+async def test_feedback_carries_a_label_or_a_loss(client: Client, transport: FakeTransport) -> None:
+    """Either of them, with the time."""
+    prediction = _prediction(Query("q-1", "digits", "x"))
+    await client.feedback(prediction, label="seven")
+    await client.feedback(prediction, loss=0.25)
+    sent = [CODEC.decode(Feedback, value) for *_, value in transport.sent]
+    assert sent == [Feedback("q-1", "seven", None, NOW_US), Feedback("q-1", None, 0.25, NOW_US)]
+
+
+@pytest.mark.parametrize("given", [{}, {"label": 1, "loss": 0.5}, {"loss": 1.5}, {"loss": float("nan")}])
+async def test_feedback_that_says_nothing_or_too_much_is_refused(client: Client, given: dict[str, float]) -> None:
+    """At the call, not by the joiner a minute later."""
+    with pytest.raises(ValueError, match=r"label=|loss lies"):
+        await client.feedback(_prediction(Query("q-1", "digits", "x")), **given)  # type: ignore[arg-type]
+
+
+async def test_silence_is_an_error_that_says_what_to_check(client: Client) -> None:
+    """It is a TimeoutError and names application, prefix, broker and the commands that help."""
+    with pytest.raises(Unanswered, match=r"'digits'.*'skysail' on nowhere:1.*skysail doctor.*skysail topics check"):
+        await client.predict("digits", "x", timeout_s=0.01)
+
+
+async def test_many_queries_go_in_one_batch_a_partition(client: Client, transport: FakeTransport) -> None:
+    """Order within a partition is the order given."""
+    queries = [Query(f"q-{i}", "digits", "x") for i in range(50)]
+    await client.send(queries)
+    by_partition = {p: [k for _, q, k, _ in transport.sent if q == p] for p in range(PARTITIONS)}
+    assert sum(map(len, by_partition.values())) == 50
+    for partition, keys in by_partition.items():
+        assert keys == [q.query_id.encode() for q in queries if partition_of(q.query_id.encode(), 4) == partition]
+
+
+async def test_listeners_get_whole_polls_undecoded(client: Client, transport: FakeTransport) -> None:
+    """Until they say that they have heard enough."""
+    heard: list[int] = []
+    transport.answer = _prediction
+    end = client.subscribe(lambda records: heard.append(len(records)))
+    await client.predict("digits", "x")
+    end()
+    await client.predict("digits", "x")
+    assert heard == [1]
+
+
+async def test_other_clients_answers_and_garbage_are_passed_over(client: Client, transport: FakeTransport) -> None:
+    """A record that does not decode costs a log line, not the reader."""
+    stranger = CODEC.encode(_prediction(Query("stranger", "digits", "x")))
+
+    def answer(query: Query) -> Prediction:
+        transport.arrive(b"garbage", b"", stranger)
+        return _prediction(query)
+
+    transport.answer = answer
+    assert (await client.predict("digits", "x")).answer == 3
+
+
+async def test_a_reader_that_fails_fails_whoever_waits(client: Client, transport: FakeTransport) -> None:
+    """At once, now and later, instead of by a timeout."""
+    transport.arrivals.put_nowait(BrokerUnavailable("gone"))
+    with pytest.raises(BrokerUnavailable, match="cannot be read"):
+        await client.predict("digits", "x")
+    with pytest.raises(BrokerUnavailable, match="not connected"):
+        await client.predict("digits", "x")
+
+
+async def test_an_id_can_be_asked_once_at_a_time(client: Client, transport: FakeTransport) -> None:
+    """Two awaiting calls with one id could not tell their answers apart."""
+    waiting = asyncio.create_task(client.predict("digits", "x", query_id="q-1", timeout_s=5))
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="already being asked"):
+        await client.predict("digits", "y", query_id="q-1")
+    transport.arrive(CODEC.encode(_prediction(Query("q-1", "digits", "x"))))
+    assert (await waiting).query_id == "q-1"
+
+
+async def test_seeded_ids_repeat(transport: FakeTransport) -> None:
+    """Two clients with one seed ask under the same ids; without a seed they differ."""
+    transport.answer = _prediction
+
+    async def first_id(seed: int | None) -> str:
+        async with Client("nowhere:1", transport=transport, clock=FrozenClock(), seed=seed) as client:
+            return (await client.predict("digits", "x")).query_id
+
+    assert await first_id(7) == await first_id(7)
+    assert await first_id(None) != await first_id(None)
+    assert transport.closed
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [
+        ("text", "text"),
+        (b"bytes", b"bytes"),
+        ([1.0, 2.0], Tensor.of(np.array([1.0, 2.0]))),
+        (np.ones(2, np.uint8), Tensor.of(np.ones(2, np.uint8))),
+    ],
+)
+def test_inputs_are_what_a_user_has_at_hand(x: object, expected: object) -> None:
+    """Arrays and lists travel as tensors, strings and bytes as they are."""
+    assert as_input(x) == expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("x", [None, object(), ["a", "b"], {"a": 1}])
+def test_other_inputs_are_refused(x: object) -> None:
+    """With what would be accepted."""
+    with pytest.raises(TypeError, match="array or list of numbers"):
+        as_input(x)  # type: ignore[arg-type]

@@ -1,0 +1,116 @@
+"""The learner: the stored states are the fold of the log, whatever happens on the way."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies import registry
+from schemas import topics
+from schemas.records import Decision, JoinStatus, Observation, PolicyState
+from streams.operators.contract import StateKey
+from streams.operators.learner import SeenIds, apply, fold
+from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss
+from tests.loops import Loop, digits
+
+WINDOW_US = 130_000_000
+
+
+def observation(arms: tuple[str, ...] = ("a", "b"), policy: str = "exp3", query_id: str = "q") -> Observation:
+    """Make an observation in which the first arm was wrong."""
+    losses = (1.0, *(None for _ in arms[1:]))
+    shares = tuple(1.0 / len(arms) for _ in arms)
+    decision = Decision(registry.spec(registry.create(policy)), "app", arms, shares, (0,), 0)
+    return Observation(query_id, "app", None, decision, losses, 1.0, None, JoinStatus.JOINED, 0, 0)
+
+
+def run(faults: list[Fault]) -> Loop:
+    """Send two hundred queries with feedback over twenty virtual seconds, under faults."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(), faults)
+    for _ in range(200):
+        query_id = loop.query()
+        loop.driver.run(0.05)
+        loop.feedback(query_id, label=7)
+        loop.driver.run(0.05)
+    loop.driver.run(5)
+    return loop
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [],
+        [Crash(4_000_000, "learner"), Crash(9_100_000, "learner")],
+        [Crash(4_000_000, "joiner"), Crash(12_300_000, "joiner")],
+        [Crash(7_770_000, "selection")],
+        [Duplicate(topics.OBSERVATIONS)],
+        [Duplicate(topics.PREDICTIONS), Duplicate(topics.FEEDBACK)],
+        [Reorder(topics.OBSERVATIONS)],
+        [StoreDown(3_000_000, 8_000_000)],
+        [StoreLoss(10_000_000, 1_000_000)],
+        [StoreLoss(10_000_000, 1_000_000), Crash(10_500_000, "learner"), Duplicate(topics.OBSERVATIONS)],
+    ],
+    ids=lambda faults: "+".join(type(fault).__name__ for fault in faults) or "none",
+)
+def test_the_stored_states_equal_an_offline_fold_of_the_log(faults: list[Fault]) -> None:
+    """Bit for bit, and every feedback is applied exactly once."""
+    loop = run(faults)
+    expected = fold(loop.observations(), WINDOW_US)
+
+    assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
+    assert expected["digits"].version == 200
+
+
+def test_the_policy_walks_away_from_the_model_that_is_wrong() -> None:
+    """Feedback is what moves the traffic."""
+    loop = run([])
+    loop.driver.run(1)
+    last = [loop.query() for _ in range(50)]
+    loop.driver.run(1)
+    answers = [loop.answer(query_id).answer for query_id in last]
+
+    assert answers.count(7) > 40
+
+
+def test_a_state_of_another_policy_starts_anew() -> None:
+    """Numbers of one policy mean nothing to another."""
+    before = apply(None, observation(policy="exp3"))
+    after = apply(before, observation(policy="thompson"))
+
+    assert (after.policy.split("(")[0], after.version) == ("thompson", 1)
+
+
+def test_a_new_arm_joins_the_state_by_name() -> None:
+    """What is known about the others stays."""
+    before = apply(None, observation(("a", "b")))
+    after = apply(before, observation(("b", "c", "a")))
+
+    assert (after.arms, after.version) == (("b", "c", "a"), 2)
+
+
+def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
+    """The log moves on."""
+    loop = run([])
+    good = observation()
+    broken = Observation(**{name: getattr(good, name) for name in good.__slots__} | {"losses": (1.0,)})
+    from tests.loops import CODEC
+
+    loop.driver.produce(topics.OBSERVATIONS, 0, CODEC.encode(broken))
+    loop.driver.run(1)
+
+    assert [cause for cause, _ in loop.dead(topics.OBSERVATIONS)] == ["impossible_decision"]
+
+
+def test_an_id_is_forgotten_after_the_window() -> None:
+    """Memory is bounded by time, not by hope."""
+    seen = SeenIds(100)
+
+    assert [seen.add("a", 0), seen.add("a", 100), seen.add("b", 101), seen.add("a", 150)] == [True, False, True, True]
+
+
+def test_states_are_values() -> None:
+    """Folding leaves the state it started from unchanged."""
+    before = apply(None, observation())
+    copy = PolicyState(before.policy, before.arms, before.version, before.values)
+    apply(before, observation(query_id="r"))
+
+    assert before == copy

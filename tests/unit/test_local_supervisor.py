@@ -1,0 +1,181 @@
+"""Tests of back-off and supervision in virtual time, without processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from deploy.local.backoff import Backoff
+from deploy.local.supervisor import Child, Supervisor
+
+
+@dataclass
+class FakeProcess:
+    """A process that lives until it is told to die."""
+
+    pid: int
+    stubborn: bool = False
+    returncode: int | None = None
+    signals: list[str] = field(default_factory=list)
+
+    def poll(self) -> int | None:
+        """Return the exit code, if it has one."""
+        return self.returncode
+
+    def terminate(self) -> None:
+        """Take SIGTERM, and end unless stubborn."""
+        self.signals.append("TERM")
+        if not self.stubborn:
+            self.returncode = 0
+
+    def kill_group(self) -> None:
+        """Take SIGKILL."""
+        self.signals.append("KILL")
+        self.returncode = -9 if self.returncode is None else self.returncode
+
+    def wait(self, _timeout_s: float | None = None) -> int | None:
+        """Return at once: time is virtual."""
+        return self.returncode
+
+
+class Machine:
+    """A clock that is set by hand and a launcher that hands out fake processes."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.launched: list[FakeProcess] = []
+        self.broken = False
+
+    def clock(self) -> float:
+        """Return the virtual time."""
+        return self.now_s
+
+    def launch(self, argv: tuple[str, ...], *, log: Path, env: dict[str, str]) -> FakeProcess:
+        """Start a fake process, or fail as a full disk does."""
+        if self.broken:
+            raise OSError("no space left")
+        self.launched.append(FakeProcess(pid=len(self.launched) + 1))
+        return self.launched[-1]
+
+    def supervise(self, *names: str) -> Supervisor:
+        """Return a supervisor of children with these names, stepped once."""
+        children = [Child(name, (name,), Path("/nowhere")) for name in names]
+        supervisor = Supervisor(children, clock=self.clock, launch=self.launch)
+        supervisor.step()
+        return supervisor
+
+
+def test_waits_double_from_a_fifth_of_a_second_to_ten_seconds() -> None:
+    """The wait after each death in a row is twice the one before, up to the cap."""
+    waits = [Backoff().delay_s(deaths) for deaths in range(1, 9)]
+    assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
+
+
+def test_a_million_deaths_wait_no_longer_than_the_cap() -> None:
+    """The wait stays finite however often a process dies."""
+    assert Backoff().delay_s(1_000_000) == 10.0
+
+
+def test_thirty_seconds_alive_forget_earlier_deaths() -> None:
+    """A death after a steady life counts as the first; one before that as one more."""
+    assert Backoff().deaths(7, alive_s=30.0) == 1
+    assert Backoff().deaths(7, alive_s=29.9) == 8
+
+
+def test_every_child_is_started_once() -> None:
+    """Steps start what is not running and leave alone what is."""
+    machine = Machine()
+    supervisor = machine.supervise("a", "b")
+    supervisor.step()
+    assert [status.pid for status in supervisor.status()] == [1, 2]
+    assert all(status.alive and status.restarts == 0 for status in supervisor.status())
+
+
+def test_a_dead_child_is_restarted_after_its_wait_and_not_before() -> None:
+    """The first restart comes 0.2 s after the death was noticed."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    machine.launched[0].returncode = 3
+    supervisor.step()
+    (dead,) = supervisor.status()
+    assert (dead.alive, dead.pid, dead.exit_code, dead.restarts) == (False, None, 3, 0)
+    machine.now_s += 0.19
+    supervisor.step()
+    assert len(machine.launched) == 1
+    machine.now_s += 0.02
+    supervisor.step()
+    (back,) = supervisor.status()
+    assert (back.alive, back.pid, back.restarts) == (True, 2, 1)
+
+
+def test_what_a_dead_child_had_started_is_killed() -> None:
+    """The rest of its process group does not outlive a child."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    machine.launched[0].returncode = 1
+    supervisor.step()
+    assert machine.launched[0].signals == ["KILL"]
+
+
+def test_a_child_that_keeps_dying_is_started_ever_more_slowly() -> None:
+    """Ten virtual minutes of instant deaths cost fewer than seventy starts."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    for _ in range(6000):
+        machine.launched[-1].returncode = 1
+        machine.now_s += 0.1
+        supervisor.step()
+    assert 60 <= len(machine.launched) <= 70
+
+
+def test_a_death_does_not_touch_the_others() -> None:
+    """Only the dead child is restarted."""
+    machine = Machine()
+    supervisor = machine.supervise("a", "b")
+    machine.launched[0].returncode = 1
+    for _ in range(5):
+        machine.now_s += 0.1
+        supervisor.step()
+    assert [status.restarts for status in supervisor.status()] == [1, 0]
+
+
+def test_a_launch_that_fails_is_tried_again() -> None:
+    """An operating-system error at start counts as a death, not as the end of supervision."""
+    machine = Machine()
+    machine.broken = True
+    supervisor = machine.supervise("a")
+    assert not supervisor.status()[0].alive
+    machine.broken = False
+    machine.now_s += 0.3
+    supervisor.step()
+    assert supervisor.status()[0].alive
+
+
+def test_stopping_terminates_every_child_and_starts_none_again() -> None:
+    """After stop nothing is alive and steps do nothing."""
+    machine = Machine()
+    supervisor = machine.supervise("a", "b")
+    supervisor.stop()
+    machine.now_s += 60
+    supervisor.step()
+    assert len(machine.launched) == 2
+    assert [process.signals[0] for process in machine.launched] == ["TERM", "TERM"]
+    assert not any(status.alive for status in supervisor.status())
+
+
+def test_a_child_that_ignores_the_request_is_killed() -> None:
+    """SIGKILL follows for whoever is left after the grace period."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    machine.launched[0].stubborn = True
+    supervisor.stop()
+    assert machine.launched[0].signals == ["TERM", "KILL"]
+    assert machine.launched[0].returncode == -9
+
+
+def test_two_children_of_one_name_are_refused() -> None:
+    """A status by name must mean one child."""
+    with pytest.raises(ValueError, match="same name"):
+        Supervisor([Child("a", ("a",), Path("/x")), Child("a", ("b",), Path("/x"))])

@@ -1,0 +1,142 @@
+"""Single steps of each policy against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import beta
+
+from policies.beta import best_probabilities
+from policies.epsilon_greedy import EpsilonGreedy
+from policies.exp3 import Exp3
+from policies.exp4 import Exp4
+from policies.thompson import Thompson
+from policies.ucb1 import Ucb1
+
+
+def test_exp3_follows_the_published_update() -> None:
+    """The weights become w exp(-eta L / p) + e alpha / K * sum(w), then normalised; p is the logged one."""
+    policy = Exp3(eta=0.1, gamma=0.2, share=0.01)
+    before = np.array([0.5, 0.3, 0.2])
+    state = policy.observe(tuple(np.log(before).tolist()), 3, (1,), (0.2, 0.6, 0.2), (None, 0.5, None))
+    expected = before * np.exp([0.0, -0.1 * 0.5 / 0.6, 0.0]) + math.e * 0.01 / 3
+    assert policy.weights(state, 3) == pytest.approx(expected / expected.sum(), rel=1e-12)
+    assert policy.propensities(state, 3) == pytest.approx(0.8 * expected / expected.sum() + 0.2 / 3, rel=1e-12)
+
+
+def test_exp3_divides_by_the_logged_propensity() -> None:
+    """The same loss counts ten times as much where the arm was asked ten times as rarely."""
+    policy = Exp3(share=0.0)
+    rare = policy.observe(policy.init(2), 2, (0,), (0.05, 0.95), (0.1, None))
+    often = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (1.0, None))
+    assert rare == pytest.approx(often, rel=1e-12)
+
+
+def test_exp3_ignores_losses_of_arms_not_asked() -> None:
+    """What was not asked for is not learnt from, so the estimate stays unbiased."""
+    policy = Exp3()
+    asked = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, None))
+    assert policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, 1.0)) == asked
+
+
+def test_exp3_is_finite_after_a_million_updates_without_sharing() -> None:
+    """Without any share the weights leave the range of floats; their logarithms do not."""
+    policy = Exp3(share=0.0)
+    state, propensities = policy.init(2), (0.025, 0.975)
+    for _ in range(1_000_000):
+        state = policy.observe(state, 2, (0,), propensities, (1.0, None))
+    assert all(map(math.isfinite, state))
+    assert policy.propensities(state, 2) == pytest.approx((0.025, 0.975))
+
+
+def test_exp4_uses_plain_exponential_loss() -> None:
+    """The weights become w exp(-eta L), normalised, then (1 - share) w + share / K."""
+    policy = Exp4(eta=0.2, share=0.01)
+    state = policy.observe(policy.init(3), 3, (0, 1, 2), (1.0,) * 3, (1.0, 0.0, 0.5))
+    expected = np.exp([-0.2, 0.0, -0.1])
+    assert policy.weights(state, 3) == pytest.approx(0.99 * expected / expected.sum() + 0.01 / 3, rel=1e-12)
+
+
+def test_exp4_lets_a_silent_arm_sleep() -> None:
+    """An arm without a loss keeps its weight exactly; the others keep theirs between them."""
+    policy = Exp4()
+    before = policy.observe(policy.init(3), 3, (0, 1, 2), (1.0,) * 3, (1.0, 0.0, 0.5))
+    after = policy.observe(before, 3, (0, 1, 2), (1.0,) * 3, (1.0, None, 0.0))
+    assert after[1] == before[1]
+    assert after[0] < before[0]
+    assert math.fsum(policy.weights(after, 3)) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_epsilon_greedy_prefers_the_smallest_mean() -> None:
+    """Means are compared, not sums; ties go to the lowest index."""
+    policy = EpsilonGreedy(epsilon=0.3)
+    assert policy.propensities((10.0, 2.0, 1.0, 2.0, 1.0, 1.0), 3) == pytest.approx((0.8, 0.1, 0.1))
+    assert policy.propensities((2.0, 2.0, 1.0, 1.0, 1.0, 0.5), 3) == pytest.approx((0.8, 0.1, 0.1))
+
+
+def test_ucb1_tries_every_arm_once_and_then_the_smallest_bound() -> None:
+    """The bound is mean - sqrt(2 ln t / n): with t = 11 and means .1 and .3 the rare arm's bound is lower."""
+    policy, state = Ucb1(), Ucb1().init(2)
+    assert policy.select(state, 2, 0.9) == (0,)
+    state = policy.observe(state, 2, (0,), (1.0, 0.0), (0.0, None))
+    assert policy.select(state, 2, 0.1) == (1,)
+    assert policy.select((10.0, 1.0, 1.0, 0.3), 2, 0.5) == (1,)
+    assert policy.select((500.0, 500.0, 50.0, 150.0), 2, 0.5) == (0,)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        ((1.0, 1.0), (1.0, 1.0)),
+        ((3.5, 1.25), (2.0, 7.5)),
+        ((1000.0, 100.0), (1010.0, 95.0)),
+        ((1e5, 1e4), (9e4, 9e3), (1.0, 1.0)),
+        ((1.0, 50.0), (50.0, 1.0), (2.0, 2.0), (1.0, 1.0), (30.0, 20.0)),
+    ],
+)
+def test_thompson_probabilities_agree_with_scipy(parameters: tuple[tuple[float, float], ...]) -> None:
+    """The quadrature is within 1e-6 of adaptive integration with scipy's distribution functions."""
+    arms = [beta(a, b) for a, b in parameters]
+    flat = [a for a, _ in parameters] + [b for _, b in parameters]
+    marks = sorted({float(np.clip(arm.mean() + step * arm.std(), 0, 1)) for arm in arms for step in range(-9, 10, 3)})
+    for index, probability in enumerate(best_probabilities(flat)):
+        others = [arm for other, arm in enumerate(arms) if other != index]
+        expected = sum(
+            quad(lambda x, i=index, o=others: arms[i].pdf(x) * np.prod([arm.cdf(x) for arm in o]), low, high)[0]
+            for low, high in zip([0.0, *marks], [*marks, 1.0], strict=True)
+            if low < high
+        )
+        assert probability == pytest.approx(expected, abs=1e-6)
+
+
+def test_thompson_of_a_single_arm_is_certain() -> None:
+    """One arm is always the best."""
+    assert Thompson().propensities((1.0, 1.0), 1) == pytest.approx((1.0,))
+
+
+def test_thompson_stands_a_million_equal_outcomes() -> None:
+    """Posteriors as narrow as floats allow still give probabilities."""
+    assert best_probabilities((1e6, 1.0, 1.0, 1e6)) == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert best_probabilities((1e12, 1e12, 1.0, 1.0)) == pytest.approx((0.5, 0.5), abs=1e-3)
+
+
+@pytest.mark.parametrize("policy", [EpsilonGreedy(), Ucb1()])
+def test_a_new_arm_starts_with_one_average_observation(policy: EpsilonGreedy | Ucb1) -> None:
+    """It must not take a million losses to tell a bad new model from the average."""
+    state = policy.extend((100.0, 50.0, 10.0, 15.0), ["a", "b"], ["new", "b", "a"])
+    assert state == pytest.approx((1.0, 50.0, 100.0, 0.2, 15.0, 10.0))
+
+
+def test_a_new_arm_gets_the_average_weight() -> None:
+    """Exponential weights: the mean of those kept, then all are normalised."""
+    policy = Exp3()
+    state = policy.extend(tuple(np.log([0.6, 0.3, 0.1]).tolist()), ["a", "b", "c"], ["a", "new", "b"])
+    assert policy.weights(state, 3) == pytest.approx(np.array([0.6, 0.45, 0.3]) / 1.35)
+
+
+def test_a_new_thompson_arm_starts_with_one_average_observation() -> None:
+    """Uniform posterior plus one observation of the average rate."""
+    assert Thompson().extend((3.0, 1.0), ["a"], ["a", "b"]) == pytest.approx((3.0, 1.75, 1.0, 1.25))

@@ -1,0 +1,160 @@
+"""Selection and combiner: every query gets exactly one answer, in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas import topics
+from schemas.records import Outcome, Status
+from streams.testing import Crash, StoreDown
+from tests.loops import Loop, digits
+
+GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
+
+
+def test_an_answer_is_given_as_soon_as_the_asked_model_has_answered() -> None:
+    """A complete prediction carries the decision, the model's output and full confidence."""
+    loop = Loop(dict(GOOD), digits(policy="single"))
+    query_id = loop.query()
+    loop.driver.run(0.01)
+    prediction = loop.answer(query_id)
+
+    assert (prediction.status, prediction.answer, prediction.confidence) == (Status.COMPLETE, 7, 1.0)
+    assert prediction.decision is not None
+    assert (prediction.decision.arms, prediction.decision.chosen) == (("good", "bad"), (0,))
+    assert prediction.decision.propensities == (1.0, 0.0)
+
+
+def test_a_silent_model_costs_the_answer_and_not_the_deadline() -> None:
+    """At the deadline less the margin the default output is given, marked with the reason."""
+    loop = Loop({"good": lambda _: None, "bad": lambda _: 3}, digits(policy="single", slo_ms=100))
+    query_id = loop.query()
+    sent_us = loop.driver.now_us
+    loop.driver.run(1)
+    prediction = loop.answer(query_id)
+
+    assert (prediction.status, prediction.reason, prediction.answer) == (Status.DEFAULT, "deadline", -1)
+    assert prediction.answered_us - sent_us == pytest.approx(95_000, abs=1_000)
+    assert prediction.outputs[0].outcome is Outcome.MISSING
+
+
+def test_an_ensemble_answers_at_the_deadline_with_what_has_arrived() -> None:
+    """The missing member lowers the confidence and the status is partial."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: None}, digits(policy="exp4"))
+    query_id = loop.query()
+    loop.driver.run(1)
+    prediction = loop.answer(query_id)
+
+    assert (prediction.status, prediction.answer, prediction.reason) == (Status.PARTIAL, 7, "deadline")
+    assert prediction.confidence == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome.INVALID, "invalid_input"),
+        (Outcome.FAILED, "model_failed"),
+        (Outcome.EXPIRED, "expired_in_queue"),
+    ],
+)
+def test_a_default_says_why_no_output_could_be_used(outcome: Outcome, reason: str) -> None:
+    """The worker's outcome becomes the prediction's reason, at once and not at the deadline."""
+    loop = Loop({"good": lambda _: outcome, "bad": lambda _: 3}, digits(policy="single"))
+    query_id = loop.query()
+    loop.driver.run(0.01)
+
+    assert (loop.answer(query_id).status, loop.answer(query_id).reason) == (Status.DEFAULT, reason)
+
+
+def test_an_unknown_application_is_answered_at_once() -> None:
+    """There is no default output to give, so the answer is empty and says why."""
+    loop = Loop(dict(GOOD), digits())
+    query_id = loop.query(application="nobody")
+    loop.driver.run(0.01)
+
+    assert (loop.answer(query_id).answer, loop.answer(query_id).reason) == (None, "unknown_application")
+
+
+def test_a_model_that_was_never_deployed_is_answered_for_at_once() -> None:
+    """No record is written to a topic that does not exist."""
+    loop = Loop(dict(GOOD), digits(models=("ghost",), policy="single"))
+    query_id = loop.query()
+    loop.driver.run(0.01)
+
+    assert loop.answer(query_id).reason == "unknown_model"
+
+
+def test_a_query_that_comes_too_late_is_answered_with_the_default() -> None:
+    """Queries read after an outage cost their models nothing."""
+    loop = Loop(dict(GOOD), digits())
+    query_id = loop.query(sent_us=loop.driver.now_us - 10_000_000)
+    loop.driver.run(0.01)
+
+    assert loop.answer(query_id).reason == "expired"
+    assert not loop.driver.read(topics.model_queries("good"))
+
+
+def test_a_clock_that_runs_ahead_buys_no_time() -> None:
+    """A query from the future is treated as sent now."""
+    loop = Loop({"good": lambda _: None}, digits(models=("good",), slo_ms=100))
+    query_id = loop.query(sent_us=loop.driver.now_us + 3_600_000_000)
+    loop.driver.run(1)
+
+    assert loop.answer(query_id).answered_us - loop.answer(query_id).received_us < 100_000
+
+
+def test_a_duplicate_query_id_is_skipped_and_counted() -> None:
+    """One query id has one answer."""
+    loop = Loop(dict(GOOD), digits())
+    loop.query("twice")
+    loop.query("twice")
+    loop.driver.run(1)
+
+    assert len(loop.predictions()) == 1
+    assert loop.driver.skipped["duplicate_query"] == 1
+
+
+def test_garbage_is_a_dead_letter_and_its_neighbours_are_answered() -> None:
+    """The partition moves on past bytes that do not decode."""
+    loop = Loop(dict(GOOD), digits())
+    before = loop.query()
+    loop.driver.produce(topics.QUERIES, 0, b"garbage", b"\xff\xfe")
+    after = loop.query()
+    loop.driver.run(1)
+
+    assert [value for _, value in loop.dead(topics.QUERIES)] == [b"garbage"]
+    assert {prediction.query_id for prediction in loop.predictions()} == {before, after}
+    assert loop.driver.committed("selection", topics.QUERIES, 0) == 3
+
+
+def test_a_query_read_again_after_a_crash_is_decided_alike() -> None:
+    """The draw comes from the query id, so the same state gives the same arms."""
+    loop = Loop({"good": lambda _: None, "bad": lambda _: None}, digits(), faults=[Crash(20_000, "selection")])
+    query_id = loop.query()
+    loop.driver.run(1)
+    asked = [len(loop.driver.read(topics.model_queries(model))) for model in ("good", "bad")]
+
+    assert sorted(asked) == [0, 2]
+    assert loop.answer(query_id).reason == "deadline"
+
+
+def test_a_query_does_not_wait_for_a_store_that_is_down() -> None:
+    """A state never seen is waited for ten milliseconds, then the initial one decides."""
+    loop = Loop(dict(GOOD), digits(), faults=[StoreDown(0, 60_000_000)])
+    query_id = loop.query()
+    sent_us = loop.driver.now_us
+    loop.driver.run(1)
+
+    assert loop.answer(query_id).status is Status.COMPLETE
+    assert loop.answer(query_id).answered_us - sent_us == pytest.approx(10_000, abs=1_000)
+
+
+def test_each_context_has_its_own_state_where_the_application_says_so() -> None:
+    """The decision names the state that made it."""
+    loop = Loop(dict(GOOD), digits(per_context=True))
+    query_id = loop.query(context="user-7")
+    loop.driver.run(1)
+    decision = loop.answer(query_id).decision
+
+    assert decision is not None
+    assert decision.state == "digits/user-7"

@@ -1,0 +1,54 @@
+"""The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
+
+    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle]
+
+What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
+its own, so that the child also ends when its worker dies while the model hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from workers import frames
+from workers.errors import PackageError
+from workers.packaging import load_package
+from workers.rows import predict_rows
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one package; returns the exit status."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    folder, digest, threads, *flags = arguments
+    try:
+        model = load_package(
+            folder, allow_pickle="--allow-pickle" in flags, digest=digest or None, threads=int(threads)
+        )
+    except PackageError as error:
+        frames.write(output, str(error).encode())
+        return 1
+    frames.write(output, b"")
+    inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
+    while True:
+        rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
+        frames.write(output, frames.pack(predict_rows(model.runtime, model.manifest, rows)))
+
+
+def _read(stream: BinaryIO, inputs: queue.SimpleQueue[bytes]) -> None:
+    while (frame := frames.read(stream)) is not None:
+        inputs.put(frame)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""What the batcher has learnt about time: how long a batch will take, and how long one may take. Pure; now is given."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Clockwork (OSDI'20) predicts a batch by the 99th percentile of the last 10 of the same size: of 10, the largest.
+SAMPLES = 10
+# Slacks remembered, and how many of one poll (a fast one brings thousands that are all alike).
+SLACKS = 256
+SLACKS_A_POLL = 16
+SLACK_WINDOW_US = 30_000_000
+SLACK_REFRESH_US = 50_000  # sorting 256 numbers takes as long as a small batch predicts
+SLACK_QUANTILE = 0.1  # the hurried tenth sets the pace: an application with half the time must not always be late
+# Before anything was measured: the batch latency objective that Clipper was evaluated with (NSDI'17).
+DEFAULT_OBJECTIVE_US = 20_000
+# An objective below this only measures the clock; it appears when queries arrive with next to no time left.
+MIN_OBJECTIVE_US = 1_000
+
+
+class ServiceTimes:
+    """Predicts how long a batch takes, from the last batches of like size (1, 2-3, 4-7, 8-15, ... rows)."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, deque[int]] = {}
+
+    def observe(self, rows: int, duration_us: int) -> None:
+        """Take the time that a batch of `rows` took."""
+        self._buckets.setdefault(rows.bit_length(), deque(maxlen=SAMPLES)).append(duration_us)
+
+    def predict(self, rows: int) -> int:
+        """Return the time (us) to reckon with for a batch of `rows`.
+
+        For a size never run, that of the next smaller one is the least it can take; the AIMD cap grows by little, so
+        it is seldom asked. 0 before the first batch.
+        """
+        smaller = [bucket for bucket in self._buckets if bucket <= rows.bit_length()]
+        return max(self._buckets[max(smaller)]) if smaller else 0
+
+
+class Slack:
+    """How much time queries have left when they are fetched: a low quantile over a sliding window."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, int]] = deque(maxlen=SLACKS)  # (fetched_us, slack_us)
+        self._objective_us = DEFAULT_OBJECTIVE_US
+        self._refresh_us = 0
+
+    def observe(self, dues_us: Sequence[int], fetched_us: int) -> None:
+        """Take the due times of what was fetched; what came too late already says nothing about the usual."""
+        step = max(1, len(dues_us) // SLACKS_A_POLL)
+        self._samples.extend((fetched_us, due_us - fetched_us) for due_us in dues_us[::step] if due_us > fetched_us)
+
+    def objective(self, now_us: int) -> int:
+        """Return how long a batch may take (us): half of the slack, as one batch may have to wait for another."""
+        if now_us >= self._refresh_us:
+            self._refresh_us = now_us + SLACK_REFRESH_US
+            self._objective_us = self._measured(now_us)
+        return self._objective_us
+
+    def _measured(self, now_us: int) -> int:
+        while self._samples and self._samples[0][0] < now_us - SLACK_WINDOW_US:
+            self._samples.popleft()
+        if not self._samples:
+            return DEFAULT_OBJECTIVE_US
+        slacks = sorted(slack for _, slack in self._samples)
+        return max(MIN_OBJECTIVE_US, slacks[int(SLACK_QUANTILE * len(slacks))] // 2)

@@ -1,0 +1,185 @@
+"""Predicts away from the event loop, and notices a model that does not come back.
+
+    ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker
+    ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
+
+Either answers one batch at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pickle
+import queue
+import sys
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from workers import frames
+from workers.errors import HungError, OutputError, PackageError, WorkerError
+from workers.rows import Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from schemas.records import Input
+
+    Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
+
+R = TypeVar("R")
+
+# A model that needs longer is taken for hung; no batch objective comes near, and loading into a cache may take seconds.
+MIN_PATIENCE_S = 5.0
+
+
+def patience_s(objective_us: int) -> float:
+    """Return how long a batch may take before the model counts as hung: 10 objectives, at least 5 s."""
+    return max(MIN_PATIENCE_S, 10 * objective_us / 1e6)
+
+
+class Executor(Protocol):
+    """Predicts batches."""
+
+    async def start(self) -> None:
+        """Load the model, or load it again if it was lost; returns at once if it is there.
+
+        Raises:
+            PackageError: it cannot be loaded.
+        """
+        ...
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
+        """Predict one batch, n rows.
+
+        Raises:
+            HungError: the model did not come back within `patience_s` and cannot be replaced from inside.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Let go of the model without waiting for it."""
+        ...
+
+
+class ThreadExecutor:
+    """Loads and predicts in one daemon thread, which cannot keep a process alive that wants to end.
+
+    Loading happens in the same thread because OpenMP's limits belong to the thread that set them.
+    """
+
+    def __init__(self, load: Callable[[], Predict]) -> None:
+        """Nothing runs before `start`; `load` is called in the thread and returns what predicts."""
+        self._load = load
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._predict: Predict | None = None
+
+    async def start(self) -> None:
+        """Start the thread and load the model in it."""
+        if self._predict is None:
+            threading.Thread(target=self._serve, name="predict", daemon=True).start()
+            self._predict = await self._do(self._load)
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
+        """Predict in the thread."""
+        predict = self._predict
+        assert predict is not None, "start() comes first"
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._do(lambda: predict(inputs))
+        except TimeoutError:
+            raise HungError(
+                f"the model did not answer {len(inputs)} rows within {patience_s:.1f} s and a thread cannot be killed: "
+                "this worker ends so that it is started again; run the model in a process of its own if this recurs"
+            ) from None
+
+    async def stop(self) -> None:
+        """Let the thread end when it is idle."""
+        self._work.put(None)
+
+    async def _do(self, call: Callable[[], R]) -> R:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._work.put(lambda: _settle(loop, future, call))
+        return await future
+
+    def _serve(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
+
+
+def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], call: Callable[[], R]) -> None:
+    """Run the call and hand its result, or what it raised, to the loop; nobody may be waiting any more."""
+    try:
+        value = call()
+    except BaseException as error:  # noqa: BLE001 - handed on to whoever awaits it, whatever it is
+        _tell(loop, future, partial(future.set_exception, error))
+    else:
+        _tell(loop, future, partial(future.set_result, value))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], tell: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has been closed: the worker is gone
+        loop.call_soon_threadsafe(lambda: None if future.done() else tell())
+
+
+class ProcessExecutor:
+    """Runs the model in `python -m workers.child`; kills and replaces it when it hangs or dies."""
+
+    def __init__(self, folder: Path, *, digest: str = "", threads: int = 1, allow_pickle: bool = False) -> None:
+        """Nothing runs before `start`; the arguments are those of `load_package`."""
+        flags = ("--allow-pickle",) if allow_pickle else ()
+        self._arguments = ("-m", "workers.child", str(folder), digest, str(threads), *flags)
+        self._child: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start a child and wait until its model is loaded, unless there is one."""
+        if self._child is not None:
+            return
+        self._child = await asyncio.create_subprocess_exec(
+            sys.executable, *self._arguments, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        )
+        refusal = await self._read()
+        if refusal:
+            await self.stop()
+            raise PackageError(refusal.decode())
+        if refusal is None:
+            await self.stop()
+            raise WorkerError("the model's process ended while it was loading: what it printed says why")
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
+        """Predict in the child; a batch that kills or hangs it fails, and the next `start` makes a new child."""
+        assert self._child is not None and self._child.stdin is not None, "start() comes first"  # noqa: PT018 - one truth
+        body = pickle.dumps(inputs, protocol=5)
+        fault = f"the model did not answer {len(inputs)} rows within {patience_s:.1f} s"
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            async with asyncio.timeout(patience_s):
+                self._child.stdin.write(frames.HEADER.pack(len(body)) + body)
+                await self._child.stdin.drain()
+                frame = await self._read()
+            try:
+                return frames.unpack(frame, len(inputs))
+            except OutputError as error:
+                fault = str(error)
+        await self.stop()
+        return Predicted.failed(len(inputs), fault)
+
+    async def stop(self) -> None:
+        """Kill the child."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        await child.wait()
+
+    async def _read(self) -> bytes | None:
+        """Read one frame; None when the child has closed its output."""
+        assert self._child is not None and self._child.stdout is not None  # noqa: PT018 - one truth
+        try:
+            (length,) = frames.HEADER.unpack(await self._child.stdout.readexactly(frames.HEADER.size))
+            return await self._child.stdout.readexactly(length)
+        except asyncio.IncompleteReadError:
+            return None

@@ -1,0 +1,214 @@
+"""The worker's kernel: model queries in, one ModelPredictions record per batch and reply partition out.
+
+    models.<m>.queries ─▶ on_records ─▶ batcher ─▶ take ─▶ (a runtime predicts) ─▶ answer ─▶ model-predictions
+                              │                      │                               ▲
+                              └ undecodable: DLQ     └────── expired, refused ───────┘
+
+Whoever runs it takes a batch, predicts it, and hands the results to `answer`; the next batch may be taken meanwhile. A
+model query is complete when the record with its outcome is acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from schemas import topics
+from schemas.errors import DecodeError, SchemaError
+from schemas.records import ModelPredictions, ModelQuery, Outcome, Tensor
+from streams.operators.contract import DeadLetter, Emit, Operator, Position
+from streams.operators.counters import Counters
+from workers.batcher import Take, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Effects, Record
+    from workers.batcher import Batcher
+    from workers.rows import Predicted
+    from workers.runtimes.contract import Answers
+
+
+class Asked(NamedTuple):
+    """A decoded model query and where it stood."""
+
+    query: ModelQuery
+    position: Position
+
+
+class Identity(NamedTuple):
+    """Who answers."""
+
+    model: str
+    version: str
+    worker: str
+
+
+class _Batch(NamedTuple):
+    """Columns of everything that one batch decided; row i of each belongs to asked[i]."""
+
+    asked: tuple[Waiting[Asked], ...]
+    outcomes: tuple[Outcome, ...]
+    answers: Answers
+    scores: NDArray[np.generic] | None
+    started_us: int
+    predict_us: int
+    rows: int
+    cap: int
+    queued: int
+
+
+class ModelWorker(Operator):
+    """The kernel of one replica of one model."""
+
+    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int) -> None:
+        """Start with an empty queue.
+
+        Args:
+            codec: for model queries and predictions.
+            identity: goes into every record.
+            batcher: holds the queue and sizes the batches.
+            partitions: of `model-predictions`; a query that asks for another one is refused.
+        """
+        self._codec = codec
+        self._identity = identity
+        self._batcher = batcher
+        self._partitions = partitions
+        self._counters = Counters()
+        self._label = ("model", identity.model)
+        self._now_us = 0
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Decode and queue; what is no model query is dead, what the queue has no room for is expired."""
+        effects: Effects = []
+        items: list[tuple[int, Asked]] = []
+        for record in records:
+            try:
+                query = self._codec.decode(ModelQuery, record.value)
+            except DecodeError as error:
+                effects.append(DeadLetter(record, error.cause, str(error)))
+                continue
+            if not 0 <= query.reply_partition < self._partitions:
+                why = f"reply partition {query.reply_partition} is not one of the {self._partitions} there are"
+                effects.append(DeadLetter(record, "reply_partition", why))
+                continue
+            items.append((query.due_us, Asked(query, record.position)))
+        self._counters["dead_letters_total", *self._label] += len(effects)
+        refused = self._batcher.offer(items, now_us)
+        if refused:
+            self._counters["refused_total", *self._label] += len(refused)
+            effects += self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
+        return effects
+
+    def take(self, now_us: int) -> Take[Asked]:
+        """Take the next batch; its rows wait for `answer`, and with no rows `expire` says so of the expired."""
+        self._now_us = now_us
+        return self._batcher.take(now_us)
+
+    def answer(self, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Effects:
+        """Turn a predicted batch into records, and learn from how long it took.
+
+        Args:
+            take: the batch; its expired rows go into the same records.
+            predicted: the results of `take.rows`, in their order.
+            started_us: when predicting began.
+            predict_us: how long it took, the whole batch.
+        """
+        self._batcher.done(len(take.rows), predict_us, started_us + predict_us)
+        self._count(take, predicted, predict_us)
+        late = len(take.expired)
+        answers, scores = predicted.answers, predicted.scores
+        if late:
+            answers = (*answers, *[""] * late) if isinstance(answers, tuple) else _padded(answers, late)
+            scores = None if scores is None else _padded(scores, late)
+        outcomes = predicted.outcomes + (Outcome.EXPIRED,) * late
+        rows = take.rows + take.expired
+        return self._records(
+            _Batch(rows, outcomes, answers, scores, started_us, predict_us, len(take.rows), take.cap, take.queued)
+        )
+
+    def expire(self, take: Take[Asked], now_us: int) -> Effects:
+        """Say of a take without rows that its queries are expired."""
+        late = len(take.expired)
+        self._counters["rows_total", *self._label, "outcome", Outcome.EXPIRED.value] += late
+        outcomes = (Outcome.EXPIRED,) * late
+        answers = np.zeros(late, dtype=np.int64)
+        return self._records(_Batch(take.expired, outcomes, answers, None, now_us, 0, 0, take.cap, take.queued))
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Start these partitions with nothing queued."""
+        self.on_revoked(tuple(starts))
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Drop what is queued from these partitions: their new owner reads it again."""
+        gone = frozenset(partitions)
+        self._batcher.forget(lambda asked: asked.position.partition in gone)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return rows by outcome, batches, and gauges of cap, queue and objective, each with the model as label."""
+        label = f"{{model={self._identity.model}}}"
+        return {
+            **self._counters.rendered(),
+            f"batch_cap{label}": float(self._batcher.cap),
+            f"queue_rows{label}": float(len(self._batcher)),
+            f"objective_us{label}": float(self._batcher.objective(self._now_us)),
+        }
+
+    def _count(self, take: Take[Asked], predicted: Predicted, predict_us: int) -> None:
+        counters, label = self._counters, self._label
+        for outcome in set(predicted.outcomes):
+            counters["rows_total", *label, "outcome", outcome.value] += predicted.outcomes.count(outcome)
+        counters["rows_total", *label, "outcome", Outcome.EXPIRED.value] += len(take.expired)
+        for reason in predicted.reasons.values():
+            counters["invalid_total", *label, "reason", reason] += 1
+        counters["batches_total", *label] += 1
+        counters["batch_rows_total", *label] += len(take.rows)
+        counters["predict_us_total", *label] += predict_us
+
+    def _records(self, batch: _Batch) -> Effects:
+        groups: dict[int, list[int]] = {}
+        for row, waiting in enumerate(batch.asked):
+            groups.setdefault(waiting.item.query.reply_partition, []).append(row)
+        return [emit for partition, rows in groups.items() for emit in self._emits(batch, partition, rows)]
+
+    def _emits(self, batch: _Batch, partition: int, rows: list[int]) -> Effects:
+        """Make one record; what is too large for one (many classes, many rows) is halved."""
+        try:
+            value = self._codec.encode(self._columns(batch, rows))
+        except SchemaError:
+            if len(rows) > 1:
+                middle = len(rows) // 2
+                return self._emits(batch, partition, rows[:middle]) + self._emits(batch, partition, rows[middle:])
+            value = self._codec.encode(self._columns(_unanswered(batch), rows))
+        done = tuple(batch.asked[row].item.position for row in rows)
+        return [Emit(topics.MODEL_PREDICTIONS, partition, None, value, done)]
+
+    def _columns(self, batch: _Batch, rows: list[int]) -> ModelPredictions:
+        answers, scores = batch.answers, batch.scores
+        return ModelPredictions(
+            *self._identity,
+            query_ids=tuple([batch.asked[row].item.query.query_id for row in rows]),
+            outcomes=tuple([batch.outcomes[row] for row in rows]),
+            answers=tuple([answers[row] for row in rows]) if isinstance(answers, tuple) else Tensor.of(answers[rows]),
+            scores=None if scores is None else Tensor.of(scores[rows]),
+            waited_us=tuple([max(0, batch.started_us - batch.asked[row].fetched_us) for row in rows]),
+            predict_us=batch.predict_us,
+            batch_rows=batch.rows,
+            batch_cap=batch.cap,
+            queue_rows=batch.queued,
+        )
+
+
+def _padded(column: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
+    return np.concatenate([column, np.zeros((rows, *column.shape[1:]), dtype=column.dtype)])
+
+
+def _unanswered(batch: _Batch) -> _Batch:
+    """Give up answers that are too large to travel."""
+    count = len(batch.asked)
+    outcomes = tuple(Outcome.FAILED if outcome is Outcome.OK else outcome for outcome in batch.outcomes)
+    return batch._replace(outcomes=outcomes, answers=np.zeros(count, dtype=np.int64), scores=None)
