@@ -6,6 +6,7 @@ an asyncio client at low rates. librdkafka's `murmur2_random` places keys as Jav
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _POLL_ROWS = 1000
 _METADATA_S = 10.0
+_RETRY_S = 0.1
 
 
 class Arrival(NamedTuple):
@@ -68,7 +70,7 @@ class Wire:
         """
         places = [place for topic in topics for place in self._places(topic)]
         for place in places:
-            low, high = self._consumer.get_watermark_offsets(place, timeout=_METADATA_S)
+            low, high = self._ends(place)
             place.offset = low if from_start else high
         self._consumer.assign(places)
         self._following = True
@@ -113,6 +115,17 @@ class Wire:
         if found.error or not found.partitions:
             raise LookupError(f"topic {name} is not there ({found.error}); run `skysail topics create`")
         return [TopicPartition(name, partition) for partition in found.partitions]
+
+    def _ends(self, place: TopicPartition) -> tuple[int, int]:
+        """Return a partition's first and next offset; a topic that is just being created has no leader for a moment."""
+        end_s = time.monotonic() + _METADATA_S
+        while True:
+            try:
+                return self._consumer.get_watermark_offsets(place, timeout=_METADATA_S)
+            except KafkaException:
+                if time.monotonic() > end_s:
+                    raise
+            time.sleep(_RETRY_S)
 
     def _arrival(self, message: Message) -> Arrival:
         if message.error():

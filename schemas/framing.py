@@ -15,6 +15,7 @@ SINGLE_OBJECT: Final = b"\xc3\x01"
 SINGLE_OBJECT_BYTES: Final = 10
 CONFLUENT: Final = b"\x00"
 CONFLUENT_BYTES: Final = 5
+_FRAMINGS: Final = (SINGLE_OBJECT, CONFLUENT)
 
 
 def single_object(fingerprint: bytes) -> bytes:
@@ -42,16 +43,31 @@ def describe(value: bytes) -> str:
     return f"no framing (first bytes {value[:2].hex()})"
 
 
-def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
-    """Return the first `count` fields, all strings, without decoding the rest or checking that the schema is known.
+def peek_id(value: bytes | None) -> str:
+    """Return the first field, the query id, without decoding the rest or checking that the schema is known.
 
     Raises:
-        DecodeError: Where the framing or those strings are not whole.
+        DecodeError: Where the framing or that string is not whole.
     """
+    if value and len(value) > SINGLE_OBJECT_BYTES:
+        start = SINGLE_OBJECT_BYTES if value[0] else CONFLUENT_BYTES
+        size = value[start]
+        end = start + 1 + (size >> 1)
+        if not size & 129 and end <= len(value) and value.startswith(_FRAMINGS):
+            try:
+                return value[start + 1 : end].decode()
+            except UnicodeDecodeError:
+                pass
+    return peek_texts(value, 1)[0]
+
+
+def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
+    """Return the first `count` fields, which must be strings, as `peek_id` does with one."""
     if not value:
         raise DecodeError("empty", "no value")
-    if not value.startswith((CONFLUENT, SINGLE_OBJECT)):
-        raise _unreadable(value)
+    framing = describe(value)
+    if not value.startswith(_FRAMINGS):
+        raise DecodeError("unknown_schema", framing)
     end = SINGLE_OBJECT_BYTES if value[0] else CONFLUENT_BYTES
     texts = []
     try:
@@ -59,23 +75,11 @@ def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
             size, start = read_size(value, end)
             end = start + size
             texts.append(value[start:end].decode())
-    except IndexError:
-        raise DecodeError("truncated", f"{describe(value)}: {len(value)} bytes end before the first fields do") from None
     except UnicodeDecodeError:
-        cause = "truncated" if end > len(value) else "invalid"
-        raise DecodeError(cause, f"{describe(value)}: the first fields are not UTF-8") from None
+        if end <= len(value):
+            raise DecodeError("invalid", f"{framing}: one of the first {count} fields is not UTF-8") from None
+    except IndexError:
+        end = len(value) + 1
     if end > len(value):
-        raise _unreadable(value)
+        raise DecodeError("truncated", f"{framing}: {len(value)} bytes end before the first {count} fields do")
     return tuple(texts)
-
-
-def peek_id(value: bytes | None) -> str:
-    """Return the first field, the query id, as `peek_texts` does."""
-    return peek_texts(value, 1)[0]
-
-
-def _unreadable(value: bytes) -> DecodeError:
-    """Return the error for a value whose framing is not ours or whose first field is not whole."""
-    if value[0] == 0 or value.startswith(SINGLE_OBJECT):
-        return DecodeError("truncated", f"{len(value)} bytes end before the first field does")
-    return DecodeError("unknown_schema", describe(value))

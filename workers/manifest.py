@@ -15,7 +15,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from schemas.errors import SchemaError
 from schemas.records import DTYPES
+from schemas.topics import check_name
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
@@ -64,8 +66,12 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
             raise PackageError(f"output {self.output!r} is unknown: use one of {', '.join(OUTPUTS)}")
-        if not self.name or not self.version:
-            raise PackageError("a package needs a name and a version")
+        try:
+            check_name(self.name)
+        except SchemaError as error:
+            raise PackageError(str(error)) from error
+        if not self.version:
+            raise PackageError("a package needs a version, such as '1'")
         if len({type(label) for label in self.classes}) > 1:
             raise PackageError("classes must be all whole numbers or all strings: map them before training")
 

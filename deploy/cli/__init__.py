@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import click
 
+from deploy.cli.common import VerbGroup
 from deploy.errors import DeployError
 from policies.errors import PolicyError
 from schemas.errors import SchemasError
@@ -23,7 +24,7 @@ EXPECTED = (DeployError, PolicyError, SchemasError, RuntimeFault, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-class Verb(NamedTuple):
+class Entry(NamedTuple):
     """Where a verb lives and what `skysail --help` says about it."""
 
     module: str
@@ -31,52 +32,56 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "demo": Verb("deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it."),
-    "run": Verb("deploy.cli.run", "Run the roles: all of them, or the ones named."),
-    "kafka": Verb("deploy.cli.services", "Start and stop a local Apache Kafka."),
-    "redis": Verb("deploy.cli.services", "Start and stop a local Redis."),
-    "topics": Verb("deploy.cli.topics", "Create, check and describe the topics."),
-    "model": Verb("deploy.cli.model", "Package models, deploy them, list them."),
-    "app": Verb("deploy.cli.app", "Create applications, change them, list them."),
-    "query": Verb("deploy.cli.query", "Ask an application and print the prediction."),
-    "feedback": Verb("deploy.cli.query", "Say what the truth was."),
-    "tail": Verb("deploy.cli.tail", "Decode what flows over a topic."),
-    "load": Verb("deploy.cli.load", "List, run and compare load scenarios."),
-    "doctor": Verb("deploy.cli.doctor", "What is there, what is missing, what to do."),
+    "demo": Entry("deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it."),
+    "run": Entry("deploy.cli.run", "Run the roles: all of them, or the ones named."),
+    "kafka": Entry("deploy.cli.services", "Start and stop a local Apache Kafka."),
+    "redis": Entry("deploy.cli.services", "Start and stop a local Redis."),
+    "topics": Entry("deploy.cli.topics", "Create, check and describe the topics."),
+    "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
+    "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
+    "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
+    "feedback": Entry("deploy.cli.query", "Say what the truth was."),
+    "tail": Entry("deploy.cli.tail", "Decode what flows over a topic."),
+    "load": Entry("deploy.cli.load", "List, run and compare load scenarios."),
+    "doctor": Entry("deploy.cli.doctor", "What is there, what is missing, what to do."),
 }
 
 
-class Verbs(click.Group):
+class Verbs(VerbGroup):
     """A group whose commands are imported when they are called."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the order of the table."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
         command: click.Command = getattr(importlib.import_module(VERBS[cmd_name].module), cmd_name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of verbs without importing any."""
         with formatter.section("Verbs"):
             formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+EXAMPLES = """\
+See it work:       skysail demo
+Start a broker:    skysail kafka start && skysail redis start
+Run the roles:     skysail run --config skysail.yaml
+Ask:               skysail query digits --input '[0, 0, 5, ...]'
+What is wrong:     skysail doctor
+"""
+
+
+@click.group(
+    cls=Verbs, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(package_name="skysail", prog_name="skysail")
 def skysail() -> None:
     """Online prediction on Kafka: competing models, adaptive batches, deadlines, and policies that learn.
-
-    \b
-    See it work:       skysail demo
-    Start a broker:    skysail kafka start && skysail redis start
-    Run the roles:     skysail run --config skysail.yaml
-    Ask:               skysail query digits --input '[0, 0, 5, ...]'
-    What is wrong:     skysail doctor
 
     Every verb explains itself: skysail VERB --help
     """

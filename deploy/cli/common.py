@@ -19,6 +19,26 @@ F = TypeVar("F", bound="Callable[..., Any]")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
 
+class Examples:
+    """Writes a command's epilog, line by line, under the heading Examples."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        with formatter.section("Examples"):
+            for line in (self.epilog or "").splitlines():
+                formatter.write(f"  {line}\n")
+
+
+class Verb(Examples, click.Command):
+    """A command with examples."""
+
+
+class VerbGroup(Examples, click.Group):
+    """A group of commands with examples."""
+
+
 def with_settings(function: F) -> Callable[..., Any]:
     """Give a verb `--config` and pass it the loaded settings as its first argument."""
 

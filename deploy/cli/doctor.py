@@ -6,22 +6,22 @@ import sys
 
 import click
 
-from deploy.cli.common import json_option, print_json
+from deploy.cli.common import Verb, json_option, print_json
 from deploy.doctor import Level, diagnose
 
-MARKS = {Level.OK: "ok", Level.WARN: "–", Level.MISSING: "MISSING"}
+MARKS = {Level.OK: "ok", Level.WARN: "note", Level.MISSING: "MISSING"}
 
 
-@click.command()
+EXAMPLES = """\
+skysail doctor
+skysail doctor --json
+"""
+
+
+@click.command(cls=Verb, epilog=EXAMPLES)
 @json_option
 def doctor(*, as_json: bool) -> None:
-    """Say what is there, what is missing, and what to do about it; exit code 1 if something needed is missing.
-
-    \b
-    Examples:
-      skysail doctor
-      skysail doctor --json
-    """
+    """Say what is there, what is missing, and what to do about it; exit code 1 if something needed is missing."""
     checks = diagnose()
     if as_json:
         print_json([{"name": c.name, "level": c.level.value, "found": c.found, "advice": c.advice} for c in checks])

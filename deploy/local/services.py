@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 APACHE, EMBEDDED = "apache", "embedded"
 _ADDRESSES = re.compile(r"[^\s:,]+:\d+(,[^\s:,]+:\d+)*")
-_PROBE_S = 10.0
 
 
 class Broker(Protocol):
@@ -62,13 +61,14 @@ class RunningBroker:
         """Leave it running."""
 
 
-def open_broker(spec: str, *, data: Path | None = None, port: int = 0) -> Broker:
+def open_broker(spec: str, *, data: Path | None = None, port: int = 0, probe_s: float = 10.0) -> Broker:
     """Return a broker that answers.
 
     Args:
         spec: `apache`, `embedded` or `HOST:PORT[,HOST:PORT...]`.
         data: Apache Kafka's data folder; a temporary one by default.
         port: Apache Kafka's port; 0 takes a free one.
+        probe_s: How long a broker at an address may take to answer.
 
     Raises:
         UsageError: `spec` is none of these.
@@ -86,6 +86,6 @@ def open_broker(spec: str, *, data: Path | None = None, port: int = 0) -> Broker
             ) from error
     if not _ADDRESSES.fullmatch(spec):
         raise UsageError(f"Broker {spec!r} is none of: apache, embedded, HOST:PORT.")
-    if not answers(spec, _PROBE_S):
+    if not answers(spec, probe_s):
         raise MissingError(f"No broker answers at {spec}. Start it, or let BROKER=apache start one here.")
     return RunningBroker(spec)

@@ -6,18 +6,17 @@ off: they would show table data and topology to whoever can reach the port.
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import faust
-import psutil
 
 from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.control.figures import Figures, fold, status
+from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable
@@ -111,13 +110,11 @@ def _show(app: faust.App, live: Any) -> None:
 
 
 def _report(app: faust.App, reports: Any, codec: Codec, instance: str) -> None:
-    process = psutil.Process(os.getpid())
+    composer = Composer(instance, "control")
 
     async def report() -> None:
         """Say once a second that this process is alive too."""
-        gauges = {"rss_bytes": float(process.memory_info().rss), "cpu_percent": process.cpu_percent()}
-        value = codec.encode(Report(instance, "control", _now_us(), {}, gauges))
-        await reports.send(key=instance.encode(), value=value)
+        await reports.send(key=instance.encode(), value=codec.encode(composer.compose(_now_us())))
 
     app.timer(REPORT_EVERY_S, name="report")(report)
 

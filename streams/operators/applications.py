@@ -50,6 +50,7 @@ class Configuration:
             application = self._codec.decode(Application, record.value)
             try:
                 policy = registry.create(application.policy, application.parameters)
+                policy.init(len(application.models))
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             self.applications[application.name] = Deployed(application, policy)

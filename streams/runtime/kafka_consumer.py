@@ -137,6 +137,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         wanted = self._wanted(only)
         if only is not None and not wanted:
             await asyncio.sleep(timeout_ms / 1000)
+            self._polled_us = self._clock.now_us()
             return []
         try:
             fetched = await consumer.getmany(*wanted, timeout_ms=timeout_ms)
@@ -146,6 +147,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         except ConsumerStoppedError:
             return []
         self._failures = 0
+        self._polled_us = self._clock.now_us()
         self._check_callbacks()
         if not self._ready.is_set():
             return []  # fetched before the start positions were known; `_assigned` seeks, so they come again
@@ -203,8 +205,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
     async def _assigned(self, assigned: list[KafkaPartition]) -> None:
         assert self._rebalanced is not None
         committed = {self._named(partition): await self._committed(partition) for partition in assigned}
-        elsewhere = await self._rebalanced.on_assigned(committed)
-        starts = {**committed, **elsewhere}
+        starts = {**committed, **await self._rebalanced.on_assigned(committed)}
         unknown = [partition for partition in assigned if starts[self._named(partition)] is None]
         oldest = await self._running().beginning_offsets(unknown) if unknown else {}
         for partition in assigned:
@@ -257,7 +258,6 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._report_jump(partition, records[0].offset)
             self._next[partition] = records[-1].offset + 1
             handed += [Record(topic, number, r.offset, r.timestamp * 1000, r.key, r.value, r.headers) for r in records]
-        self._polled_us = self._clock.now_us()
         if handed or not self._lag():
             self._progressed_us = self._polled_us
         return handed

@@ -71,6 +71,7 @@ class Lanes:
         self._tasks = tasks
         self._bound_bytes = bound_bytes
         self._lanes: dict[TopicPartition, _Lane] = {}
+        self._running: set[asyncio.Task[None]] = set()
         self._pending_bytes = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -100,10 +101,17 @@ class Lanes:
             return False
         return True
 
+    def abandon(self) -> None:
+        """Give up what is pending; its sources were not completed and will be read again."""
+        for task in self._running:
+            task.cancel()
+
     def _start(self, topic: str, partition: int, lane: _Lane) -> None:
         lane.active = True
         self._idle.clear()
-        self._tasks.create_task(self._drain(topic, partition, lane), name=f"lane {topic}-{partition}")
+        task = self._tasks.create_task(self._drain(topic, partition, lane), name=f"lane {topic}-{partition}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
 
     async def _drain(self, topic: str, partition: int, lane: _Lane) -> None:
         try:

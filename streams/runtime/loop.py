@@ -13,100 +13,327 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schemas import topics
-from streams.operators.contract import DeadLetter, Emit, FetchStates, Skip, WriteStates
-from streams.runtime.assignment import Assignments
+from streams.operators.contract import DeadLetter, Emit
+from streams.runtime.dead_letters import DeadLetters
+from streams.runtime.errors import BrokerUnavailable
 from streams.runtime.keeper import Keeper, KeeperEvents
 from streams.runtime.lanes import LaneEvents, Lanes
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
+from streams.runtime.ownership import Ownership
+from streams.runtime.performer import Performer
 from streams.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
-    from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, Operator, Position, Record, StateKey
-    from streams.runtime.clock import Clock
-    from streams.runtime.dead_letters import DeadLetters
-    from streams.runtime.metrics import MetricsHook
-    from streams.runtime.ports import Broadcast, Consumer, LogPositions, Transport
-    from streams.runtime.store import StateStore
+    from schemas.records import PolicyState
+    from streams.operators.contract import Effects, Operator, Record, StateKey
+    from streams.runtime.ports import Broadcast, TopicPartition
+    from streams.runtime.roles import Ports, Role
 
 _log = logging.getLogger(__name__)
 
 COMMIT_S = 0.5
 REPORT_S = 1.0
-# How long a poll waits where there is nothing, and while only replies are wanted: then it must notice that the pressure
+# How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
 # is gone, at the price of 20 wake-ups a second.
 POLL_MS = 500
 THROTTLED_POLL_MS = 50
 # Records a kernel gets at once: at 30 us each, timers and acknowledgements wait 15 ms at most.
 SLICE = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """What a role is to Kafka.
-
-    Attributes:
-        name: as in reports.
-        instance: unique in the deployment; the key of its reports.
-        topics: consumed as a group; the first is the main one, whose partitions the kernel is told about.
-        follows: read from the beginning by every member.
-        replies: of `topics`: still read while the role holds as much as it may, since they complete what it holds.
-        owns_states: the store's offsets say where the main topic starts, not the group's.
-        outstanding: records in hand (delivered, not complete) at which only replies are read.
-        drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
-    """
-
-    name: str
-    instance: str
-    topics: tuple[str, ...]
-    follows: tuple[str, ...] = ()
-    replies: frozenset[str] = frozenset()
-    owns_states: bool = False
-    outstanding: int = 50_000
-    drain_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """What a loop is connected to; tests put fakes here."""
-
-    consumer: Consumer
-    transport: Transport
-    clock: Clock
-    dead_letters: DeadLetters
-    encode: Callable[[Report], bytes]
-    broadcast: Broadcast | None = None
-    store: StateStore | None = None
-    positions: LogPositions | None = None
-    hooks: tuple[MetricsHook, ...] = ()
+# asyncio and uvloop round timers to a millisecond and may fire early; waiting at least half of one avoids spinning.
+TIMER_MIN_S = 0.0005
+START_S = 0.02
+STOP_S = 5.0
+BACKOFF_S = 0.5
 
 
 class RoleLoop:
-    """Runs one kernel; see the module's picture."""
+    """Runs one kernel; see the module's picture. One object, one run.
 
-    def __init__(self, role: Role, kernel: Operator, ports: Ports, watchdog: Watchdog | None = None) -> None:
-        self.ready = asyncio.Event()
+    Args:
+        role: what is read, and within which bounds.
+        kernel: decides.
+        ports: the outside.
+        watchdog: ends the process when the consumer is stuck.
+        companions: further tasks of the role (a worker's predictor), given the loop, ended with it.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        kernel: Operator,
+        ports: Ports,
+        watchdog: Watchdog | None = None,
+        companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
+    ) -> None:
         self._role = role
         self._kernel = kernel
         self._ports = ports
         self._watchdog = watchdog or Watchdog()
+        self._companions = companions
         self._tracker = OffsetTracker()
-        self._counters: Counter[str] = Counter()
         self._composer = Composer(role.instance, role.name)
+        self._counters: Counter[str] = Counter()
         self._hand: list[Record] = []
+        self._careful: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._due = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_us: int | None = None
-        self._keeper = None if ports.store is None else Keeper(
-            ports.store, KeeperEvents(self._on_states, self._tracker.complete, self._on_refused)
-        )  # fmt: skip
-        self._lanes: Lanes | None = None
+        self._drain_until_us: int | None = None
+        self._followed = asyncio.Event()
+        self._joined = False
+
+    @property
+    def name(self) -> str:
+        """The role's name."""
+        return self._role.name
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set, then finish what is in hand, commit and leave.
+
+        Raises:
+            ExceptionGroup: of the one cause that ended the role.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            self._lanes = Lanes(self._ports.transport, LaneEvents(self._tracker.complete, self._refuse), tasks)
+            self._keeper = self._make_keeper()
+            dead_letters = DeadLetters(self._role.name, self._ports.version)
+            self._performer = Performer(self._lanes, self._tracker, dead_letters, self._keeper)
+            self._ownership = Ownership(
+                self._role, self._kernel, self._ports, self._tracker, self._lanes, self._keeper, self._drop
+            )
+            helpers = [tasks.create_task(job) for job in self._jobs()]
+            try:
+                await self._start(stop)
+                await self._read(stop)
+                await self._finish()
+            finally:
+                await self._leave()
+            for helper in helpers:
+                helper.cancel()
+            self._lanes.abandon()
+
+    def perform(self, effects: Effects) -> None:
+        """Perform effects that a companion has found out."""
+        self._performer.perform(effects)
+        self._arm()
+
+    async def _start(self, stop: asyncio.Event) -> None:
+        """Read what is followed to its end, then join the group; a broker that is not up yet is waited for."""
+        while not stop.is_set() and not self._followed.is_set():
+            await asyncio.sleep(START_S)
+        while not stop.is_set():
+            try:
+                await self._ports.consumer.start(self._ownership)
+            except BrokerUnavailable as fault:
+                _log.warning("%s: Kafka is not there yet: %s", self._role.name, fault)
+                await asyncio.sleep(BACKOFF_S)
+            else:
+                self._joined = True
+                return
+
+    async def _read(self, stop: asyncio.Event) -> None:
+        while not self._drained(stop):
+            only = self._only()
+            records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
+            if records:
+                await self._take(records)
+
+    async def _take(self, records: list[Record]) -> None:
+        """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
+        self._hand = records
+        while self._hand:
+            size = SLICE if not self._careful or not self._is_suspect(self._hand[0]) else 1
+            part, self._hand = self._hand[:size], self._hand[size:]
+            for partition, run in groupby(part, key=_partition):
+                self._tracker.delivered(partition, [record.offset for record in run])
+            fault = self._offer(part)
+            if fault is not None:
+                await self._blame(part, fault)
+            await asyncio.sleep(0)
+
+    def _offer(self, records: list[Record]) -> Exception | None:
+        """Let the kernel decide; an exception of the kernel is returned.
+
+        This is the process's one broad `except`: whatever a record does to a kernel must not stop the partition.
+        """
+        try:
+            effects = self._kernel.on_records(records, self._ports.clock.now_us())
+        except Exception as fault:  # noqa: BLE001  # the record boundary: the culprit becomes a dead letter
+            return fault
+        self.perform(effects)
+        return None
+
+    async def _blame(self, records: list[Record], fault: Exception) -> None:
+        """Find the record a kernel fails on: read again what is not complete, one by one; the culprit is a dead letter.
+
+        The records are not simply offered again: the kernel may have taken some of them before it failed, and what it
+        wanted done for those is lost.
+        """
+        if len(records) == 1:
+            record = records[0]
+            _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)
+            self._performer.perform([DeadLetter(record, "bug", repr(fault))])
+            return
+        _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
+        self._counters["kernel_failures_total"] += 1
+        for record in records:
+            self._careful[_partition(record)] = record.offset + 1
+        await self._ownership.start_over()
+
+    def _is_suspect(self, record: Record) -> bool:
+        """Tell whether a record was in a slice that failed; forget slices that were passed."""
+        partition = _partition(record)
+        if record.offset < self._careful.get(partition, 0):
+            return True
+        self._careful.pop(partition, None)
+        return False
+
+    def _drop(self, partitions: Collection[TopicPartition]) -> None:
+        gone = frozenset(partitions)
+        self._hand = [record for record in self._hand if _partition(record) not in gone]
+
+    def _only(self) -> frozenset[str] | None:
+        """Return the topics to read while there is enough in hand, None = all."""
+        throttled = (
+            self._drain_until_us is not None
+            or self._tracker.outstanding() >= self._role.outstanding
+            or self._lanes.pressure() >= 1
+        )
+        return self._role.replies if throttled else None
+
+    def _drained(self, stop: asyncio.Event) -> bool:
+        """Tell whether to stop reading: told to, and nothing is in hand or the time to finish it is over."""
+        if not stop.is_set():
+            return False
+        now_us = self._ports.clock.now_us()
+        if self._drain_until_us is None:
+            self._drain_until_us = now_us + int(self._role.drain_s * 1_000_000)
+        return self._tracker.outstanding() == 0 or now_us >= self._drain_until_us
+
+    async def _finish(self) -> None:
+        """Wait for what is on its way, then commit."""
+        self._report()
+        if self._keeper is not None:
+            await self._keeper.flush(STOP_S)
+        await self._lanes.flush(STOP_S)
+        if self._joined:
+            await self._ownership.commit()
+
+    async def _leave(self) -> None:
+        await self._ports.consumer.stop(STOP_S)
+        if self._ports.broadcast is not None:
+            await self._ports.broadcast.stop(STOP_S)
+
+    def _jobs(self) -> list[Coroutine[Any, Any, None]]:
+        jobs = [self._fire(), self._commit(), self._report_regularly()]
+        jobs += [companion(self) for companion in self._companions]
+        if self._keeper is not None:
+            jobs.append(self._keeper.run())
+        if self._ports.broadcast is None:
+            self._followed.set()
+        else:
+            jobs.append(self._follow(self._ports.broadcast))
+        return jobs
+
+    def _make_keeper(self) -> Keeper | None:
+        if self._ports.store is None:
+            return None
+        return Keeper(self._ports.store, KeeperEvents(self._on_states, self._tracker.complete, self._on_refused))
+
+    async def _follow(self, broadcast: Broadcast) -> None:
+        """Keep the kernel's view of the followed topics up to date; their records are never completed."""
+        while not await self._started(broadcast):
+            await asyncio.sleep(BACKOFF_S)
+        while True:
+            records = await broadcast.poll(POLL_MS)
+            if records and self._offer(records) is not None:
+                for record in records:
+                    fault = self._offer([record])
+                    if fault is not None:
+                        _log.error("kernel failed on %s@%d", record.topic, record.offset, exc_info=fault)
+            if broadcast.caught_up:
+                self._followed.set()
+
+    async def _started(self, broadcast: Broadcast) -> bool:
+        try:
+            await broadcast.start()
+        except BrokerUnavailable as fault:
+            _log.warning("%s: cannot follow %s yet: %s", self._role.name, ", ".join(self._role.follows), fault)
+            return False
+        return True
+
+    async def _fire(self) -> None:
+        """Call the kernel when it is due."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            self._timer_us = None
+            self.perform(self._kernel.on_timer(self._ports.clock.now_us()))
+
+    def _arm(self) -> None:
+        """Set the timer to the kernel's next deadline."""
+        deadline_us = self._kernel.next_deadline()
+        if deadline_us == self._timer_us:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_us = deadline_us
+        if deadline_us is not None:
+            delay_s = max((deadline_us - self._ports.clock.now_us()) / 1_000_000, TIMER_MIN_S)
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._due.set)
+
+    async def _commit(self) -> None:
+        """Commit twice a second, and look whether the consumer lives."""
+        while True:
+            await asyncio.sleep(COMMIT_S)
+            if self._joined:
+                await self._ownership.commit()
+                throttled = self._only() is not None
+                self._watchdog.check(self._ports.consumer.vitals(), self._ports.clock.now_us(), throttled=throttled)
+
+    async def _report_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_S)
+            self._report()
+
+    def _report(self) -> None:
+        report = self._composer.compose(
+            self._ports.clock.now_us(), self._kernel.statistics(), *self._runtime_statistics()
+        )
+        for hook in self._ports.hooks:
+            hook(report)
+        value = self._ports.encode(report)
+        self._lanes.send([Emit(topics.REPORTS, 0, self._role.instance.encode(), value)])
+
+    def _runtime_statistics(self) -> list[Mapping[str, float]]:
+        gauges = {
+            "outstanding": float(self._tracker.outstanding()),
+            "pressure": self._lanes.pressure(),
+            "completions_ignored_total": float(self._tracker.ignored_total),
+        }
+        if self._joined:
+            vitals = self._ports.consumer.vitals()
+            gauges |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
+        keeper = self._keeper.counters if self._keeper is not None else {}
+        return [gauges, self._counters, self._lanes.counters, self._performer.counters, keeper]
+
+    def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
+        self.perform(self._kernel.on_states(states, self._ports.clock.now_us()))
+
+    async def _on_refused(self, partition: int, stored: int | None) -> None:
+        await self._ownership.on_refused(partition, stored)
+
+    def _refuse(self, emit: Emit) -> None:
+        self._performer.refuse(emit)
+
+
+_partition = itemgetter(0, 1)

@@ -97,7 +97,9 @@ class RedisStore:
         with _unavailable():
             answers = await pipeline.execute()
         found = zip(by_partition, answers, strict=True)
-        return {key: self._decoded(value) for (_, group), values in found for key, value in zip(group, values, strict=True)}
+        return {
+            key: self._decoded(value) for (_, group), values in found for key, value in zip(group, values, strict=True)
+        }
 
     async def offset(self, partition: int) -> int | None:
         """Return the next offset to apply; see `store.StateStore`."""

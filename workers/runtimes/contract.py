@@ -1,7 +1,7 @@
 """What a runtime is: loaded once, then asked for whole batches.
 
-A runtime module (`workers/runtimes/<name>.py`) has one function `load`, as `RuntimeModule` says. The answer for a row may not depend on the rows beside it: labels equal, scores and values within
-1e-5 (`tests/conformance/test_runtimes.py`).
+A runtime module (`workers/runtimes/<name>.py`) has one function `load`, as `RuntimeModule` says. The answer for a row
+may not depend on the rows beside it: labels equal, scores and values within 1e-5.
 """
 
 from __future__ import annotations

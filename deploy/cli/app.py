@@ -1,0 +1,150 @@
+"""`skysail app`: applications are desired state in a compacted topic; the roles follow it as it changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from deploy import catalog, desired
+from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
+from deploy.errors import UsageError
+from deploy.registry import codec_for
+from schemas.records import Application, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+
+PARAMETER = "parameters."
+FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in {"name", "parameters"}}
+LISTS = ("models",)
+
+changes_argument = click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
+
+
+EXAMPLES = """\
+skysail app create digits models=svc,forest
+skysail app create digits models=svc,forest policy=exp3 parameters.eta=0.1 slo_ms=50 default_output=0
+skysail app set digits models=svc,forest,tree
+skysail app show digits --json
+"""
+
+
+@click.group(cls=VerbGroup, epilog=EXAMPLES)
+def app() -> None:
+    """Create applications, change them, list them."""
+
+
+@app.command()
+@click.argument("name")
+@changes_argument
+@with_settings
+def create(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+    """Create application NAME; `models=a,b` is needed, every other key has a default."""
+    codec = codec_for(settings)
+    if name in catalog.read(settings, codec, Application):
+        message = f"application {name} exists; change it with: skysail app set {name} KEY=VALUE"
+        raise UsageError(message)
+    _publish(settings, codec, _changed(Application(name, models=()), changes))
+
+
+@app.command("set")
+@click.argument("name")
+@changes_argument
+@with_settings
+def set_(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+    """Change keys of application NAME; what is not named stays."""
+    codec = codec_for(settings)
+    _publish(settings, codec, _changed(_find(settings, codec, name), changes))
+
+
+@app.command("list")
+@json_option
+@with_settings
+def list_(settings: Settings, *, as_json: bool) -> None:
+    """List the applications."""
+    found = sorted(catalog.read(settings, codec_for(settings), Application).values(), key=lambda record: record.name)
+    if as_json:
+        print_json([asdict(record) for record in found])
+    else:
+        heads = ("application", "policy", "slo_ms", "models")
+        print_table(heads, ((r.name, r.policy, f"{r.slo_ms:g}", ", ".join(r.models)) for r in found))
+
+
+@app.command()
+@click.argument("name")
+@json_option
+@with_settings
+def show(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Show every key of application NAME."""
+    record = asdict(_find(settings, codec_for(settings), name))
+    if as_json:
+        print_json(record)
+    else:
+        print_table(("", ""), record.items())
+
+
+def _find(settings: Settings, codec: Codec, name: str) -> Application:
+    known = catalog.read(settings, codec, Application)
+    if name not in known:
+        message = f"there is no application {name}; there are: {', '.join(sorted(known)) or 'none'}"
+        raise UsageError(message)
+    return known[name]
+
+
+def _publish(settings: Settings, codec: Codec, record: Application) -> None:
+    if not record.models:
+        raise UsageError("an application needs models: add models=NAME,NAME")
+    absent = sorted(set(record.models) - catalog.read(settings, codec, Model).keys())
+    catalog.publish(settings, codec, [desired.checked(record)])
+    click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}")
+    if absent:
+        click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)
+
+
+def _changed(record: Application, changes: Iterable[str]) -> Application:
+    """Return the application with `key=value` changes; values are YAML, lists are separated by commas."""
+    fields: dict[str, Any] = {}
+    parameters = dict(record.parameters)
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            message = f"{change!r} is no KEY=VALUE"
+            raise UsageError(message)
+        if key.startswith(PARAMETER):
+            parameters[key.removeprefix(PARAMETER)] = float(_value(key, text, float))
+        else:
+            fields[key] = _field(key, text)
+    return replace(record, **fields, parameters=parameters)
+
+
+def _field(key: str, text: str) -> Any:
+    if key not in FIELDS:
+        nearest = difflib.get_close_matches(key, [*FIELDS, "parameters.NAME"], n=1, cutoff=0.0)[0]
+        message = f"an application has no {key!r}: did you mean {nearest!r}?"
+        raise UsageError(message)
+    if key in LISTS:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    value = yaml.safe_load(text)
+    kind = str(FIELDS[key].type)
+    if kind.startswith("float") and value is not None:
+        return _value(key, text, float)
+    if kind in {"str", "bool"} and type(value).__name__ != kind:
+        message = f"{key} must be a {kind}, not {text!r}"
+        raise UsageError(message)
+    return value
+
+
+def _value(key: str, text: str, kind: type[float]) -> float:
+    try:
+        return kind(text)
+    except ValueError as error:
+        message = f"{key} must be a number, not {text!r}"
+        raise UsageError(message) from error

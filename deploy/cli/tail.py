@@ -1,0 +1,133 @@
+"""`skysail tail`: reads a topic without a group and decodes what it can."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from deploy.cli.common import Verb, with_settings
+from deploy.clients import TIMEOUT_S, librdkafka
+from deploy.errors import UsageError
+from deploy.plain import plain
+from deploy.registry import codec_for
+from deploy.topics import partition_counts
+from schemas import records
+from schemas.errors import DecodeError
+from schemas.topics import dead_letters
+from streams.topology import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka import Message
+
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+
+POLL_S = 0.5
+
+
+EXAMPLES = """\
+skysail tail predictions
+skysail tail queries.dlq --from-beginning --end
+skysail tail feedback --count 1 --raw        which bytes go where
+"""
+
+
+@click.command(cls=Verb, epilog=EXAMPLES)
+@click.argument("topic")
+@click.option("--from-beginning", is_flag=True, help="Start at the oldest record instead of the next one.")
+@click.option("--count", "limit", type=int, help="Stop after so many records.")
+@click.option("--end", "stops_at_end", is_flag=True, help="Stop at the present end instead of waiting for more.")
+@click.option("--raw", is_flag=True, help="Do not decode: key and value as base64, as a plain Kafka tool sees them.")
+@with_settings
+def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **options: Any) -> None:
+    """Print the records of TOPIC (its name without the prefix), one JSON document a line."""
+    codec, record = codec_for(settings), _record_of(topic)
+    for number, message in enumerate(_messages(settings, topic, **options), start=1):
+        click.echo(json.dumps(_shown(message, None if raw else record, codec)))
+        if number == limit:
+            return
+
+
+def _record_of(topic: str) -> type | None:
+    """Return the record type of a topic's values; a dead letter is what its source topic carries."""
+    models = [topic.removesuffix(dead_letters("")).split(".")[1]] if topic.startswith("models.") else []
+    known = build(models).topics
+    source = topic.removesuffix(dead_letters(""))
+    return getattr(records, known[source].value, None) if source in known else None
+
+
+def _messages(settings: Settings, topic: str, *, from_beginning: bool, stops_at_end: bool) -> Iterator[Message]:
+    counts = partition_counts(settings)
+    if topic not in counts:
+        message = f"there is no topic {settings.prefix}.{topic}; there are: {', '.join(sorted(counts)) or 'none'}"
+        raise UsageError(message)
+    group = f"{settings.prefix}.tail"  # never joined, never committed
+    consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False})
+    try:
+        yield from _read(consumer, _places(consumer, settings, topic, counts[topic]), from_beginning, stops_at_end)
+    finally:
+        consumer.close()
+
+
+def _places(consumer: Consumer, settings: Settings, topic: str, count: int) -> dict[int, tuple[TopicPartition, int]]:
+    """Return by partition where it begins and the offset of its end."""
+    places = {}
+    for partition in range(count):
+        place = TopicPartition(f"{settings.prefix}.{topic}", partition)
+        place.offset, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        places[partition] = (place, high)
+    return places
+
+
+def _read(
+    consumer: Consumer, places: dict[int, tuple[TopicPartition, int]], from_beginning: bool, stops_at_end: bool
+) -> Iterator[Message]:
+    starts = [
+        TopicPartition(place.topic, place.partition, place.offset if from_beginning else high)
+        for place, high in places.values()
+    ]
+    ends = {
+        place.partition: places[place.partition][1] for place in starts if place.offset < places[place.partition][1]
+    }
+    consumer.assign(starts)
+    while ends or not stops_at_end:
+        message = consumer.poll(POLL_S)
+        if message is None:
+            continue
+        if message.error():
+            raise KafkaException(message.error())
+        if message.offset() + 1 >= ends.get(message.partition(), 0):
+            ends.pop(message.partition(), None)
+        yield message
+
+
+def _shown(message: Message, record: type | None, codec: Codec) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp_ms": message.timestamp()[1],
+        "key": _text(message.key()),
+        "headers": {name: _text(value) for name, value in message.headers() or []},
+    }
+    value = message.value()
+    if record is None or value is None:
+        return shown | {"value": None if value is None else plain(value)}
+    try:
+        return shown | {"value": plain(codec.decode(record, value))}
+    except DecodeError as error:
+        return shown | {"value": plain(value), "undecodable": str(error)}
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(value).decode()

@@ -1,0 +1,29 @@
+"""The runtime: everything around the pure kernels that touches the world.
+
+    process.run_process(loops, transport)      one process: roles, producer, signals
+    assemble.kafka_loop(role, kernel, …)       a `loop.RoleLoop` on real Kafka
+    loop.RoleLoop(role, kernel, ports)         reads, calls the kernel, performs its effects, commits
+    roles.Role, roles.Ports                    what a role is; what its loop is connected to (fakes in tests)
+
+    kernel ─▶ effects ─▶ performer ─▶ lanes ─▶ transport          (Emit, DeadLetter)
+                            │     └─▶ keeper ─▶ store             (FetchStates, WriteStates)
+                            └───────▶ offsets.OffsetTracker       (Skip, and every acknowledgement)
+
+    clock            Clock, SystemClock
+    offsets          OffsetTracker: what may be committed
+    ownership        rebalances, start positions, starting over
+    lanes            pending records by partition, one batch in flight each
+    dead_letters     copies of unusable records with their cause
+    store            StateStore, MemoryStore;   redis_store: RedisStore, RedisSettings
+    metrics          Composer, MetricsHook;     prometheus: PrometheusExporter
+    watchdog         notices a client that lives but does nothing
+    ports            the seams: Consumer, Broadcast, Transport, LogPositions, Rebalanced
+    kafka_client     KafkaConnection: bootstrap, prefix, properties of every client
+    kafka_consumer   KafkaConsumer, ConsumerSettings
+    kafka_producer   KafkaTransport, ProducerSettings
+    kafka_reader     KafkaBroadcast, KafkaPositions (no group)
+    kafka_admin      KafkaAdmin, TopicPlan
+    errors           the tree of what can go wrong
+
+Only `kafka_*.py` import aiokafka.
+"""

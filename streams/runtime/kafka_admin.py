@@ -1,0 +1,102 @@
+"""Creates and describes topics."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from streams.runtime.errors import BrokerUnavailable, Misconfigured
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from streams.runtime.kafka_client import KafkaConnection
+
+# Of a topic that is made without saying otherwise; see Kafka's topic configuration.
+DEFAULT_REPLICATION = -1  # the broker's own default
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic to be created.
+
+    Attributes:
+        name: without the deployment's prefix.
+        partitions: how many.
+        config: as Kafka names it (`retention.ms`, `cleanup.policy`, `max.message.bytes`, …).
+        replication: copies; -1 = the broker's default.
+    """
+
+    name: str
+    partitions: int
+    config: Mapping[str, str] = field(default_factory=dict)
+    replication: int = DEFAULT_REPLICATION
+
+
+class KafkaAdmin:
+    """Asks and changes a cluster's topics; each call connects and disconnects."""
+
+    def __init__(self, connection: KafkaConnection) -> None:
+        self._connection = connection
+
+    async def create(self, plans: Iterable[TopicPlan]) -> list[str]:
+        """Create the topics that are not there; return their names.
+
+        Raises:
+            BrokerUnavailable: no broker answered.
+            Misconfigured: the broker refuses a topic.
+        """
+        wanted = {self._connection.real(plan.name): plan for plan in plans}
+        new = [
+            NewTopic(real, plan.partitions, plan.replication, topic_configs=dict(plan.config))
+            for real, plan in wanted.items()
+        ]
+        async with self._client() as client:
+            answer = await client.create_topics(new)
+        created = []
+        for real, code, *message in answer.topic_errors:
+            error = for_code(code)
+            if code == 0:
+                created.append(wanted[real].name)
+            elif error is not TopicAlreadyExistsError:
+                raise Misconfigured(f"the broker refuses topic {real}: {error.__name__} {message}")
+        return created
+
+    async def partitions(self) -> dict[str, int]:
+        """Return the number of partitions of every topic of this deployment, by logical name.
+
+        Raises:
+            BrokerUnavailable: no broker answered.
+        """
+        async with self._client() as client:
+            described = await client.describe_topics()
+        prefix = self._connection.real("")
+        return {
+            self._connection.logical(topic["topic"]): len(topic["partitions"])
+            for topic in described
+            if topic["topic"].startswith(prefix) and not topic["is_internal"]
+        }
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete topics by logical name; those that are not there are ignored.
+
+        Raises:
+            BrokerUnavailable: no broker answered.
+        """
+        async with self._client() as client:
+            await client.delete_topics([self._connection.real(name) for name in names])
+
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[AIOKafkaAdminClient]:
+        client = AIOKafkaAdminClient(**self._connection.options())
+        try:
+            await client.start()
+            yield client
+        except KafkaError as fault:
+            raise BrokerUnavailable(f"cannot administer {self._connection.bootstrap}: {fault!r}") from fault
+        finally:
+            await client.close()

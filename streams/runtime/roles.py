@@ -1,0 +1,69 @@
+"""What a role is to the runtime, and what its loop is connected to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemas.records import Report
+    from streams.runtime.clock import Clock
+    from streams.runtime.metrics import MetricsHook
+    from streams.runtime.ports import Broadcast, Consumer, LogPositions, Transport
+    from streams.runtime.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role, as Kafka sees it.
+
+    Attributes:
+        name: as in reports and group ids.
+        instance: unique in the deployment; the key of its reports.
+        topics: consumed as a group; the first is the main one, whose partitions the kernel is told about.
+        follows: read from the beginning by every member, before the first record of `topics`.
+        replies: of `topics`: still read while the role holds as much as it may, since they complete what it holds.
+        owns_states: the store's offsets say where the main topic starts, not the group's.
+        outstanding: records in hand (delivered, not complete) from which on only replies are read.
+        drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
+    """
+
+    name: str
+    instance: str
+    topics: tuple[str, ...]
+    follows: tuple[str, ...] = ()
+    replies: frozenset[str] = frozenset()
+    owns_states: bool = False
+    outstanding: int = 50_000
+    drain_s: float = 0.0
+
+    @property
+    def main(self) -> str:
+        """The topic whose partitions the kernel is told about."""
+        return self.topics[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The outside of a loop; tests put fakes here.
+
+    Attributes:
+        encode: turns a report into a value of topic `reports`.
+        version: of this program, for the headers of dead letters.
+        broadcast: needed where the role follows topics.
+        store: needed where the kernel reads or writes states.
+        positions: needed where the role owns states or the kernel reads back.
+        hooks: are given every report.
+    """
+
+    consumer: Consumer
+    transport: Transport
+    clock: Clock
+    encode: Callable[[Report], bytes]
+    version: str = ""
+    broadcast: Broadcast | None = None
+    store: StateStore | None = None
+    positions: LogPositions | None = None
+    hooks: tuple[MetricsHook, ...] = ()
