@@ -50,7 +50,8 @@ def _await_created(settings: Settings, wanted: Iterable[NewTopic]) -> None:
     topics = list(wanted)
     if not topics:
         return
-    for name, future in admin(settings).create_topics(topics, operation_timeout=CREATE_S).items():
+    client = admin(settings)  # has to outlive the futures
+    for name, future in client.create_topics(topics, operation_timeout=CREATE_S).items():
         try:
             future.result(CREATE_S)
         except KafkaException as error:

@@ -46,7 +46,7 @@ class OpenLoop:
     """Sends a workload by its arrival times, records every answer, returns feedback.
 
     Args:
-        wire: where to send and read; it must not follow anything yet.
+        wire: where to send and read; it follows `predictions` and the topics of `taps` already, from their end.
         codec: of the records.
         workload: makes the queries.
         recorder: told of every query and answer.
@@ -80,7 +80,6 @@ class OpenLoop:
         self._due: deque[_Due] = deque()
         self._stopped = False
         self.feedback_sent = 0
-        wire.follow((topics.PREDICTIONS, *self._taps))
 
     def stop(self) -> None:
         """End the sending; `run` returns within its drain time. May be called from another thread."""

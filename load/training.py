@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Tensor
 from workers.packaging import package_sklearn
@@ -66,3 +69,22 @@ def package_all(models: dict[str, Any], sample: NDArray[np.float32], folder: Pat
     for name, estimator in models.items():
         package_sklearn(estimator, folders[name], name, "1", sample[:5])
     return folders
+
+
+def rivals(data: Digits, count: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Return what five models of rising quality say about `count` test rows, drawn with replacement, and the truth.
+
+    Returns:
+        predictions (count, 5), the last column the best model's; labels (count,).
+    """
+    models = (
+        DecisionTreeClassifier(max_depth=6, random_state=_SEED),
+        SGDClassifier(random_state=_SEED),
+        LogisticRegression(max_iter=200),
+        RandomForestClassifier(40, random_state=_SEED),
+        KNeighborsClassifier(3),
+    )
+    few = slice(0, 200)  # of all rows they would hardly err
+    predictions = [model.fit(data.train_x[few], data.train_y[few]).predict(data.test_x) for model in models]
+    drawn = np.random.default_rng(_SEED).integers(0, len(data.test_y), count)
+    return np.stack(predictions, axis=1)[drawn].astype(np.uint8), data.test_y[drawn].astype(np.uint8)

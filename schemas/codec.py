@@ -7,7 +7,7 @@ finite numbers and tensors as long as their shapes say. What a tensor holds is f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from schemas import framing
 from schemas.decoders import reader
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 R = TypeVar("R")
-_Read: TypeAlias = "Callable[[bytes, int], tuple[object, int]]"
+_Read: TypeAlias = "Callable[[bytes, int], tuple[Any, int]]"
 _Write: TypeAlias = "Callable[[object, bytes], bytes]"
 
 # A query of 64 float32 takes 0.3 KB and a megapixel image of uint8 does not fit: large inputs belong in a store, with
@@ -85,7 +85,7 @@ class Codec:
         if end != len(value):
             cause, what = ("trailing", "ends before") if end < len(value) else ("truncated", "ends after")
             raise DecodeError(cause, f"{record.__name__}: the record {what} its {len(value)} bytes do, at {end}")
-        return cast("R", decoded)
+        return decoded
 
 
 def _head(record: type, ids: Mapping[str, int]) -> bytes:

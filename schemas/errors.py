@@ -2,8 +2,7 @@
 
     SchemasError
     ├── DecodeError         bad input: these bytes are no record of ours; never worth a retry, so dead-letter them
-    ├── SchemaError         our bug (also a ValueError): this value does not fit the schema
-    │   └── TopicNameError  bad configuration: this name cannot be part of a topic's name
+    ├── SchemaError         our bug (also a ValueError): this value, or this name, does not fit its schema
     ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
     └── RegistryError       the schema registry did not answer as needed; starting again may help
 """
@@ -35,10 +34,6 @@ class DecodeError(SchemasError):
 
 class SchemaError(SchemasError, ValueError):
     """A value that its schema has no place for; the message names the field."""
-
-
-class TopicNameError(SchemaError):
-    """A model or application name that cannot be part of a topic's name."""
 
 
 class CompatibilityError(SchemasError):

@@ -65,21 +65,24 @@ def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
     """Return the first `count` fields, which must be strings, as `peek_id` does with one."""
     if not value:
         raise DecodeError("empty", "no value")
-    framing = describe(value)
     if not value.startswith(_FRAMINGS):
-        raise DecodeError("unknown_schema", framing)
+        raise DecodeError("unknown_schema", describe(value))
     end = SINGLE_OBJECT_BYTES if value[0] else CONFLUENT_BYTES
     texts = []
     try:
         for _ in range(count):
-            size, start = read_size(value, end)
+            start, size = end + 1, value[end]
+            if size & 129:
+                size, start = read_size(value, end)
+            else:
+                size >>= 1
             end = start + size
             texts.append(value[start:end].decode())
     except UnicodeDecodeError:
         if end <= len(value):
-            raise DecodeError("invalid", f"{framing}: one of the first {count} fields is not UTF-8") from None
+            raise DecodeError("invalid", f"{describe(value)}: a field before byte {end} is not UTF-8") from None
     except IndexError:
         end = len(value) + 1
     if end > len(value):
-        raise DecodeError("truncated", f"{framing}: {len(value)} bytes end before the first {count} fields do")
+        raise DecodeError("truncated", f"{describe(value)}: {len(value)} bytes end before the first {count} fields do")
     return tuple(texts)

@@ -42,13 +42,13 @@ def write_long(number: int) -> bytes:
 
     Microseconds since the epoch take eight bytes until the year 3111 and are written without a loop.
     """
-    zigzag = (number << 1) ^ (number >> 63)
-    if 1 << 49 <= zigzag < 1 << 56:
-        high, low = zigzag >> 28, zigzag & 0xFFFFFFF
+    if 1 << 48 <= number < 1 << 55:
+        high, low = number >> 27, number << 1 & 0xFFFFFFF
         return _pack_eight(
             low & 127 | 128, low >> 7 & 127 | 128, low >> 14 & 127 | 128, low >> 21 | 128,
             high & 127 | 128, high >> 7 & 127 | 128, high >> 14 & 127 | 128, high >> 21,
         )  # fmt: skip
+    zigzag = (number << 1) ^ (number >> 63)
     if not 0 <= zigzag < 1 << 64:
         raise OverflowError(f"{number} does not fit 64 bits")
     out = bytearray()
@@ -70,11 +70,10 @@ def read_long(buffer: bytes, at: int) -> tuple[int, int]:
     """Read a long. Eight bytes at once where they are one number: their seven-bit groups are folded in three steps."""
     if len(buffer) - at >= 8:
         word: int = _unpack_eight(buffer, at)[0]
-        if word & 0x8080808080808080 == 0x0080808080808080 and word >> 56:
-            word &= 0x7F7F7F7F7F7F7F7F
-            word = (word & 0x007F007F007F007F) | (word & 0x7F007F007F007F00) >> 1
-            word = (word & 0x00003FFF00003FFF) | (word & 0x3FFF00003FFF0000) >> 2
-            word = (word & 0x0FFFFFFF) | (word >> 32) << 28
+        if word & 0x8080808080808080 == 0x0080808080808080 and word > 0xFFFFFFFFFFFFFF:
+            word = (word & 0x007F007F007F007F) + (word >> 1 & 0x3F803F803F803F80)
+            word = (word & 0x00003FFF00003FFF) + (word >> 2 & 0x0FFFC0000FFFC000)
+            word = (word & 0x000000000FFFFFFF) + (word >> 4 & 0x00FFFFFFF0000000)
             return (word >> 1) ^ -(word & 1), at + 8
     byte = buffer[at]
     number, shift = byte & 127, 0

@@ -27,7 +27,7 @@ from schemas.records import Feedback, Input, Prediction, Query, Tensor, Value
 from streams.link import KafkaLink
 from streams.murmur2 import partition_of
 from streams.runtime.clock import SystemClock
-from streams.runtime.errors import BrokerUnavailable
+from streams.runtime.errors import BrokerUnavailableError, StreamError
 from streams.runtime.kafka_client import KafkaConnection
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ TIMEOUT_S = 10.0
 _CONTEXTS = 65_536  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
 
 
-class Unanswered(TimeoutError):  # noqa: N818 - reads as what happened, as TimeoutError does
+class Unanswered(StreamError, TimeoutError):
     """Nothing came back in time; the message says what to check."""
 
 
@@ -145,7 +145,7 @@ class Client:
 
         Raises:
             Unanswered: nothing came in time.
-            BrokerUnavailable: predictions can no longer be read; open a new client.
+            BrokerUnavailableError: predictions can no longer be read; open a new client.
             TypeError: `x` is no input.
         """
         query = Query(query_id or self._new_id(), application, as_input(x), context, self._clock.now_us(), slo_ms)
@@ -198,7 +198,7 @@ class Client:
 
     def _expect(self, query_id: str) -> asyncio.Future[Prediction]:
         if self._reader is None or self._reader.done():
-            raise BrokerUnavailable(f"the client of {self._name} is not connected; use it inside `async with`")
+            raise BrokerUnavailableError(f"the client of {self._name} is not connected; use it inside `async with`")
         if query_id in self._waiting:
             raise ValueError(f"query {query_id} is already being asked; ids must differ")
         return self._waiting.setdefault(query_id, asyncio.get_running_loop().create_future())
@@ -225,7 +225,7 @@ class Client:
         fault = None if reader.cancelled() else reader.exception()
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(BrokerUnavailable(f"predictions of {self._name} cannot be read: {fault!r}"))
+                future.set_exception(BrokerUnavailableError(f"predictions of {self._name} cannot be read: {fault!r}"))
 
     def _new_id(self) -> str:
         if self._ids is None:

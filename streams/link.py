@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
-from streams.runtime.errors import RecordTooLarge
+from streams.runtime.errors import RecordTooLargeError
 from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.kafka_tail import KafkaTail
 from streams.runtime.lanes import LaneEvents, Lanes
@@ -66,7 +66,7 @@ class KafkaLink:
         """Produce (key, value) pairs in order; returns when all are acknowledged.
 
         Raises:
-            RecordTooLarge: the topic does not take one of them.
+            RecordTooLargeError: the topic does not take one of them.
         """
         assert self._lanes is not None
         serial = next(self._serial)
@@ -108,7 +108,7 @@ class KafkaLink:
     def _refused(self, emit: Emit) -> None:
         waiting = self._unacknowledged.get(emit.completes[0].offset)
         if waiting is not None and not waiting[1].done():
-            waiting[1].set_exception(RecordTooLarge(f"{len(emit.value)} bytes are too much for topic {emit.topic}"))
+            waiting[1].set_exception(RecordTooLargeError(f"{len(emit.value)} bytes are too much for topic {emit.topic}"))
 
 
 async def _abandon() -> None:

@@ -15,7 +15,7 @@ import queue
 import sys
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
@@ -40,6 +40,13 @@ def patience_s(objective_us: int) -> float:
     return max(MIN_PATIENCE_S, 10 * objective_us / 1e6)
 
 
+class Timed(NamedTuple):
+    """Results, and how long the model took for them, without what the event loop was busy with besides."""
+
+    predicted: Predicted
+    predict_us: int
+
+
 class Executor(Protocol):
     """Predicts batches."""
 
@@ -51,7 +58,7 @@ class Executor(Protocol):
         """
         ...
 
-    async def run(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict one batch, n rows.
 
         Raises:
@@ -70,9 +77,15 @@ class ThreadExecutor:
     Loading happens in the same thread because OpenMP's limits belong to the thread that set them.
     """
 
-    def __init__(self, load: Callable[[], Predict]) -> None:
-        """Nothing runs before `start`; `load` is called in the thread and returns what predicts."""
+    def __init__(self, load: Callable[[], Predict], now_us: Callable[[], int]) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            load: called in the thread; returns what predicts.
+            now_us: the clock that batches are timed by.
+        """
         self._load = load
+        self._now_us = now_us
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._predict: Predict | None = None
 
@@ -82,13 +95,12 @@ class ThreadExecutor:
             threading.Thread(target=self._serve, name="predict", daemon=True).start()
             self._predict = await self._do(self._load)
 
-    async def run(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the thread."""
-        predict = self._predict
-        assert predict is not None, "start() comes first"
+        assert self._predict is not None, "start() comes first"
         try:
             async with asyncio.timeout(patience_s):
-                return await self._do(lambda: predict(inputs))
+                return await self._do(partial(self._timed, self._predict, inputs))
         except TimeoutError:
             raise HungError(
                 f"the model did not answer {len(inputs)} rows within {patience_s:.1f} s and a thread cannot be killed: "
@@ -98,6 +110,11 @@ class ThreadExecutor:
     async def stop(self) -> None:
         """Let the thread end when it is idle."""
         self._work.put(None)
+
+    def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
+        started_us = self._now_us()
+        predicted = predict(inputs)
+        return Timed(predicted, self._now_us() - started_us)
 
     async def _do(self, call: Callable[[], R]) -> R:
         loop = asyncio.get_running_loop()
@@ -128,8 +145,17 @@ def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], tell: Call
 class ProcessExecutor:
     """Runs the model in `python -m workers.child`; kills and replaces it when it hangs or dies."""
 
-    def __init__(self, folder: Path, *, digest: str = "", threads: int = 1, allow_pickle: bool = False) -> None:
-        """Nothing runs before `start`; the arguments are those of `load_package`."""
+    def __init__(
+        self,
+        folder: Path | str,
+        now_us: Callable[[], int],
+        *,
+        digest: str = "",
+        threads: int = 1,
+        allow_pickle: bool = False,
+    ) -> None:
+        """Nothing runs before `start`; `now_us` times the batches, the others are as in `load_package`."""
+        self._now_us = now_us
         flags = ("--allow-pickle",) if allow_pickle else ()
         self._arguments = ("-m", "workers.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None
@@ -149,8 +175,13 @@ class ProcessExecutor:
             await self.stop()
             raise WorkerError("the model's process ended while it was loading: what it printed says why")
 
-    async def run(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the child; a batch that kills or hangs it fails, and the next `start` makes a new child."""
+        started_us = self._now_us()
+        predicted = await self._ask(inputs, patience_s)
+        return Timed(predicted, self._now_us() - started_us)
+
+    async def _ask(self, inputs: Sequence[Input], patience_s: float) -> Predicted:
         assert self._child is not None and self._child.stdin is not None, "start() comes first"  # noqa: PT018 - one truth
         body = pickle.dumps(inputs, protocol=5)
         fault = f"the model did not answer {len(inputs)} rows within {patience_s:.1f} s"

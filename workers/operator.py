@@ -1,11 +1,12 @@
 """The worker's kernel: model queries in, one ModelPredictions record per batch and reply partition out.
 
-    models.<m>.queries ─▶ on_records ─▶ batcher ─▶ take ─▶ (a runtime predicts) ─▶ answer ─▶ model-predictions
-                              │                      │                               ▲
-                              └ undecodable: DLQ     └────── expired, refused ───────┘
+    models.<m>.queries ─▶ on_records ─▶ batcher ─▶ take ─▶ (a runtime predicts) ─▶ done, answer ─▶ model-predictions
+                              │                      │                                 ▲
+                              └ undecodable: DLQ     └─ expired, refused ──────────────┘
 
-Whoever runs it takes a batch, predicts it, and hands the results to `answer`; the next batch may be taken meanwhile. A
-model query is complete when the record with its outcome is acknowledged.
+Whoever runs it takes a batch, predicts it, says with `done` how long that took, and hands the results to `answer`,
+perhaps while the next batch is being predicted. A model query is complete when the record with its outcome is
+acknowledged.
 """
 
 from __future__ import annotations
@@ -109,8 +110,12 @@ class ModelWorker(Operator):
         self._now_us = now_us
         return self._batcher.take(now_us)
 
+    def done(self, take: Take[Asked], predict_us: int, now_us: int) -> None:
+        """Learn from how long a batch took: before the next take, which `answer` need not wait for."""
+        self._batcher.done(len(take.rows), predict_us, now_us)
+
     def answer(self, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Effects:
-        """Turn a predicted batch into records, and learn from how long it took.
+        """Turn a predicted batch into records.
 
         Args:
             take: the batch; its expired rows go into the same records.
@@ -118,7 +123,6 @@ class ModelWorker(Operator):
             started_us: when predicting began.
             predict_us: how long it took, the whole batch.
         """
-        self._batcher.done(len(take.rows), predict_us, started_us + predict_us)
         self._count(take, predicted, predict_us)
         late = len(take.expired)
         answers, scores = predicted.answers, predicted.scores

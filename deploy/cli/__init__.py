@@ -16,11 +16,11 @@ from deploy.cli.common import VerbGroup
 from deploy.errors import DeployError
 from policies.errors import PolicyError
 from schemas.errors import SchemasError
-from streams.runtime.errors import RuntimeFault
+from streams.runtime.errors import StreamError
 from workers.errors import WorkerError
 
 # What a person can put right: the message says how, a traceback would only hide it.
-EXPECTED = (DeployError, PolicyError, SchemasError, RuntimeFault, WorkerError)
+EXPECTED = (DeployError, PolicyError, SchemasError, StreamError, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

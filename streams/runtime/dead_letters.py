@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from schemas.topics import dead_letters
 from streams.operators.contract import Emit
-from streams.runtime.errors import Misconfigured
+from streams.runtime.errors import MisconfiguredError
 
 if TYPE_CHECKING:
     from streams.operators.contract import DeadLetter
@@ -62,11 +62,11 @@ class DeadLetters:
         """Return the dead letter of a record that the broker refuses for its size: its beginning, and its size.
 
         Raises:
-            Misconfigured: the dead-letter topic does not even take that.
+            MisconfiguredError: the dead-letter topic does not even take that.
         """
         topic = emit.topic if emit.topic == dead_letters(emit.topic.removesuffix(".dlq")) else dead_letters(emit.topic)
         if topic == emit.topic and len(emit.value) <= TRUNCATED_BYTES:
-            raise Misconfigured(f"{topic} refuses {len(emit.value)} bytes; raise its max.message.bytes to 2 MiB")
+            raise MisconfiguredError(f"{topic} refuses {len(emit.value)} bytes; raise its max.message.bytes to 2 MiB")
         found = self._cause("too_large", f"{emit.topic} takes no record of {len(emit.value)} bytes")
         found["truncated"] = str(len(emit.value))
         return Emit(

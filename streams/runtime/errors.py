@@ -1,45 +1,50 @@
 """What can go wrong around the kernels.
 
-RuntimeFault
-├── StoreUnavailable      the store did not answer: retry a write, go on without a read
-├── BrokerUnavailable     this attempt failed, another may succeed: retry
-│   └── UnknownPartition  the topic or partition is not there (yet)
-├── RecordTooLarge        the broker will never take this record: dead letter
-└── Stopped               this process cannot go on: exit non-zero, the supervisor starts a new one
-    ├── Stuck             a client makes no progress although there is work
-    └── Misconfigured     topics, rights or partition counts are not as needed: a person has to act
+StreamError
+├── StoreUnavailableError      the store did not answer: ask again
+├── BrokerUnavailableError     this attempt failed, another may succeed: try again
+│   └── UnknownPartitionError  the topic or partition is not there (yet)
+├── RecordTooLargeError        the broker will never take this record: dead letter
+├── OffsetOrderError           our bug, or a log that was cut off behind us: start the process anew
+└── StoppedError               this process cannot go on: exit non-zero, the supervisor starts a new one
+    ├── StuckError             a client makes no progress although there is work
+    └── MisconfiguredError     topics, rights or partition counts are not as needed: a person has to act
 """
 
 from __future__ import annotations
 
 
-class RuntimeFault(Exception):
+class StreamError(Exception):
     """Root of everything the runtime raises."""
 
 
-class StoreUnavailable(RuntimeFault):
+class StoreUnavailableError(StreamError):
     """The state store did not answer in time; nothing is known about what it did."""
 
 
-class BrokerUnavailable(RuntimeFault):
+class BrokerUnavailableError(StreamError):
     """A request to Kafka failed in a way that may pass; the same request may be sent again."""
 
 
-class UnknownPartition(BrokerUnavailable):
+class UnknownPartitionError(BrokerUnavailableError):
     """The topic does not exist, or has fewer partitions than asked for."""
 
 
-class RecordTooLarge(RuntimeFault):
+class RecordTooLargeError(StreamError):
     """One record is larger than the topic accepts."""
 
 
-class Stopped(RuntimeFault):
+class OffsetOrderError(StreamError):
+    """Offsets came out of order: the tracker was not told of a seek, or the broker lost its newest records."""
+
+
+class StoppedError(StreamError):
     """The process cannot go on."""
 
 
-class Stuck(Stopped):
+class StuckError(StoppedError):
     """A Kafka client makes no progress although there is work; only a new process helps (aiokafka #703, #1037)."""
 
 
-class Misconfigured(Stopped):
+class MisconfiguredError(StoppedError):
     """The broker refuses, or lacks, something that only a person can change."""

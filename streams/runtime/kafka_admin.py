@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from streams.runtime.errors import BrokerUnavailable, Misconfigured
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from streams.runtime.kafka_client import KafkaConnection
-
-# Of a topic that is made without saying otherwise; see Kafka's topic configuration.
-DEFAULT_REPLICATION = -1  # the broker's own default
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +25,13 @@ class TopicPlan:
         name: without the deployment's prefix.
         partitions: how many.
         config: as Kafka names it (`retention.ms`, `cleanup.policy`, `max.message.bytes`, …).
-        replication: copies; -1 = the broker's default.
+        replication: copies. The client's protocol version cannot ask for the broker's default (KIP-464).
     """
 
     name: str
     partitions: int
     config: Mapping[str, str] = field(default_factory=dict)
-    replication: int = DEFAULT_REPLICATION
+    replication: int = 1
 
 
 class KafkaAdmin:
@@ -47,8 +44,8 @@ class KafkaAdmin:
         """Create the topics that are not there; return their names.
 
         Raises:
-            BrokerUnavailable: no broker answered.
-            Misconfigured: the broker refuses a topic.
+            BrokerUnavailableError: no broker answered.
+            MisconfiguredError: the broker refuses a topic.
         """
         wanted = {self._connection.real(plan.name): plan for plan in plans}
         new = [
@@ -63,14 +60,14 @@ class KafkaAdmin:
             if code == 0:
                 created.append(wanted[real].name)
             elif error is not TopicAlreadyExistsError:
-                raise Misconfigured(f"the broker refuses topic {real}: {error.__name__} {message}")
+                raise MisconfiguredError(f"the broker refuses topic {real}: {error.__name__} {message}")
         return created
 
     async def partitions(self) -> dict[str, int]:
         """Return the number of partitions of every topic of this deployment, by logical name.
 
         Raises:
-            BrokerUnavailable: no broker answered.
+            BrokerUnavailableError: no broker answered.
         """
         async with self._client() as client:
             described = await client.describe_topics()
@@ -85,7 +82,7 @@ class KafkaAdmin:
         """Delete topics by logical name; those that are not there are ignored.
 
         Raises:
-            BrokerUnavailable: no broker answered.
+            BrokerUnavailableError: no broker answered.
         """
         async with self._client() as client:
             await client.delete_topics([self._connection.real(name) for name in names])
@@ -97,6 +94,6 @@ class KafkaAdmin:
             await client.start()
             yield client
         except KafkaError as fault:
-            raise BrokerUnavailable(f"cannot administer {self._connection.bootstrap}: {fault!r}") from fault
+            raise BrokerUnavailableError(f"cannot administer {self._connection.bootstrap}: {fault!r}") from fault
         finally:
             await client.close()

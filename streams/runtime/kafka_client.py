@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from streams.runtime.errors import Misconfigured
+from streams.runtime.errors import MisconfiguredError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +53,7 @@ class KafkaConnection:
         """Return the keyword arguments that all aiokafka clients share.
 
         Raises:
-            Misconfigured: a TLS file cannot be read.
+            MisconfiguredError: a TLS file cannot be read.
         """
         plain = {name: value for name, value in self.properties.items() if name not in _SSL}
         tls = {_SSL[name]: value for name, value in self.properties.items() if name in _SSL}
@@ -67,7 +67,7 @@ def _context(files: Mapping[str, Any]) -> ssl.SSLContext:
     try:
         context: ssl.SSLContext = create_ssl_context(**files)
     except (OSError, ssl.SSLError) as fault:
-        raise Misconfigured(
+        raise MisconfiguredError(
             f"cannot build the TLS context from {sorted(files)}: {fault}; check the ssl_* files"
         ) from fault
     return context

@@ -27,7 +27,7 @@ from aiokafka.errors import (
 )
 
 from streams.operators.contract import Record
-from streams.runtime.errors import BrokerUnavailable, Misconfigured, Stuck
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         if isinstance(fault, _REFUSED):
             raise _translated(fault) from fault
         if self._failures > self._settings.failures:
-            raise Stuck(f"{self._failures} polls in a row failed, the last one with {fault!r}") from fault
+            raise StuckError(f"{self._failures} polls in a row failed, the last one with {fault!r}") from fault
         _log.warning("poll failed (%d in a row): %r", self._failures, fault)
         self._check_callbacks()
         if self._ready.is_set():
@@ -257,13 +257,15 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             number = partition.partition
             self._report_jump(partition, records[0].offset)
             self._next[partition] = records[-1].offset + 1
-            handed += [Record(topic, number, r.offset, r.timestamp * 1000, r.key, r.value, r.headers) for r in records]
+            handed += [
+                Record(topic, number, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers)) for r in records
+            ]
         if handed or not self._lag():
             self._progressed_us = self._polled_us
         return handed
 
     def _report_jump(self, partition: KafkaPartition, first: int) -> None:
-        """Say when offsets are missing; more than transaction markers can explain means that retention was too short."""
+        """Say when offsets are missing: transaction markers leave gaps of one or two, a short retention large ones."""
         expected = self._next[partition]
         if first != expected:
             _log.warning("%s-%d: expected offset %d, got %d", *partition, expected, first)
@@ -287,7 +289,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         return self._consumer
 
 
-def _translated(fault: KafkaError) -> BrokerUnavailable | Misconfigured:
+def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError:
     if isinstance(fault, _REFUSED):
-        return Misconfigured(f"{fault!r}: grant this role the right to read the topic and its group")
-    return BrokerUnavailable(repr(fault))
+        return MisconfiguredError(f"{fault!r}: grant this role the right to read the topic and its group")
+    return BrokerUnavailableError(repr(fault))

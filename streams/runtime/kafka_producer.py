@@ -11,19 +11,23 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, errors
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
-    RecordTooLargeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 
-from streams.runtime.errors import BrokerUnavailable, Misconfigured, RecordTooLarge, UnknownPartition
+from streams.runtime.errors import (
+    BrokerUnavailableError,
+    MisconfiguredError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REFUSED = (AuthenticationFailedError, ClusterAuthorizationFailedError, TopicAuthorizationFailedError)
-_TOO_LARGE = (MessageSizeTooLargeError, RecordTooLargeError)
+_TOO_LARGE = (MessageSizeTooLargeError, errors.RecordTooLargeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,8 @@ class KafkaTransport:
         """Connect.
 
         Raises:
-            BrokerUnavailable: no broker answered.
-            Misconfigured: the broker knows us and says no.
+            BrokerUnavailableError: no broker answered.
+            MisconfiguredError: the broker knows us and says no.
         """
         producer = AIOKafkaProducer(
             acks="all",
@@ -104,10 +108,12 @@ class KafkaTransport:
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Send as many of the leading records as fit into one batch; see `ports.Transport`."""
         if len(emits[0].value) + len(emits[0].key or b"") > self._settings.record_bytes:
-            raise RecordTooLarge(f"{len(emits[0].value)} bytes for {topic}; the limit is {self._settings.record_bytes}")
+            raise RecordTooLargeError(
+                f"{len(emits[0].value)} bytes for {topic}; the limit is {self._settings.record_bytes}"
+            )
         producer = self._producer
         if producer is None:
-            raise BrokerUnavailable("the producer is being replaced")
+            raise BrokerUnavailableError("the producer is being replaced")
         try:
             count = await self._deliver(producer, self._connection.real(topic), partition, emits)
         except KafkaError as fault:
@@ -130,7 +136,7 @@ class KafkaTransport:
             batch = producer.create_batch()
             count = 0
             for _, _, key, value, _, headers in emits[:limit]:
-                if batch.append(timestamp=now_ms, key=key, value=value, headers=headers) is None:
+                if batch.append(timestamp=now_ms, key=key, value=value, headers=[*headers]) is None:
                     break
                 count += 1
             try:
@@ -154,9 +160,9 @@ class KafkaTransport:
             async with asyncio.timeout(self._settings.topic_timeout_s):
                 partitions = await producer.partitions_for(topic)
         except TimeoutError as fault:
-            raise UnknownPartition(f"topic {topic} is not there; create it (`skysail topics create`)") from fault
+            raise UnknownPartitionError(f"topic {topic} is not there; create it (`skysail topics create`)") from fault
         if partition not in partitions:
-            raise UnknownPartition(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
+            raise UnknownPartitionError(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
 
     async def _failed(self, producer: AIOKafkaProducer, fault: KafkaError) -> None:
         """Count a failure; replace the producer if it is dead, or fails again and again."""
@@ -188,11 +194,11 @@ class KafkaTransport:
             _log.warning("the producer did not stop cleanly: %r", leaving.exception())
 
 
-def _translated(fault: KafkaError) -> BrokerUnavailable | Misconfigured | RecordTooLarge:
+def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError | RecordTooLargeError:
     if isinstance(fault, _REFUSED):
-        return Misconfigured(f"{fault!r}: grant this role the right to write, or correct its credentials")
+        return MisconfiguredError(f"{fault!r}: grant this role the right to write, or correct its credentials")
     if isinstance(fault, _TOO_LARGE):
-        return RecordTooLarge(repr(fault))
+        return RecordTooLargeError(repr(fault))
     if isinstance(fault, UnknownTopicOrPartitionError):
-        return UnknownPartition(repr(fault))
-    return BrokerUnavailable(repr(fault))
+        return UnknownPartitionError(repr(fault))
+    return BrokerUnavailableError(repr(fault))

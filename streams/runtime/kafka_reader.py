@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
-from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.operators.contract import Record
-from streams.runtime.errors import BrokerUnavailable, Stuck
+from streams.runtime.errors import BrokerUnavailableError, StuckError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.runtime.kafka_client import KafkaConnection
     from streams.runtime.ports import TopicPartition
@@ -48,7 +49,7 @@ class KafkaBroadcast:
             self._ends = await consumer.end_offsets(partitions)
         except KafkaError as fault:
             await self.stop(1.0)
-            raise BrokerUnavailable(f"{fault!r}; are {', '.join(self._topics)} created?") from fault
+            raise BrokerUnavailableError(f"{fault!r}; are {', '.join(self._topics)} created?") from fault
         self._set_back()
 
     async def poll(self, timeout_ms: int) -> list[Record]:
@@ -66,7 +67,7 @@ class KafkaBroadcast:
         await self._look_whether_caught_up(consumer)
         name = self._connection.logical
         return [
-            Record(name(r.topic), r.partition, r.offset, r.timestamp * 1000, r.key, r.value, r.headers)
+            Record(name(r.topic), r.partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers))
             for records in fetched.values()
             for r in records
         ]
@@ -91,7 +92,7 @@ class KafkaBroadcast:
     async def _recover(self, fault: KafkaError) -> None:
         self._failures += 1
         if self._failures > FAILURES:
-            raise Stuck(
+            raise StuckError(
                 f"{self._failures} polls of {self._topics} in a row failed, the last one with {fault!r}"
             ) from fault
         _log.warning("poll of %s failed: %r", ", ".join(self._topics), fault)
@@ -123,7 +124,7 @@ class KafkaPositions:
                 consumer.assign(list(wanted))
                 found = await self._begin(consumer, wanted, window_us)
         except (KafkaError, TimeoutError) as fault:
-            raise BrokerUnavailable(f"cannot look up where to start: {fault!r}") from fault
+            raise BrokerUnavailableError(f"cannot look up where to start: {fault!r}") from fault
         finally:
             await _stopped(consumer, self._timeout_s)
         return {partition: found[self._connection.kafka_partition(partition)] for partition in offsets}

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from streams.operators.contract import Record
-from streams.runtime.errors import BrokerUnavailable, Misconfigured
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +46,8 @@ class KafkaTail:
             the number of partitions of each topic.
 
         Raises:
-            Misconfigured: a topic does not exist, or nobody may read it.
-            BrokerUnavailable: no broker answered.
+            MisconfiguredError: a topic does not exist, or nobody may read it.
+            BrokerUnavailableError: no broker answered.
         """
         names = {self._connection.real(topic): topic for topic in self._topics}
         consumer = self._consumer = AIOKafkaConsumer(
@@ -60,10 +60,10 @@ class KafkaTail:
         except (TimeoutError, UnknownTopicOrPartitionError) as fault:
             await self.stop()
             where = f"{', '.join(names)} on {self._connection.bootstrap}"
-            raise Misconfigured(f"cannot find {where}; create the topics (`skysail topics create`)") from fault
+            raise MisconfiguredError(f"cannot find {where}; create the topics (`skysail topics create`)") from fault
         except KafkaError as fault:
             await self.stop()
-            raise BrokerUnavailable(repr(fault)) from fault
+            raise BrokerUnavailableError(repr(fault)) from fault
         for partition, end in ends.items():
             consumer.seek(partition, end)
         return {topic: sum(p.topic == name for p in ends) for name, topic in names.items()}
@@ -72,13 +72,13 @@ class KafkaTail:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 
         Raises:
-            BrokerUnavailable: reading failed; a record may have been missed, so start a new tail.
+            BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
         """
         assert self._consumer is not None
         try:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms)
         except KafkaError as fault:
-            raise BrokerUnavailable(repr(fault)) from fault
+            raise BrokerUnavailableError(repr(fault)) from fault
         return [self._record(r) for records in fetched.values() for r in records]
 
     async def stop(self) -> None:

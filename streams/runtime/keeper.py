@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import FetchStates, WriteStates
-from streams.runtime.errors import StoreUnavailable
+from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.store import merged
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Keeper:
                 await self._write_all()
                 await self._read_some()
                 failures = 0
-            except StoreUnavailable as fault:
+            except StoreUnavailableError as fault:
                 failures += 1
                 self.counters["store_failures_total"] += 1
                 if failures == 1:

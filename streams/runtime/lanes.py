@@ -14,7 +14,7 @@ import logging
 from collections import Counter, deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from streams.runtime.errors import BrokerUnavailable, RecordTooLarge, UnknownPartition
+from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError, UnknownPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -128,13 +128,13 @@ class Lanes:
         offered = list(pending) if len(pending) <= _OFFERED else [pending[i] for i in range(_OFFERED)]
         try:
             count = await self._transport.send(topic, partition, offered)
-        except RecordTooLarge:
+        except RecordTooLargeError:
             self._events.refused(self._take(lane, 1)[0])
             self.counters["lane_refused_total"] += 1
-        except UnknownPartition as fault:
+        except UnknownPartitionError as fault:
             self._shed(topic, lane)
             await self._back_off(topic, partition, lane, fault)
-        except BrokerUnavailable as fault:
+        except BrokerUnavailableError as fault:
             await self._back_off(topic, partition, lane, fault)
         else:
             lane.failures = 0
@@ -160,7 +160,7 @@ class Lanes:
         lane.pending = deque(kept)
         self.counters[f"lane_shed_total{{topic={topic}}}"] += dropped
 
-    async def _back_off(self, topic: str, partition: int, lane: _Lane, fault: BrokerUnavailable) -> None:
+    async def _back_off(self, topic: str, partition: int, lane: _Lane, fault: BrokerUnavailableError) -> None:
         lane.failures += 1
         self.counters["lane_retries_total"] += 1
         wait_s = min(BACKOFF_S * 2.0 ** (lane.failures - 1), BACKOFF_MAX_S)

@@ -4,13 +4,14 @@
     timer ────────────▶ kernel.on_timer ───────┤        ├─▶ keeper ─▶ store
     broadcast ────────▶ kernel.on_records ─────┘        └─▶ skipped ─────────────────▶ tracker
 
-Everything runs on one event loop; kernel calls and `perform()` never wait, so nothing changes in the middle of them. The
-timer does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
+Everything runs on one event loop; kernel calls and `perform()` never wait, so nothing changes in the middle of them.
+The timer does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from itertools import groupby
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from schemas import topics
 from streams.operators.contract import DeadLetter, Emit
 from streams.runtime.dead_letters import DeadLetters
-from streams.runtime.errors import BrokerUnavailable
+from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.keeper import Keeper, KeeperEvents
 from streams.runtime.lanes import LaneEvents, Lanes
 from streams.runtime.metrics import Composer
@@ -30,10 +31,10 @@ from streams.runtime.performer import Performer
 from streams.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Operator, Record, StateKey
+    from streams.operators.contract import Effects, Operator, Position, Record, StateKey
     from streams.runtime.ports import Broadcast, TopicPartition
     from streams.runtime.roles import Ports, Role
 
@@ -41,15 +42,8 @@ _log = logging.getLogger(__name__)
 
 COMMIT_S = 0.5
 REPORT_S = 1.0
-# How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
-# is gone, at the price of 20 wake-ups a second.
-POLL_MS = 500
-THROTTLED_POLL_MS = 50
-# Records a kernel gets at once: at 30 us each, timers and acknowledgements wait 15 ms at most.
-SLICE = 512
 # asyncio and uvloop round timers to a millisecond and may fire early; waiting at least half of one avoids spinning.
 TIMER_MIN_S = 0.0005
-START_S = 0.02
 STOP_S = 5.0
 BACKOFF_S = 0.5
 
@@ -63,6 +57,9 @@ class RoleLoop:
         ports: the outside.
         watchdog: ends the process when the consumer is stuck.
         companions: further tasks of the role (a worker's predictor), given the loop, ended with it.
+
+    Attributes:
+        ready: set when partitions have been assigned for the first time.
     """
 
     def __init__(
@@ -89,6 +86,8 @@ class RoleLoop:
         self._drain_until_us: int | None = None
         self._followed = asyncio.Event()
         self._joined = False
+        self._relief = asyncio.Event()
+        self.ready = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -102,12 +101,12 @@ class RoleLoop:
             ExceptionGroup: of the one cause that ended the role.
         """
         async with asyncio.TaskGroup() as tasks:
-            self._lanes = Lanes(self._ports.transport, LaneEvents(self._tracker.complete, self._refuse), tasks)
+            self._lanes = Lanes(self._ports.transport, LaneEvents(self._complete, self._refuse), tasks)
             self._keeper = self._make_keeper()
             dead_letters = DeadLetters(self._role.name, self._ports.version)
             self._performer = Performer(self._lanes, self._tracker, dead_letters, self._keeper)
             self._ownership = Ownership(
-                self._role, self._kernel, self._ports, self._tracker, self._lanes, self._keeper, self._drop
+                self._role, self._kernel, self._ports, self._tracker, self._lanes, self._keeper, self._drop, self.ready
             )
             helpers = [tasks.create_task(job) for job in self._jobs()]
             try:
@@ -127,96 +126,16 @@ class RoleLoop:
 
     async def _start(self, stop: asyncio.Event) -> None:
         """Read what is followed to its end, then join the group; a broker that is not up yet is waited for."""
-        while not stop.is_set() and not self._followed.is_set():
-            await asyncio.sleep(START_S)
+        await _either(stop, self._followed)
         while not stop.is_set():
             try:
                 await self._ports.consumer.start(self._ownership)
-            except BrokerUnavailable as fault:
+            except BrokerUnavailableError as fault:
                 _log.warning("%s: Kafka is not there yet: %s", self._role.name, fault)
                 await asyncio.sleep(BACKOFF_S)
             else:
                 self._joined = True
                 return
-
-    async def _read(self, stop: asyncio.Event) -> None:
-        while not self._drained(stop):
-            only = self._only()
-            records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
-            if records:
-                await self._take(records)
-
-    async def _take(self, records: list[Record]) -> None:
-        """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
-        self._hand = records
-        while self._hand:
-            size = SLICE if not self._careful or not self._is_suspect(self._hand[0]) else 1
-            part, self._hand = self._hand[:size], self._hand[size:]
-            for partition, run in groupby(part, key=_partition):
-                self._tracker.delivered(partition, [record.offset for record in run])
-            fault = self._offer(part)
-            if fault is not None:
-                await self._blame(part, fault)
-            await asyncio.sleep(0)
-
-    def _offer(self, records: list[Record]) -> Exception | None:
-        """Let the kernel decide; an exception of the kernel is returned.
-
-        This is the process's one broad `except`: whatever a record does to a kernel must not stop the partition.
-        """
-        try:
-            effects = self._kernel.on_records(records, self._ports.clock.now_us())
-        except Exception as fault:  # noqa: BLE001  # the record boundary: the culprit becomes a dead letter
-            return fault
-        self.perform(effects)
-        return None
-
-    async def _blame(self, records: list[Record], fault: Exception) -> None:
-        """Find the record a kernel fails on: read again what is not complete, one by one; the culprit is a dead letter.
-
-        The records are not simply offered again: the kernel may have taken some of them before it failed, and what it
-        wanted done for those is lost.
-        """
-        if len(records) == 1:
-            record = records[0]
-            _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)
-            self._performer.perform([DeadLetter(record, "bug", repr(fault))])
-            return
-        _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
-        self._counters["kernel_failures_total"] += 1
-        for record in records:
-            self._careful[_partition(record)] = record.offset + 1
-        await self._ownership.start_over()
-
-    def _is_suspect(self, record: Record) -> bool:
-        """Tell whether a record was in a slice that failed; forget slices that were passed."""
-        partition = _partition(record)
-        if record.offset < self._careful.get(partition, 0):
-            return True
-        self._careful.pop(partition, None)
-        return False
-
-    def _drop(self, partitions: Collection[TopicPartition]) -> None:
-        gone = frozenset(partitions)
-        self._hand = [record for record in self._hand if _partition(record) not in gone]
-
-    def _only(self) -> frozenset[str] | None:
-        """Return the topics to read while there is enough in hand, None = all."""
-        throttled = (
-            self._drain_until_us is not None
-            or self._tracker.outstanding() >= self._role.outstanding
-            or self._lanes.pressure() >= 1
-        )
-        return self._role.replies if throttled else None
-
-    def _drained(self, stop: asyncio.Event) -> bool:
-        """Tell whether to stop reading: told to, and nothing is in hand or the time to finish it is over."""
-        if not stop.is_set():
-            return False
-        now_us = self._ports.clock.now_us()
-        if self._drain_until_us is None:
-            self._drain_until_us = now_us + int(self._role.drain_s * 1_000_000)
-        return self._tracker.outstanding() == 0 or now_us >= self._drain_until_us
 
     async def _finish(self) -> None:
         """Wait for what is on its way, then commit."""
@@ -246,12 +165,13 @@ class RoleLoop:
     def _make_keeper(self) -> Keeper | None:
         if self._ports.store is None:
             return None
-        return Keeper(self._ports.store, KeeperEvents(self._on_states, self._tracker.complete, self._on_refused))
+        return Keeper(self._ports.store, KeeperEvents(self._on_states, self._complete, self._on_refused))
 
     async def _follow(self, broadcast: Broadcast) -> None:
         """Keep the kernel's view of the followed topics up to date; their records are never completed."""
-        while not await self._started(broadcast):
-            await asyncio.sleep(BACKOFF_S)
+        started = False
+        while not started:
+            started = await self._started(broadcast)
         while True:
             records = await broadcast.poll(POLL_MS)
             if records and self._offer(records) is not None:
@@ -265,8 +185,9 @@ class RoleLoop:
     async def _started(self, broadcast: Broadcast) -> bool:
         try:
             await broadcast.start()
-        except BrokerUnavailable as fault:
+        except BrokerUnavailableError as fault:
             _log.warning("%s: cannot follow %s yet: %s", self._role.name, ", ".join(self._role.follows), fault)
+            await asyncio.sleep(BACKOFF_S)
             return False
         return True
 
@@ -336,4 +257,9 @@ class RoleLoop:
         self._performer.refuse(emit)
 
 
-_partition = itemgetter(0, 1)
+async def _either(*events: asyncio.Event) -> None:
+    """Wait until one of them is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()

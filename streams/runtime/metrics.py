@@ -36,7 +36,7 @@ class Composer:
         self._process = psutil.Process()
 
     def compose(self, now_us: int, *parts: Mapping[str, float]) -> Report:
-        """Return a report of all parts; names that end in `_total` (before any labels) are counters, the rest gauges."""
+        """Return a report of all parts: names that end in `_total` (before any labels) are counters."""
         merged: Counter[str] = Counter()
         for part in parts:
             merged.update(part)

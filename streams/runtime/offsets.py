@@ -14,7 +14,7 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from streams.runtime.errors import RuntimeFault
+from streams.runtime.errors import OffsetOrderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 # completing stays O(1) amortised (three copies a record at most) and at most a quarter of the memory is waste.
 _WASTE = 0.25
 _WASTE_MIN = 1024
-
-
-class OffsetOrderError(RuntimeFault):
-    """Offsets were delivered out of order: records of two assignments or two positions were mixed."""
 
 
 class _Partition:
@@ -158,7 +154,7 @@ class OffsetTracker:
         self.ignored_total += ignored
 
     def committable(self) -> dict[TopicPartition, int]:
-        """Return the next offsets that may be committed, of the partitions where they are ahead of the committed ones."""
+        """Return the next offsets that may be committed, where they are ahead of the committed ones."""
         found = {}
         for partition, known in self._partitions.items():
             end = known.next_offset()

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from streams.runtime.errors import BrokerUnavailable, Misconfigured, StoreUnavailable
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -42,6 +42,7 @@ class Ownership:
         lanes: are flushed before a hand-over.
         keeper: forgets what is no longer owned.
         drop: takes records out of the reader's hand.
+        ready: set once partitions have been assigned (none is fine, too: a standby).
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Ownership:
         lanes: Lanes,
         keeper: Keeper | None,
         drop: Callable[[Collection[TopicPartition]], None],
+        ready: asyncio.Event,
     ) -> None:
         self._role = role
         self._kernel = kernel
@@ -61,14 +63,14 @@ class Ownership:
         self._lanes = lanes
         self._keeper = keeper
         self._drop = drop
+        self._ready = ready
         self._changing = asyncio.Lock()
-        self.ready = asyncio.Event()
 
     async def on_assigned(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
         """Start the partitions; see `ports.Rebalanced`."""
         async with self._changing:
             positions = await self._begin(committed)
-        self.ready.set()
+        self._ready.set()
         return positions
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -143,7 +145,9 @@ class Ownership:
             by_topic[topic].add(number)
         if len({frozenset(numbers) for numbers in by_topic.values()}) > 1:
             listed = ", ".join(f"{topic} {sorted(numbers)}" for topic, numbers in by_topic.items())
-            raise Misconfigured(f"{self._role.name} was given different partitions ({listed}); make their counts equal")
+            raise MisconfiguredError(
+                f"{self._role.name} was given different partitions ({listed}); make their counts equal"
+            )
         return sorted(by_topic[self._role.main])
 
     async def _stored(self, number: int) -> int:
@@ -162,6 +166,6 @@ async def _persist(ask: Callable[[], Awaitable[_T]]) -> _T:
     while True:
         try:
             return await ask()
-        except (StoreUnavailable, BrokerUnavailable) as fault:
+        except (StoreUnavailableError, BrokerUnavailableError) as fault:
             _log.warning("a partition waits for its start: %s", fault)
             await asyncio.sleep(BACKOFF_S)

@@ -70,7 +70,7 @@ class Consumer(Protocol):
             only: take from these topics alone and leave the others where they are.
 
         Raises:
-            Stopped: the client cannot go on.
+            StoppedError: the client cannot go on.
         """
         ...
 
@@ -122,9 +122,9 @@ class Transport(Protocol):
             how many were acknowledged, at least one.
 
         Raises:
-            BrokerUnavailable: send them again later.
-            RecordTooLarge: the first record does not fit and never will.
-            Misconfigured: not allowed.
+            BrokerUnavailableError: send them again later.
+            RecordTooLargeError: the first record does not fit and never will.
+            MisconfiguredError: not allowed.
         """
         ...
 
@@ -136,6 +136,6 @@ class LogPositions(Protocol):
         """Return for each partition the first offset that is at most `window_us` older than the record before `offset`.
 
         Raises:
-            BrokerUnavailable: ask again later.
+            BrokerUnavailableError: ask again later.
         """
         ...

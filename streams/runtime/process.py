@@ -6,15 +6,14 @@ import asyncio
 import gc
 import logging
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from streams.runtime.errors import BrokerUnavailable
+from streams.runtime.errors import BrokerUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streams.runtime.kafka_producer import KafkaTransport
-    from streams.runtime.loop import RoleLoop
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +22,15 @@ BACKOFF_S = 0.5
 FREEZE_S = 10.0
 
 
-async def run_process(loops: Sequence[RoleLoop], transport: KafkaTransport, stop: asyncio.Event | None = None) -> None:
+class Runnable(Protocol):
+    """A role: `loop.RoleLoop`, or something with one inside."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set."""
+        ...
+
+
+async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop: asyncio.Event | None = None) -> None:
     """Run roles until SIGTERM, SIGINT or `stop`; returns when all have left their groups.
 
     Raises:
@@ -38,7 +45,7 @@ async def run_process(loops: Sequence[RoleLoop], transport: KafkaTransport, stop
         if await _connected(transport, stop):
             async with asyncio.TaskGroup() as tasks:
                 for loop in loops:
-                    tasks.create_task(loop.run(stop), name=loop.name)
+                    tasks.create_task(loop.run(stop))
     finally:
         freezing.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -56,7 +63,7 @@ async def _connected(transport: KafkaTransport, stop: asyncio.Event) -> bool:
     while not stop.is_set():
         try:
             await transport.start()
-        except BrokerUnavailable as fault:
+        except BrokerUnavailableError as fault:
             _log.warning("Kafka is not there yet: %s", fault)
             await asyncio.sleep(BACKOFF_S)
         else:

@@ -20,7 +20,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from schemas.records import PolicyState
-from streams.runtime.errors import StoreUnavailable
+from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.store import Verdict
 
 if TYPE_CHECKING:
@@ -134,4 +134,4 @@ def _unavailable() -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError) as fault:
-        raise StoreUnavailable(f"Redis did not answer: {fault!r}") from fault
+        raise StoreUnavailableError(f"Redis did not answer: {fault!r}") from fault

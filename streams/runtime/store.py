@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from streams.operators.contract import StateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from schemas.records import PolicyState
     from streams.operators.contract import WriteStates
@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
 class StateStore(Protocol):
     """Keeps the states of each `observations` partition together with the offset they stand for.
 
-    Every method raises `StoreUnavailable` when the store does not answer; a write may have happened all the same.
+    Every method raises `StoreUnavailableError` when the store does not answer; a write may have happened all the same.
     """
 
     async def read(self, keys: Iterable[StateKey]) -> dict[StateKey, PolicyState | None]:

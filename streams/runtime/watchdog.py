@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.runtime.errors import Stuck
+from streams.runtime.errors import StuckError
 
 if TYPE_CHECKING:
     from streams.runtime.ports import Vitals
@@ -36,14 +36,14 @@ class Watchdog:
             throttled: we take in less on purpose, so a lag means nothing until a while after that.
 
         Raises:
-            Stuck: the process should end.
+            StuckError: the process should end.
         """
         if throttled:
             self._throttled_us = now_us
-        silent_us = now_us - vitals.polled_us
+        silent_us = now_us - max(vitals.polled_us, self._throttled_us)
         if silent_us > self._silent_us:
-            raise Stuck(f"no poll has returned for {silent_us // 1_000_000} s; restart this process")
+            raise StuckError(f"no poll has returned for {silent_us // 1_000_000} s; restart this process")
         stalled_us = now_us - max(vitals.progressed_us, self._throttled_us)
         if vitals.lag > 0 and stalled_us > self._stalled_us:
             seconds = stalled_us // 1_000_000
-            raise Stuck(f"{vitals.lag} records wait, none has arrived for {seconds} s; restart this process")
+            raise StuckError(f"{vitals.lag} records wait, none has arrived for {seconds} s; restart this process")

@@ -14,7 +14,7 @@ from schemas.records import Feedback, Prediction, Query, Status, Tensor
 from streams.client import Client, Unanswered, as_input
 from streams.murmur2 import partition_of
 from streams.operators.contract import Record
-from streams.runtime.errors import BrokerUnavailable
+from streams.runtime.errors import BrokerUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -188,10 +188,10 @@ async def test_other_clients_answers_and_garbage_are_passed_over(client: Client,
 
 async def test_a_reader_that_fails_fails_whoever_waits(client: Client, transport: FakeTransport) -> None:
     """At once, now and later, instead of by a timeout."""
-    transport.arrivals.put_nowait(BrokerUnavailable("gone"))
-    with pytest.raises(BrokerUnavailable, match="cannot be read"):
+    transport.arrivals.put_nowait(BrokerUnavailableError("gone"))
+    with pytest.raises(BrokerUnavailableError, match="cannot be read"):
         await client.predict("digits", "x")
-    with pytest.raises(BrokerUnavailable, match="not connected"):
+    with pytest.raises(BrokerUnavailableError, match="not connected"):
         await client.predict("digits", "x")
 
 

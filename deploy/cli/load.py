@@ -1,0 +1,1 @@
+"""`skysail load`: scenarios and their results."""

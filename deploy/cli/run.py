@@ -1,0 +1,104 @@
+"""`skysail run`: all roles as supervised processes, or the named ones in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import uvloop
+
+from deploy import catalog, desired
+from deploy.cli.common import Verb, with_settings
+from deploy.configuration import masked
+from deploy.errors import UsageError
+from deploy.launch import System, check_topics
+from deploy.registry import codec_for
+from deploy.roles import run as run_roles
+from deploy.settings import ROLES
+from schemas.records import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+
+EXAMPLES = """\
+skysail run                                         all roles, one process each
+skysail run --role selection --role joiner          these two, in this process
+skysail run --role worker --model svc               one model's worker
+SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment over the file
+
+A settings file (skysail.yaml); every key is optional:
+  kafka: {bootstrap: "127.0.0.1:9092"}
+  redis: {url: "redis://127.0.0.1:6379/0"}
+  models: {svc: models/svc-1, forest: models/forest-1}
+  applications:
+    digits: {models: [svc, forest], policy: exp3, slo_ms: 100, default_output: 0}
+"""
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@click.command(cls=Verb, epilog=EXAMPLES)
+@click.option("--role", "roles", type=click.Choice(ROLES), multiple=True, help="Run only these, in this process.")
+@click.option("--model", "models", multiple=True, help="With --role worker: which models [default: all deployed].")
+@click.option("--instance", help="Name that makes this process's reports unique [default: HOST-PID].")
+@click.option("--quiet", is_flag=True, help="Do not print the settings.")
+@with_settings
+def run(
+    settings: Settings, *, roles: tuple[str, ...], models: tuple[str, ...], instance: str | None, quiet: bool
+) -> None:
+    """Run the roles until Ctrl-C or SIGTERM.
+
+    Topics are created, and applications and models of the settings published, before anything starts.
+    """
+    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    # At DEBUG aiokafka would write keys and values into the log.
+    logging.getLogger("aiokafka").setLevel(max(logging.INFO, logging.getLogger().level))
+    if models and "worker" not in roles:
+        raise UsageError("--model goes with --role worker")
+    if not quiet:
+        click.echo(masked(settings))
+    codec = codec_for(settings)
+    if roles:
+        deployed = _deployed(settings, codec, models) if "worker" in roles else []
+        uvloop.run(run_roles(settings, codec, roles, deployed, instance or f"{socket.gethostname()}-{os.getpid()}"))
+    else:
+        uvloop.run(_supervise(settings, codec))
+
+
+def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[Model]:
+    """Return the models to run; publishes those that the settings name first."""
+    known = dict(catalog.read(settings, codec, Model))
+    if not set(wanted or settings.models) <= known.keys():
+        known = dict(desired.establish(settings, codec))
+    absent = sorted(set(wanted) - known.keys())
+    if absent or not known:
+        names = ", ".join(sorted(known)) or "none"
+        message = f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
+        raise UsageError(message)
+    chosen = [known[name] for name in wanted or sorted(known)]
+    check_topics(settings, {model.name: model for model in chosen})
+    return chosen
+
+
+async def _supervise(settings: Settings, codec: Codec) -> None:
+    """Run every role as a child process until a signal comes."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with tempfile.TemporaryDirectory(prefix="skysail-run-") as folder:
+        async with System(settings, codec, Path(folder)) as system:
+            for name, pid in system.pids.items():
+                click.echo(f"{name:24} process {pid}   log {system.log(name)}")
+            if "control" in settings.roles:
+                click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
+            click.echo("ready; Ctrl-C stops everything")
+            await stop.wait()

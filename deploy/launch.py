@@ -1,0 +1,224 @@
+"""A whole deployment as one object: topics, desired state, one supervised process a role, ready on entry, gone on exit.
+
+    async with System(settings, codec, folder) as system:
+        system.pids            {"selection": 4711, "worker.svc": 4712, ...}
+        system.kill("joiner")  as `kill -9` does; the supervisor starts it again
+
+The demo, the load scenarios, the fault tests and `skysail run` stand on it. Roles say in their reports that they are
+ready: they are in their group and own partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from deploy import configuration, desired, topics
+from deploy.clients import connection
+from deploy.errors import StartError
+from deploy.local.process import tail
+from deploy.local.supervisor import Child, Supervisor
+from deploy.registry import codec_for
+from deploy.settings import Settings
+from schemas import topics as names
+from schemas.errors import DecodeError
+from schemas.records import Report
+from streams.runtime.kafka_tail import KafkaTail
+from streams.topology import check, worker_role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from types import TracebackType
+
+    from deploy.desired import CreateTopics
+    from deploy.local.supervisor import ChildStatus
+    from load.system import Deployment
+    from schemas.codec import Codec
+    from schemas.records import Application, Model
+
+READY_S = 60.0
+POLL_MS = 200
+GRACE_S = 8.0
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class System:
+    """A deployment whose processes are children of this one.
+
+    Args:
+        settings: of the deployment; its roles are started, one worker for each deployed model.
+        codec: of the records.
+        folder: for logs and the settings file that the children read.
+        create_topics: how missing topics come to be.
+        environment: variables for the children on top of this process's own.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        codec: Codec,
+        folder: Path,
+        create_topics: CreateTopics = topics.create,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._codec = codec
+        self._folder = folder
+        self._create_topics = create_topics
+        self._environment = dict(environment or {})
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process ids by instance: `selection`, `worker.<model>`, `joiner`, ...; without those that are down."""
+        return {child.name: child.pid for child in self.status() if child.pid is not None}
+
+    def status(self) -> tuple[ChildStatus, ...]:
+        """Describe every child."""
+        return () if self._supervisor is None else self._supervisor.status()
+
+    def log(self, instance: str) -> Path:
+        """Return the file that an instance's output goes to."""
+        return self._folder / "logs" / f"{instance}.log"
+
+    def kill(self, instance: str, number: int = signal.SIGKILL) -> int:
+        """Send a signal to an instance, by default the one it cannot refuse; returns its pid.
+
+        Raises:
+            KeyError: it is not running.
+        """
+        pid = self.pids[instance]
+        os.kill(pid, number)
+        return pid
+
+    async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
+        """Wait until the supervisor has brought an instance back under a new pid; returns that.
+
+        Raises:
+            StartError: it did not come back in time.
+        """
+        end = asyncio.get_running_loop().time() + timeout_s
+        while (pid := self.pids.get(instance, old_pid)) == old_pid:
+            if asyncio.get_running_loop().time() > end:
+                raise StartError(f"{instance} did not come back within {timeout_s:g} s.\n{tail(self.log(instance))}")
+            await asyncio.sleep(POLL_MS / 1000)
+        return pid
+
+    async def __aenter__(self) -> Self:
+        """Create topics, publish applications and models, start the roles and wait until all are ready.
+
+        Raises:
+            DeployError: the broker or a role is not as needed; the message says what to do.
+        """
+        deployed = await asyncio.to_thread(desired.establish, self._settings, self._codec, self._create_topics)
+        await asyncio.to_thread(check_topics, self._settings, deployed)
+        file = configuration.write(self._settings, self._folder / "settings.yaml")
+        children = [self._child(role, model, file) for role, model in plan(self._settings, deployed)]
+        reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
+        await reports.start()
+        self._supervisor = Supervisor(children, grace_s=GRACE_S)
+        try:
+            await asyncio.to_thread(self._supervisor.start)
+            await self._ready(reports, {child.name for child in children})
+        except BaseException:
+            await asyncio.to_thread(self._supervisor.stop)
+            raise
+        finally:
+            await reports.stop()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop every child; returns when none is left."""
+        if self._supervisor is not None:
+            await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
+
+    def _child(self, role: str, model: str | None, file: Path) -> Child:
+        name = role if model is None else worker_role(model)
+        argv = [sys.executable, "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
+        argv += ["--instance", "1"] if model is None else ["--instance", "1", "--model", model]
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        return Child(name, tuple(argv), self.log(name), {"PYTHONPATH": path, **self._environment})
+
+    async def _ready(self, reports: KafkaTail, missing: set[str]) -> None:
+        end = asyncio.get_running_loop().time() + READY_S
+        while missing:
+            for record in await reports.poll(POLL_MS):
+                missing.discard(self._announced(record.value))
+            dead = [child for child in self.status() if child.exit_code is not None and child.name in missing]
+            if dead:
+                name = dead[0].name
+                raise StartError(f"{name} ended with exit code {dead[0].exit_code}.\n{tail(self.log(name))}")
+            if asyncio.get_running_loop().time() > end:
+                name = min(missing)
+                raise StartError(f"not ready after {READY_S:g} s: {', '.join(sorted(missing))}.\n{tail(self.log(name))}")
+
+    def _announced(self, value: bytes | None) -> str:
+        """Return whose report this is if it is ready, else nothing."""
+        try:
+            report = self._codec.decode(Report, value)
+        except DecodeError:
+            return ""
+        owns = report.gauges.get("partitions", 1 if report.role == "control" else 0)
+        return report.instance.partition("@")[0] if owns > 0 else ""
+
+
+def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:
+    """Return what to start: each role once, `worker` once for each model."""
+    chosen = sorted(models)
+    return [
+        (role, model)
+        for role in settings.roles
+        for model in (chosen if role == "worker" else [None])  # type: ignore[list-item]  # one slot without a model
+    ]
+
+
+def check_topics(settings: Settings, models: Mapping[str, Model]) -> None:
+    """Compare the broker with the topology.
+
+    Raises:
+        StartError: topics are missing or their partition counts do not fit.
+    """
+    faults = check(desired.build(settings, models), topics.partition_counts(settings))
+    if faults:
+        raise StartError("\n".join(faults))
+
+
+def launcher(bootstrap: str, redis_url: str, folder: Path) -> Callable[[Deployment], object]:
+    """Return what starts deployments for load scenarios: an implementation of `load.system.Launch`.
+
+    Args:
+        bootstrap: of the broker.
+        redis_url: of Redis.
+        folder: for logs; each deployment gets one of its own.
+    """
+
+    @asynccontextmanager
+    async def launch(deployment: Deployment) -> AsyncIterator[System]:
+        settings = Settings.model_validate(
+            {
+                "prefix": deployment.prefix,
+                "partitions": deployment.partitions,
+                "kafka": {"bootstrap": bootstrap},
+                "redis": {"url": redis_url},
+                "roles": deployment.roles,
+                "models": dict(deployment.models),
+                "applications": {app.name: _without_name(app) for app in deployment.applications},
+                **deployment.settings,
+            }
+        )
+        async with System(settings, codec_for(settings), folder / deployment.prefix) as system:
+            yield system
+
+    return launch
+
+
+def _without_name(application: Application) -> dict[str, object]:
+    return {key: value for key, value in asdict(application).items() if key != "name"}

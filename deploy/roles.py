@@ -1,0 +1,201 @@
+"""The composition root: builds roles out of settings and runs any set of them in this process.
+
+    settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker ─▶ run_process
+                                                         control: a Faust app beside them
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from deploy.clients import connection, redis_url
+from deploy.errors import UsageError
+from streams import topology
+from streams.operators.joiner import Joiner, JoinerSettings
+from streams.operators.learner import Learner
+from streams.operators.selection import Selection, SelectionSettings
+from streams.runtime.assemble import kafka_loop
+from streams.runtime.clock import SystemClock
+from streams.runtime.kafka_consumer import KafkaConsumer
+from streams.runtime.kafka_producer import KafkaTransport
+from streams.runtime.process import run_process
+from streams.runtime.redis_store import RedisSettings, RedisStore
+from streams.runtime.roles import Ports, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+    from schemas.records import Model
+    from streams.operators.contract import Operator
+    from streams.runtime.kafka_client import KafkaConnection
+    from streams.runtime.loop import RoleLoop
+    from workers.runner import Worker
+
+_log = logging.getLogger(__name__)
+
+VERSION = metadata.version("skysail")  # for the headers of dead letters
+# What waits in the joiner is a record each, for as long as its window: far more than other roles have in hand.
+JOINER_OUTSTANDING = 2_000_000
+# At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
+SELECTION_DRAIN_S = 1.0
+Runnable: TypeAlias = "RoleLoop | Worker"
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the roles of one process share; `instance` makes their names unique in the deployment."""
+
+    settings: Settings
+    codec: Codec
+    clock: SystemClock
+    kafka: KafkaConnection
+    transport: KafkaTransport
+    instance: str
+
+    def name(self, role: str) -> str:
+        """Return a role's instance name."""
+        return f"{role}@{self.instance}"
+
+
+def shared(settings: Settings, codec: Codec, instance: str) -> Shared:
+    """Return the connections of a process; nothing is connected yet."""
+    clock, kafka = SystemClock(), connection(settings, f"{settings.prefix}.{instance}")
+    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance)
+
+
+def selection(common: Shared) -> RoleLoop:
+    """Build the role that decides and combines."""
+    role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
+    kernel = Selection(common.codec, SelectionSettings(partitions=common.settings.partitions))
+    return _loop(role, kernel, common, _store(common))
+
+
+def joiner(common: Shared) -> RoleLoop:
+    """Build the role that joins predictions and feedback."""
+    role = _role("joiner", common, replies=1, outstanding=JOINER_OUTSTANDING)
+    return _loop(role, Joiner(common.codec, JoinerSettings(partitions=common.settings.partitions)), common)
+
+
+def learner(common: Shared) -> RoleLoop:
+    """Build the role that folds observations into policy states."""
+    return _loop(_role("learner", common, owns_states=True), Learner(common.codec), common, _store(common))
+
+
+KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"selection": selection, "joiner": joiner, "learner": learner}
+
+
+def worker(common: Shared, model: Model) -> Worker:
+    """Build the role that runs one model."""
+    from workers.runner import Worker, WorkerSettings
+
+    given = common.settings.worker
+    settings = WorkerSettings(
+        partitions=common.settings.partitions,
+        controller=given.controller,
+        parameters=given.parameters,
+        objective_us=None if given.objective_ms is None else int(given.objective_ms * 1000),
+        queue_rows=given.queue_rows,
+        threads=given.threads,
+    )
+    node = topology.build([model.name]).node(topology.worker_role(model.name))
+    ports = Ports(
+        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock),
+        transport=common.transport,
+        clock=common.clock,
+        encode=common.codec.encode,
+        version=VERSION,
+    )
+    return Worker(model, common.name(node.role), settings, ports, common.codec)
+
+
+def _role(name: str, common: Shared, replies: int = 0, **options: int | float | bool) -> Role:
+    """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
+    node = topology.build((), common.settings.partitions).node(name)
+    last = frozenset(node.consumes[len(node.consumes) - replies :])
+    return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
+
+
+def _loop(role: Role, kernel: Operator, common: Shared, store: RedisStore | None = None) -> RoleLoop:
+    return kafka_loop(
+        role, kernel, common.kafka, common.transport, common.clock, common.codec.encode, store, version=VERSION
+    )
+
+
+def _store(common: Shared) -> RedisStore:
+    return RedisStore(RedisSettings(redis_url(common.settings), common.settings.prefix), common.codec)
+
+
+async def run(settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[Model], instance: str) -> None:
+    """Run these roles in this process until SIGTERM or SIGINT; the page may fail without the others.
+
+    Args:
+        settings: of the deployment.
+        codec: of all records.
+        roles: which; `worker` means one for each of `models`.
+        models: that are run here.
+        instance: unique among the processes of the deployment.
+
+    Raises:
+        ExceptionGroup: of what ended a role.
+    """
+    stop = asyncio.Event()
+    common = shared(settings, codec, instance)
+    loops: list[Runnable] = [KERNELS[role](common) for role in roles if role in KERNELS]
+    loops += [worker(common, model) for model in models if "worker" in roles]
+    page = asyncio.create_task(control(common, stop)) if "control" in roles else None
+    if loops:
+        if page is not None:
+            page.add_done_callback(_note_end)
+        await run_process(loops, common.transport, stop)
+        stop.set()
+    elif page is not None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if page is not None:
+        await asyncio.wait([page])
+        if not loops:
+            page.result()
+
+
+async def control(common: Shared, stop: asyncio.Event) -> None:
+    """Run the Faust app until `stop`."""
+    # Faust costs 40 MB and half a second that the other roles need not pay.
+    from streams.control.app import Options, create
+    from streams.control.credentials import credentials
+
+    given = common.settings
+    try:
+        login = credentials(common.kafka.options())
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
+        place = Options(
+            bootstrap=given.kafka.bootstrap,
+            prefix=given.prefix,
+            instance=common.name("control"),
+            host=given.control.host,
+            port=given.control.port,
+            data=Path(folder),
+            credentials=login,
+            replication=given.replication,
+        )
+        app = create(place, common.codec)
+        await app.start()
+        try:
+            await app.wait(stop.wait())
+        finally:
+            await app.stop()
+
+
+def _note_end(page: asyncio.Task[None]) -> None:
+    if not page.cancelled() and (fault := page.exception()) is not None:
+        _log.warning("the control page has ended, everything else runs on: %r", fault)

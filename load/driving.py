@@ -1,0 +1,108 @@
+"""Drives a running system from a scenario: one stretch of load, recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from load import arrivals
+from load.openloop import OpenLoop
+from load.processes import Usage, cpu_seconds, usage
+from load.recorder import Recorder
+from load.wire import Wire
+from schemas import topics
+from schemas.codec import Codec
+from streams.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from load.openloop import Workload
+    from load.system import Stage, System
+    from schemas.records import Prediction
+
+_LEARN_S = 1.0  # after the last answer: until its feedback is joined and learnt, so that its cost is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What one stretch of load gave: the recorder, and the CPU seconds of each instance meanwhile."""
+
+    recorder: Recorder
+    cpu_s: Mapping[str, float]
+    feedback_sent: int
+
+    @property
+    def cpu_us_per_query(self) -> float:
+        """CPU of all roles together, for each answered query (us)."""
+        return sum(self.cpu_s.values()) / max(1, self.recorder.total.answered) * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Sends to one deployment.
+
+    Attributes:
+        stage: where.
+        prefix: of the deployment.
+        system: whose processes are measured.
+    """
+
+    stage: Stage
+    prefix: str
+    system: System
+
+    async def at(self, rate: float, workload: Workload, seconds: float, slo_us: int = 100_000) -> Stretch:
+        """Send Poisson arrivals at `rate` a second for `seconds`."""
+        offsets_us = arrivals.until(arrivals.poisson(rate, self.stage.seed), seconds)
+        return await self.drive(offsets_us, workload, slo_us)
+
+    async def backlog(
+        self, count: int, workload: Workload, on_predictions: Callable[[Sequence[Prediction]], None], drain_s: float
+    ) -> Stretch:
+        """Send `count` queries at once; their objective (in the workload) must be longer than they will wait."""
+        slo_us = int(drain_s * 1e6)
+        return await self.drive(itertools.repeat(0, count), workload, slo_us, on_predictions, drain_s, linger_ms=5)
+
+    async def drive(
+        self,
+        offsets_us: Iterable[int],
+        workload: Workload,
+        slo_us: int,
+        on_predictions: Callable[[Sequence[Prediction]], None] | None = None,
+        drain_s: float = 5.0,
+        linger_ms: float = 0,
+    ) -> Stretch:
+        """Send by any arrivals, return feedback where the workload knows labels, wait for the last answers."""
+        before = usage(self.system.pids)
+        recorder, feedback_sent = await asyncio.to_thread(
+            self._drive, offsets_us, workload, slo_us, on_predictions, drain_s, linger_ms
+        )
+        await asyncio.sleep(_LEARN_S)
+        return Stretch(recorder, cpu_seconds(before, self._after(before)), feedback_sent)
+
+    def _drive(
+        self,
+        offsets_us: Iterable[int],
+        workload: Workload,
+        slo_us: int,
+        on_predictions: Callable[[Sequence[Prediction]], None] | None,
+        drain_s: float,
+        linger_ms: float,
+    ) -> tuple[Recorder, int]:
+        wire = Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms)
+        try:
+            wire.follow((topics.PREDICTIONS,))
+            now_us = SystemClock().now_us
+            recorder = Recorder(now_us(), slo_us)
+            loop = OpenLoop(wire, Codec(), workload, recorder, now_us, on_predictions=on_predictions)
+            loop.run(offsets_us, drain_s)
+        finally:
+            wire.close()
+        return recorder, loop.feedback_sent
+
+    def _after(self, before: Mapping[str, Usage]) -> dict[str, Usage]:
+        pids = self.system.pids
+        return usage({name: pids[name] for name in before})

@@ -1,0 +1,52 @@
+"""Models as functions, for scenarios that need a model with known answers or a known cost.
+
+Packaged by dotted path (`load.models:third`); the input carries what the function needs, so a worker needs no file and
+no state beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BATCH_S = 5e-3
+ROW_S = 1e-4
+
+
+def timed(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer 0 after 5 ms and 0.1 ms a row; `rows` (n, 1) says how many times dearer than that each row is."""
+    time.sleep(BATCH_S + ROW_S * float(rows.sum()))
+    return np.zeros(len(rows), np.int64)
+
+
+def first(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Answer column 0 of `rows` (n, 5): what the first of five models said about that row."""
+    return rows[:, 0]
+
+
+def second(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Answer column 1."""
+    return rows[:, 1]
+
+
+def third(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Answer column 2."""
+    return rows[:, 2]
+
+
+def fourth(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Answer column 3."""
+    return rows[:, 3]
+
+
+def fifth(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Answer column 4."""
+    return rows[:, 4]
+
+
+COLUMNS = tuple(f"load.models:{column.__name__}" for column in (first, second, third, fourth, fifth))

@@ -1,0 +1,148 @@
+"""`figure8`: the best model breaks for a quarter of the run, and feedback tells (Clipper, NSDI 2017, figure 8).
+
+20,000 queries through Kafka for each of three applications side by side: `exp3`, `exp4`, and `single` on the model that
+breaks. The models replay real predictions, which the input carries: five public MNIST models, or, where that file is
+not there, five models trained on digits. Same permutation and same failure as the numpy reference, so the errors can be
+compared with its errors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import topics
+from load.driving import Driver
+from load.models import COLUMNS
+from load.openloop import Asked
+from load.results import Result
+from load.system import Deployment
+from load.training import digits, rivals
+from load.workload import query_id
+from schemas.records import Application, Query, Tensor
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from load.system import Stage
+    from schemas.records import Prediction
+
+NAME = "figure8"
+PUBLIC = Path("../shared/data/derived/mnist_preds_public.npz")
+MODELS = ("tree", "sgd-hinge", "logreg", "rf40", "knn3")  # the last one is the best, and breaks
+QUERIES = 20_000
+BROKEN = slice(5_000, 10_000)
+POLICIES = ("exp3", "exp4", "single")
+_BEST = len(MODELS) - 1
+_SEED = 12345  # of the reference
+_RATE = 600.0  # queries a second, all three applications; 20,000 each take 100 s
+_SLO_MS = 2_000.0  # what is learnt is measured here, not how fast answers come
+_SECTIONS = {"before": slice(0, 5_000), "during": BROKEN, "after": slice(10_000, QUERIES), "total": slice(0, QUERIES)}
+
+
+@dataclass(slots=True)
+class Replay:
+    """Asks every application the same rows in the same order, in turns.
+
+    Attributes:
+        rows: (n, 5) uint8, what each model says about query t.
+        labels: (n,) the truth.
+        wrong: per application, the numbers of the queries that were answered wrongly (or by default).
+    """
+
+    rows: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+    seed: int
+    wrong: dict[str, Counter[int]] = field(default_factory=dict)
+    _asked: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def __call__(self, index: int, intended_us: int) -> Asked:
+        """Return query number `index`: application by turns, row by order."""
+        policy, t = POLICIES[index % len(POLICIES)], index // len(POLICIES)
+        name = query_id(self.seed, index)
+        self._asked[name] = policy, t
+        query = Query(name, policy, Tensor.of(self.rows[t]), sent_us=intended_us)
+        return Asked(query, int(self.labels[t]))
+
+    def judge(self, predictions: Sequence[Prediction]) -> None:
+        """Note which answers are wrong; no answer is a wrong one."""
+        for prediction in predictions:
+            policy, t = self._asked.pop(prediction.query_id)
+            if prediction.answer != int(self.labels[t]):
+                self.wrong.setdefault(policy, Counter())[t] += 1
+
+    def error(self, policy: str, section: slice) -> float:
+        """Return the share of wrong answers among the queries of a section."""
+        wrong = self.wrong.get(policy, Counter())
+        return sum(wrong[t] for t in range(section.start, section.stop)) / (section.stop - section.start)
+
+
+async def run(stage: Stage) -> Result:
+    """Replay, and set the errors beside those of the single models in hindsight."""
+    rows, labels, source = load_rows()
+    replay = Replay(rows, labels, stage.seed)
+    folders = {name: stage.folder / name for name in MODELS}
+    for name, function in zip(MODELS, COLUMNS, strict=True):
+        package_function(function, folders[name], name, "1", rows[:5])
+    deployment = Deployment(
+        topics.new_prefix(NAME), tuple(_application(p) for p in POLICIES), folders, settings={"log_level": "warning"}
+    )
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        stretch = await driver.drive(_offsets(stage), replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    losses = rows != labels[:, None]
+    figures = {
+        f"{policy}_error_{name}": replay.error(policy, section)
+        for policy in POLICIES
+        for name, section in _SECTIONS.items()
+    }
+    hindsight = {f"hindsight_error_{name}": float(losses[:, k].mean()) for k, name in enumerate(MODELS)}
+    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
+    return Result(
+        NAME,
+        figures={**figures, **hindsight, **counted, "hindsight_error_best": min(hindsight.values())},
+        parameters={"queries": QUERIES, "rate": _RATE, "seed": stage.seed, "source": source},
+    )
+
+
+def load_rows() -> tuple[NDArray[np.uint8], NDArray[np.uint8], str]:
+    """Return predictions (20,000, 5) with the failure in them, labels (20,000,), and where they come from."""
+    if PUBLIC.exists():
+        with np.load(PUBLIC) as file:
+            names = [str(name) for name in file["models"]]
+            use = [names.index(name.replace("-", "_")) for name in MODELS]
+            rows, labels, source = file["preds"][:, use], file["labels"], "mnist"
+    else:
+        rows, labels = rivals(digits(), QUERIES)
+        source = "digits"
+    return *shuffle_and_break(rows, labels), source
+
+
+def shuffle_and_break(
+    rows: NDArray[np.uint8], labels: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Permute both alike, then make the best model always wrong within `BROKEN`; draws as the reference draws."""
+    random = np.random.default_rng(_SEED)
+    order = random.permutation(len(labels))
+    rows, labels = rows[order].copy(), labels[order]
+    shift = random.integers(1, 10, BROKEN.stop - BROKEN.start)
+    rows[BROKEN, _BEST] = (labels[BROKEN].astype(int) + shift) % 10
+    return np.ascontiguousarray(rows), labels
+
+
+def _application(policy: str) -> Application:
+    parameters = {"arm": float(_BEST)} if policy == "single" else {}
+    return Application(policy, MODELS, policy, parameters, slo_ms=_SLO_MS)
+
+
+def _offsets(stage: Stage) -> list[int]:
+    gaps = np.random.default_rng(stage.seed).exponential(1e6 / _RATE, QUERIES * len(POLICIES))
+    return np.cumsum(gaps).astype(np.int64).tolist()  # type: ignore[no-any-return]  # numpy says Any

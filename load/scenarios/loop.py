@@ -1,0 +1,128 @@
+"""`loop`: the whole system, against the hand loop and the bare chain of the same run.
+
+Exp3 over two scikit-learn models of 64 features, every role in a process of its own, feedback for every answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import joblib  # type: ignore[import-untyped]  # it has none
+import numpy as np
+
+from load import topics
+from load.driving import Driver
+from load.floor.measure import chain, drain
+from load.results import Result
+from load.scenarios.floor import BACKLOG, RATES, chain_figures, drain_figures
+from load.system import Deployment
+from load.training import digits, linear_models, package_all
+from load.workload import Rows
+from schemas.records import Application
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from load.driving import Stretch
+    from load.system import Stage
+    from load.training import Digits
+    from schemas.records import Prediction
+
+NAME = "loop"
+_APPLICATION = "digits"
+_WARM_UP_RATE = 100.0
+_WARM_UP_S = 5.0
+# A backlog waits; with an objective shorter than its draining it would be answered by defaults.
+_BACKLOG_SLO_MS = 600_000.0
+_BACKLOG_DRAIN_S = 120.0
+# The rate is taken between these shares of the answers: without the filling and without the last ones.
+_FROM, _TO = 0.1, 0.9
+
+
+async def run(stage: Stage) -> Result:
+    """Measure the floors, then the system, in one run."""
+    data = digits()
+    estimators = linear_models(data)
+    model = stage.folder / "logistic.joblib"
+    joblib.dump(estimators["logistic"], model)
+    workload = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed)
+    floors = {
+        **drain_figures(await drain(stage, workload, str(model), BACKLOG)),
+        **chain_figures({rate: await chain(stage, workload, rate) for rate in RATES}),
+    }
+    deployment = Deployment(
+        prefix=topics.new_prefix(NAME),
+        applications=(Application(_APPLICATION, tuple(estimators), "exp3"),),
+        models=package_all(estimators, data.test_x, stage.folder),
+    )
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        measured = await _measure(driver, data)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    figures = {**floors, **measured}
+    return Result(
+        NAME,
+        figures={**figures, **_ratios(figures)},
+        parameters={"backlog": BACKLOG, "seconds": stage.seconds, "seed": stage.seed},
+    )
+
+
+async def _measure(driver: Driver, data: Digits) -> dict[str, float]:
+    stage = driver.stage
+    await driver.at(_WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), _WARM_UP_S)
+    figures: dict[str, float] = {}
+    for rate in RATES:
+        workload = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + rate)
+        stretch = await driver.at(rate, workload, stage.seconds)
+        figures |= {f"at_{rate}_{name}": value for name, value in stretch.recorder.figures().items()}
+        figures[f"at_{rate}_cpu_us_per_query"] = stretch.cpu_us_per_query
+    return figures | await _drain_backlog(driver, data)
+
+
+async def _drain_backlog(driver: Driver, data: Digits) -> dict[str, float]:
+    workload = Rows(_APPLICATION, data.inputs, data.labels, seed=driver.stage.seed + 2, slo_ms=_BACKLOG_SLO_MS)
+    answered_us: list[int] = []
+
+    def note(predictions: Sequence[Prediction]) -> None:
+        answered_us.extend(prediction.answered_us for prediction in predictions)
+
+    stretch = await driver.backlog(BACKLOG, workload, note, _BACKLOG_DRAIN_S)
+    return {
+        "backlog_per_s": central_rate(answered_us),
+        "backlog_lost": stretch.recorder.open,
+        "backlog_defaults": stretch.recorder.total.defaults,
+        "backlog_cpu_us_per_query": stretch.cpu_us_per_query,
+        **_cpu_by_role(stretch),
+    }
+
+
+def central_rate(times_us: Iterable[int]) -> float:
+    """Return the rate (1/s) between the 10th and the 90th percentile of event times; 0 without two of them."""
+    times = np.sort(np.fromiter(times_us, np.int64))
+    start, end = int(len(times) * _FROM), int(len(times) * _TO) - 1
+    if end <= start or times[end] == times[start]:
+        return 0.0
+    return float((end - start) / (times[end] - times[start]) * 1e6)
+
+
+def _cpu_by_role(stretch: Stretch) -> dict[str, float]:
+    answered = max(1, stretch.recorder.total.answered)
+    return {
+        f"backlog_cpu_us_{role.replace('.', '_').replace('-', '_')}": seconds / answered * 1e6
+        for role, seconds in stretch.cpu_s.items()
+    }
+
+
+def _ratios(figures: dict[str, float]) -> dict[str, float]:
+    """Set the system against the floors; the hand loop is the fastest of its variants, the chain has four legs too."""
+    hand_rate = max(value for name, value in figures.items() if name.startswith("hand_") and name.endswith("_per_s"))
+    hand_cpu = min(value for name, value in figures.items() if name.startswith("hand_") and "cpu" in name)
+    ratios = {
+        "ratio_rate": figures["backlog_per_s"] / hand_rate,
+        "ratio_cpu": figures["backlog_cpu_us_per_query"] / hand_cpu,
+    }
+    for rate in RATES:
+        for point in ("p50", "p99"):
+            bare = figures[f"chain_at_{rate}_{point}_ms"]
+            ratios[f"at_{rate}_ratio_{point}"] = figures[f"at_{rate}_{point}_ms"] / bare
+    return ratios

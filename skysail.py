@@ -1,0 +1,29 @@
+"""The public face of Skysail: what an application needs, and nothing else.
+
+    from skysail import Client, package_sklearn
+
+Whatever is not named here may change without notice.
+"""
+
+from schemas.codec import Codec
+from schemas.records import Application, Feedback, Model, Observation, Prediction, Query, Status, Tensor
+from streams.client import Client, Unanswered
+from workers.packaging import load_package, package_function, package_sklearn, package_torch
+
+__all__ = [
+    "Application",
+    "Client",
+    "Codec",
+    "Feedback",
+    "Model",
+    "Observation",
+    "Prediction",
+    "Query",
+    "Status",
+    "Tensor",
+    "Unanswered",
+    "load_package",
+    "package_function",
+    "package_sklearn",
+    "package_torch",
+]

@@ -1,0 +1,191 @@
+"""Reads: takes records in as far as the role's bounds allow, and gives them to the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import DeadLetter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from streams.operators.contract import Effects, Operator, Record
+    from streams.runtime.lanes import Lanes
+    from streams.runtime.offsets import OffsetTracker
+    from streams.runtime.ownership import Ownership
+    from streams.runtime.ports import TopicPartition
+    from streams.runtime.roles import Ports, Role
+
+_log = logging.getLogger(__name__)
+
+# How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
+# is gone, at the price of 20 wake-ups a second.
+POLL_MS = 500
+THROTTLED_POLL_MS = 50
+# Records a kernel gets at once: at 30 us each, timers and acknowledgements wait 15 ms at most.
+SLICE = 512
+
+_partition = itemgetter(0, 1)
+
+
+class Hand:
+    """Records of the last poll that the kernel has not been given yet."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def take(self, count: int) -> list[Record]:
+        """Remove and return the first records."""
+        taken, self.records = self.records[:count], self.records[count:]
+        return taken
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the records of these partitions: they are not ours any more, or will be read again."""
+        gone = frozenset(partitions)
+        self.records = [record for record in self.records if _partition(record) not in gone]
+
+
+class Offer:
+    """Gives records to a kernel and performs what it wants done."""
+
+    def __init__(self, kernel: Operator, ports: Ports, perform: Callable[[Effects], None]) -> None:
+        self._kernel = kernel
+        self._clock = ports.clock
+        self._perform = perform
+
+    def __call__(self, records: list[Record]) -> Exception | None:
+        """Let the kernel decide; an exception of the kernel is returned.
+
+        This is the process's one broad `except`: whatever a record does to a kernel must not stop the partition.
+        """
+        try:
+            effects = self._kernel.on_records(records, self._clock.now_us())
+        except Exception as fault:  # noqa: BLE001  # the record boundary: the culprit becomes a dead letter
+            return fault
+        self._perform(effects)
+        return None
+
+
+class Reader:
+    """Polls until told to stop.
+
+    Args:
+        role: what is read, and how much may be in hand.
+        ports: consumer and clock are used.
+        hand: where a poll's records are kept while slices of them are given to the kernel.
+        offer: gives them.
+        tracker: is told what was delivered.
+        lanes: their pressure counts as being full.
+        ownership: starts over after a kernel failed.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        ports: Ports,
+        hand: Hand,
+        offer: Offer,
+        perform: Callable[[Effects], None],
+        tracker: OffsetTracker,
+        lanes: Lanes,
+        ownership: Ownership,
+    ) -> None:
+        self._role = role
+        self._ports = ports
+        self._hand = hand
+        self._offer = offer
+        self._perform = perform
+        self._tracker = tracker
+        self._lanes = lanes
+        self._ownership = ownership
+        self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
+        self._drain_until_us: int | None = None
+        self._relief = asyncio.Event()
+        self.counters: Counter[str] = Counter()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Read until `stop` is set and what is in hand has got its outcome, or `drain_s` is over."""
+        while not self._drained(stop):
+            only = self._only()
+            if only is not None and not only:
+                await self._wait_relief()
+                continue
+            records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
+            if records:
+                await self._take(records)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether less than everything is read, on purpose."""
+        return (
+            self._drain_until_us is not None
+            or self._tracker.outstanding() >= self._role.outstanding
+            or self._lanes.pressure() >= 1
+        )
+
+    def relieve(self) -> None:
+        """Look at the bounds again: something was completed."""
+        if self._tracker.outstanding() < self._role.outstanding:
+            self._relief.set()
+
+    def _only(self) -> frozenset[str] | None:
+        return self._role.replies if self.throttled else None
+
+    def _drained(self, stop: asyncio.Event) -> bool:
+        if not stop.is_set():
+            return False
+        now_us = self._ports.clock.now_us()
+        if self._drain_until_us is None:
+            self._drain_until_us = now_us + int(self._role.drain_s * 1_000_000)
+        return self._tracker.outstanding() == 0 or now_us >= self._drain_until_us
+
+    async def _wait_relief(self) -> None:
+        """Wait until there is less in hand, but look again soon: pressure and a stop ring no bell."""
+        self._relief.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(THROTTLED_POLL_MS / 1000):
+                await self._relief.wait()
+
+    async def _take(self, records: list[Record]) -> None:
+        """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
+        hand = self._hand
+        hand.records = records
+        while hand.records:
+            part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else SLICE)
+            for partition, run in groupby(part, key=_partition):
+                self._tracker.delivered(partition, [record.offset for record in run])
+            fault = self._offer(part)
+            if fault is not None:
+                await self._blame(part, fault)
+            await asyncio.sleep(0)
+
+    async def _blame(self, records: list[Record], fault: Exception) -> None:
+        """Find the record a kernel fails on: read again what is not complete, one by one; the culprit is a dead letter.
+
+        The records are not simply offered again: the kernel may have taken some of them before it failed, and what it
+        wanted done for those is lost.
+        """
+        self.counters["kernel_failures_total"] += 1
+        if len(records) == 1:
+            record = records[0]
+            _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)
+            self._perform([DeadLetter(record, "bug", repr(fault))])
+            return
+        _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
+        for record in records:
+            self._suspects[_partition(record)] = record.offset + 1
+        await self._ownership.start_over()
+
+    def _is_suspect(self, record: Record) -> bool:
+        """Tell whether a record was in a slice that failed; forget slices that were passed."""
+        partition = _partition(record)
+        if record.offset < self._suspects.get(partition, 0):
+            return True
+        self._suspects.pop(partition, None)
+        return False

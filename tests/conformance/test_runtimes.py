@@ -1,0 +1,209 @@
+"""What every runtime must do, checked for each kind of model: one list for all."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from schemas.records import Outcome, Tensor
+from workers.errors import PackageError
+from workers.manifest import MANIFEST, digest
+from workers.packaging import load_package, package_function, package_sklearn, package_torch
+from workers.rows import Predicted, predict_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from schemas.records import Input
+    from workers.packaging import LoadedModel
+
+ROWS = 41  # odd, so that no split is even
+_RANDOM = np.random.default_rng(7)
+X = _RANDOM.normal(size=(ROWS, 6)).astype(np.float32)
+MISSING = np.where(_RANDOM.random(X.shape) < 0.2, np.float32("nan"), X)
+LABELS = (X[:, 0] > X[:, 1]).astype(np.int64) + 2 * (X[:, 2] > 0)
+NAMES = np.array(["cat", "dog", "emu", "fox"])[LABELS]
+TEXTS = [" ".join(_RANDOM.choice(["red", "green", "blue", "grey"], size=4)) for _ in range(ROWS)]
+BYTES = [bytes(int(n)) for n in _RANDOM.integers(0, 9, ROWS)]
+NEEDS_TORCH = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kind of model: how it is packaged, and rows that it takes."""
+
+    package: Callable[[Path], Any]
+    inputs: list[Input]
+
+
+def tensors(rows: NDArray[np.float32]) -> list[Input]:
+    """Make inputs of the rows of an array."""
+    return [Tensor.of(row) for row in rows]
+
+
+def fitted(estimator: Any, targets: Any = LABELS, rows: Any = X, **options: Any) -> Case:
+    """Make a case of an estimator, fitted when it is packaged."""
+    inputs = tensors(rows) if isinstance(rows, np.ndarray) else list(rows)
+
+    def package(folder: Path) -> None:
+        package_sklearn(estimator.fit(rows, targets), folder, "toy", "1", rows[:3], **options)
+
+    return Case(package, inputs)
+
+
+def network(factory: str, *, output: str, outputs: int = 4, **options: Any) -> Case:
+    """Make a case of a network from `toy_nets`."""
+    arguments = {"inputs": X.shape[1], "outputs": outputs}
+
+    def package(folder: Path) -> None:
+        nets = importlib.import_module("tests.toy_nets")
+        module = nets.seeded(getattr(nets, factory)(**arguments))
+        path = f"tests.toy_nets:{factory}"
+        package_torch(
+            module, folder, "toy", "1", X[:3], architecture=path, arguments=arguments, output=output, **options
+        )
+
+    return Case(package, tensors(X))
+
+
+def function(name: str, inputs: list[Input], sample: Any, **options: Any) -> Case:
+    """Make a case of a function from `toys`."""
+    return Case(lambda folder: package_function(f"tests.toys:{name}", folder, "toy", "1", sample, **options), inputs)
+
+
+CASES = {
+    "sklearn-logistic": fitted(LogisticRegression()),
+    "sklearn-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores"),
+    "sklearn-forest-threads-scores": fitted(RandomForestClassifier(20, n_jobs=2, random_state=0), output="scores"),
+    "sklearn-forest-value": fitted(RandomForestRegressor(20, random_state=0), X[:, 3], output="value"),
+    "sklearn-boosting-missing": fitted(
+        HistGradientBoostingClassifier(max_iter=5), LABELS, MISSING, output="scores", allow_nan=True
+    ),
+    "sklearn-ridge": fitted(Ridge(), X[:, 3], output="value"),
+    "sklearn-neighbours": fitted(KNeighborsClassifier(3), NAMES),
+    "sklearn-support-vectors": fitted(make_pipeline(StandardScaler(), SVC())),
+    "sklearn-mlp": fitted(MLPClassifier((8,), solver="sgd", max_iter=400, tol=0.1, n_iter_no_change=2), output="scores"),
+    "sklearn-text": fitted(make_pipeline(CountVectorizer(), MultinomialNB()), NAMES, TEXTS),
+    "function-label": function("parity", tensors(X), X[:3]),
+    "function-value": function("total", tensors(X), X[:3], output="value"),
+    "function-strings": function("shout", [*TEXTS], TEXTS[:3]),
+    "function-bytes-scores": function("lengths", [*BYTES], BYTES[:3], output="scores", classes=("short", "long")),
+    "torch-label": network("mlp", output="label"),
+    "torch-names-scores": network("mlp", output="scores", classes=("cat", "dog", "emu", "fox")),
+    "torch-value": network("mlp", output="value", outputs=1),
+    "torch-noisy-scores": network("noisy", output="scores"),
+}
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=NEEDS_TORCH if name.startswith("torch") else ()) for name in CASES], scope="module"
+)
+def packaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Case]:
+    """Package one case; returns the folder and the case."""
+    folder = tmp_path_factory.mktemp(request.param) / "package"
+    CASES[request.param].package(folder)
+    return folder, CASES[request.param]
+
+
+def predict(model: LoadedModel, inputs: list[Input]) -> Predicted:
+    """Predict rows as a worker does."""
+    return predict_rows(model.runtime, model.manifest, inputs)
+
+
+def numbers(predicted: Predicted) -> NDArray[np.float64]:
+    """Return everything numeric in the results, a row for each row."""
+    parts = [] if isinstance(predicted.answers, tuple) else [np.asarray(predicted.answers, dtype=np.float64)[:, None]]
+    parts += [] if predicted.scores is None else [np.asarray(predicted.scores, dtype=np.float64)]
+    return np.hstack(parts) if parts else np.zeros((len(predicted.outcomes), 0))
+
+
+def texts(predicted: Predicted) -> tuple[str, ...]:
+    """Return the answers that are texts."""
+    return predicted.answers if isinstance(predicted.answers, tuple) else ()
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 40])
+def test_an_answer_does_not_depend_on_the_rows_beside_it(packaged: tuple[Path, Case], size: int) -> None:
+    """Whatever the batches, in whatever order: equal labels, numbers within 1e-5."""
+    folder, case = packaged
+    model = load_package(folder)
+    whole = predict(model, case.inputs)
+    assert set(whole.outcomes) == {Outcome.OK}
+    order = np.random.default_rng(size).permutation(ROWS)
+    for start in range(0, ROWS, size):
+        rows = order[start : start + size].tolist()
+        part = predict(model, [case.inputs[row] for row in rows])
+        np.testing.assert_allclose(numbers(part), numbers(whole)[rows], rtol=0, atol=1e-5)
+        assert texts(part) == tuple(texts(whole)[row] for row in rows if texts(whole))
+        if model.manifest.output != "value" and not texts(whole):
+            assert np.array_equal(np.asarray(part.answers), np.asarray(whole.answers)[rows])
+
+
+def test_a_bad_row_does_not_fail_its_neighbours(packaged: tuple[Path, Case]) -> None:
+    """Wrong kinds, shapes and numbers among good rows: those are answered as without them."""
+    folder, case = packaged
+    model = load_package(folder)
+    wide, infinite = Tensor.of(np.zeros(99, dtype=np.float32)), Tensor.of(np.full(6, np.inf, dtype=np.float32))
+    text: Input = 0 if model.manifest.input.kind == "string" else "text"  # type: ignore[assignment]
+    mixed = [wide, *case.inputs[:2], infinite, *case.inputs[2:4], text]
+    predicted = predict(model, mixed)
+    good = [1, 2, 4, 5]
+    assert [predicted.outcomes[row] for row in good] == [Outcome.OK] * 4
+    assert [predicted.outcomes[row] for row in (0, 3, 6)] == [Outcome.INVALID] * 3
+    alone = predict(model, case.inputs[:4])
+    np.testing.assert_allclose(numbers(predicted)[good], numbers(alone), rtol=0, atol=1e-5)
+    assert tuple(texts(predicted)[row] for row in good if texts(predicted)) == texts(alone)
+
+
+def test_loading_twice_gives_the_same_model(packaged: tuple[Path, Case]) -> None:
+    """Nothing is learnt, drawn or forgotten by loading: the answers are equal to the bit."""
+    folder, case = packaged
+    first, second = (predict(load_package(folder), case.inputs) for _ in range(2))
+    assert numbers(first).tobytes() == numbers(second).tobytes()
+    assert texts(first) == texts(second)
+
+
+def test_a_changed_package_is_refused(packaged: tuple[Path, Case]) -> None:
+    """One byte of one file, or of the manifest against the deployed digest, is enough."""
+    folder, _ = packaged
+    deployed = digest(folder)
+    for path in sorted(folder.iterdir()):
+        kept = path.read_bytes()
+        changed = kept.replace(b'"1"', b'"2"') if path.name == MANIFEST else kept[:-1] + bytes([kept[-1] ^ 1])
+        path.write_bytes(changed)
+        with pytest.raises(PackageError, match=r"again"):
+            load_package(folder, digest=deployed)
+        path.write_bytes(kept)
+    assert load_package(folder, digest=deployed).digest == deployed
+
+
+@NEEDS_TORCH
+def test_a_scikit_learn_worker_loads_no_torch_and_stays_small(tmp_path: Path) -> None:
+    """Only a torch model pays for torch: 140 MB without, 630 with it (measured)."""
+    CASES["sklearn-forest-threads-scores"].package(tmp_path / "package")
+    code = (
+        "import psutil, sys; from workers.packaging import load_package; load_package(sys.argv[1]); "
+        "assert 'torch' not in sys.modules; print(psutil.Process().memory_info().rss // 2**20)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "package")], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) <= 200

@@ -1,0 +1,28 @@
+"""Networks small enough to read, named by dotted paths in tests (`tests.toy_nets:mlp`); needs torch."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def mlp(inputs: int, outputs: int, hidden: tuple[int, ...] = (16,)) -> nn.Module:
+    """Make a multilayer perceptron with ReLU between its layers."""
+    sizes = [inputs, *hidden, outputs]
+    layers: list[nn.Module] = []
+    for before, after in zip(sizes, sizes[1:], strict=False):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def noisy(inputs: int, outputs: int) -> nn.Module:
+    """Make a network whose training mode would answer at random, and depend on the batch."""
+    return nn.Sequential(nn.BatchNorm1d(inputs), nn.Dropout(0.5), nn.Linear(inputs, outputs))
+
+
+def seeded(factory: nn.Module, seed: int = 0) -> nn.Module:
+    """Fill a network with repeatable numbers."""
+    torch.manual_seed(seed)
+    for parameter in factory.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return factory

@@ -1,0 +1,49 @@
+"""Models small enough to read, named by dotted paths in tests (`tests.toys:parity`); no torch here."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def parity(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Label a row by whether its numbers add up to an odd number."""
+    return np.rint(rows.sum(axis=1)).astype(np.int64) % 2
+
+
+def total(rows: NDArray[np.float32]) -> list[float]:
+    """Answer the sum of a row."""
+    return [float(row.sum(dtype=np.float64)) for row in rows]
+
+
+def shout(rows: Sequence[str]) -> list[str]:
+    """Answer a text in capitals; refuses the empty one."""
+    if "" in rows:
+        raise ValueError("an empty text")
+    return [text.upper() for text in rows]
+
+
+def lengths(rows: Sequence[bytes]) -> NDArray[np.float64]:
+    """Score bytes as short or long."""
+    return np.array([[1 / (1 + len(row)), len(row) / (1 + len(row))] for row in rows])
+
+
+def moody(rows: Sequence[str]) -> list[str]:
+    """Do what the text says: hang, or end the process, or chat; otherwise answer the text."""
+    if "hang" in rows:
+        threading.Event().wait()
+    if "die" in rows:
+        os._exit(3)
+    print("a model may print what it likes")  # noqa: T201 - that it does is what is tested
+    return list(rows)
+
+
+NUMBER = 1

@@ -1,0 +1,220 @@
+"""The batcher in virtual time: order, caps, early drop, and what it learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from policies.aimd import Aimd
+from policies.fixed import Fixed
+from workers.batcher import Batcher, Take
+from workers.estimates import DEFAULT_OBJECTIVE_US, MIN_OBJECTIVE_US, SLACK_REFRESH_US, SLACK_WINDOW_US, ServiceTimes
+
+MS = 1_000
+SECOND = 1_000_000
+
+
+def batcher(cap: int = 4, limit: int = 100, objective_us: int | None = 20 * MS) -> Batcher[str]:
+    """Make a batcher with a cap that does not change."""
+    return Batcher(Fixed(rows=cap), limit=limit, objective_us=objective_us)
+
+
+def items(take: Take[str]) -> tuple[str, str]:
+    """Return the items taken and expired, as two words."""
+    return "".join(row.item for row in take.rows), "".join(row.item for row in take.expired)
+
+
+def test_rows_are_taken_by_due_time_up_to_the_cap() -> None:
+    """The most urgent go first, equals in order of arrival, and the rest stays."""
+    queue = batcher(cap=3)
+    queue.offer([(50 * MS, "c"), (30 * MS, "a"), (90 * MS, "e"), (30 * MS, "b"), (80 * MS, "d")], 0)
+    take = queue.take(0)
+    assert items(take) == ("abc", "")
+    assert (take.cap, take.queued, len(queue)) == (3, 2, 2)
+
+
+def test_an_empty_queue_gives_an_empty_take() -> None:
+    """There is nothing to predict and nothing to say."""
+    assert batcher().take(0) == Take((), (), 4, 0)
+
+
+def test_items_are_never_compared() -> None:
+    """Equal due times do not make the heap look at the payload, which has no order."""
+    queue: Batcher[object] = Batcher(Fixed(rows=2))
+    queue.offer([(5 * MS, object()), (5 * MS, object())], 0)
+    assert len(queue.take(0).rows) == 2
+
+
+def test_a_full_queue_refuses_what_is_due_last() -> None:
+    """The surplus comes back at once, new or old, and is never lost silently."""
+    queue = batcher(limit=2)
+    assert queue.offer([(20 * MS, "b"), (90 * MS, "d")], 0) == []
+    refused = queue.offer([(10 * MS, "a"), (95 * MS, "e")], 0)
+    assert [row.item for row in refused] == ["d", "e"]
+    assert (queue.room, items(queue.take(0))) == (0, ("ab", ""))
+
+
+def test_rows_past_their_due_time_expire() -> None:
+    """What is late already is not predicted."""
+    queue = batcher()
+    queue.offer([(10 * MS, "a"), (40 * MS, "b")], 0)
+    assert items(queue.take(20 * MS)) == ("b", "a")
+
+
+def test_rows_that_cannot_wait_for_the_planned_batch_are_dropped_early() -> None:
+    """A full batch takes 10 ms: what is due within them is given up before it costs anything."""
+    queue = batcher(cap=4)
+    queue.done(4, 10 * MS, 0)
+    queue.offer([(9 * MS, "a"), (11 * MS, "b"), (12 * MS, "c"), (13 * MS, "d"), (14 * MS, "e")], 0)
+    assert items(queue.take(0)) == ("bcde", "a")
+
+
+def test_the_planned_batch_shrinks_with_the_queue() -> None:
+    """With two rows left the estimate is that of two rows, so neither is dropped."""
+    queue = batcher(cap=8)
+    queue.done(8, 10 * MS, 0)
+    queue.done(2, 3 * MS, 0)
+    queue.offer([(4 * MS, "a"), (5 * MS, "b")], 0)
+    assert items(queue.take(0)) == ("ab", "")
+
+
+def test_a_wrong_estimate_corrects_itself() -> None:
+    """After one pause nothing seems feasible; a batch runs nevertheless, or nothing would ever run again."""
+    queue = batcher(cap=2)
+    queue.done(1, 500 * MS, 0)
+    for turn in range(20):
+        now = turn * 100 * MS
+        queue.offer([(now + 50 * MS, "a")], now)
+        assert items(queue.take(now)) == ("a", "")
+        queue.done(1, 1 * MS, now + 1 * MS)
+    queue.offer([(SECOND * 3 + 5 * MS, "a"), (SECOND * 3 - 1, "b")], 3 * SECOND)
+    assert items(queue.take(3 * SECOND)) == ("a", "b")
+
+
+def test_a_probe_does_not_run_what_is_past_its_due_time() -> None:
+    """Only rows that somebody may still be waiting for are worth a probe."""
+    queue = batcher(cap=8)
+    queue.done(8, 500 * MS, 0)
+    queue.offer([(10 * MS, "a"), (60 * MS, "b")] * 4, 0)
+    assert items(queue.take(50 * MS)) == ("bbbb", "aaaa")
+
+
+def test_forgotten_rows_are_gone_and_the_order_of_the_others_stays() -> None:
+    """A revoked partition's rows leave the heap a heap."""
+    queue = batcher(cap=10)
+    queue.offer([(due * MS, item) for due, item in ((50, "e"), (30, "c"), (10, "a"), (40, "d"), (20, "b"))], 0)
+    assert queue.forget(lambda item: item in "ad") == 2
+    assert items(queue.take(0)) == ("bce", "")
+
+
+def test_the_objective_is_half_of_what_the_hurried_tenth_has_left() -> None:
+    """One batch may have to wait for another; a patient application does not slow a hurried one."""
+    queue = batcher(objective_us=None)
+    assert queue.objective(0) == DEFAULT_OBJECTIVE_US
+    now = SLACK_REFRESH_US
+    queue.offer([(now + 400 * MS, "p")] * 8 + [(now + 40 * MS, "h")] * 8, now)
+    assert queue.objective(now) == 20 * MS
+
+
+def test_the_objective_forgets_old_queries() -> None:
+    """After half a minute only the present counts."""
+    queue = batcher(objective_us=None, limit=1)
+    queue.offer([(40 * MS, "a")], 0)
+    assert queue.objective(0) == 20 * MS
+    later = SLACK_WINDOW_US + SECOND
+    queue.offer([(later + 100 * MS, "b")], later)
+    assert queue.objective(later) == 50 * MS
+
+
+def test_late_arrivals_do_not_drive_the_objective_to_nothing() -> None:
+    """A backlog from before a restart is expired, not a reason for batches of one row."""
+    queue = batcher(objective_us=None)
+    queue.offer([(1, "late")] * 20, SECOND)
+    assert queue.objective(SECOND) == DEFAULT_OBJECTIVE_US
+    queue.offer([(SECOND * 2 + 10, "a")], 2 * SECOND)
+    assert queue.objective(2 * SECOND) == MIN_OBJECTIVE_US
+
+
+def test_service_times_are_the_longest_of_the_last_ten_of_like_size() -> None:
+    """An unknown size is judged by the next smaller one."""
+    times = ServiceTimes()
+    assert times.predict(5) == 0
+    for duration in [90, *range(1, 11)]:
+        times.observe(4, duration)
+    times.observe(64, 7)
+    assert [times.predict(rows) for rows in (1, 3, 4, 7, 8, 63, 64, 1000)] == [0, 0, 10, 10, 10, 10, 7, 7]
+
+
+@dataclass
+class Machine:
+    """A model of 5 ms and 0.1 ms a row behind a batcher under a 20 ms objective, with no end of queries."""
+
+    row_us: int = 100
+    base_us: int = 5 * MS
+    now_us: int = 0
+
+    def __post_init__(self) -> None:
+        """Start with one row a batch."""
+        self.queue: Batcher[int] = Batcher(Aimd(), objective_us=20 * MS)
+
+    def batch(self) -> tuple[int, int]:
+        """Run one full batch in virtual time; returns its rows and how long it took."""
+        self.queue.offer([(self.now_us + SECOND, row) for row in range(self.queue.cap - len(self.queue))], self.now_us)
+        take = self.queue.take(self.now_us)
+        assert take.expired == ()
+        duration_us = self.base_us + self.row_us * len(take.rows)
+        self.now_us += duration_us
+        self.queue.done(len(take.rows), duration_us, self.now_us)
+        return len(take.rows), duration_us
+
+    def rate(self, batches: int) -> float:
+        """Return rows a second over some batches."""
+        done = [self.batch() for _ in range(batches)]
+        return sum(rows for rows, _ in done) / sum(duration for _, duration in done) * SECOND
+
+
+def test_aimd_reaches_nine_tenths_of_the_best_rate_within_200_batches() -> None:
+    """The best batch has 150 rows (20 ms); the cap settles at 18 ms, where the dead band begins, and stays."""
+    machine = Machine()
+    for _ in range(200):
+        machine.batch()
+    best = 150 / 0.020
+    assert machine.rate(50) >= 0.9 * best
+    assert machine.queue.cap == pytest.approx(130, abs=2)
+
+
+def test_aimd_backs_off_within_five_batches_when_rows_cost_twice_as_much() -> None:
+    """The cap falls by a tenth a batch until the objective is met, 75 rows at most."""
+    machine = Machine()
+    for _ in range(200):
+        machine.batch()
+    machine.row_us = 200
+    before = machine.queue.cap
+    for _ in range(5):
+        machine.batch()
+    assert machine.queue.cap <= 0.6 * before
+    for _ in range(3):
+        machine.batch()
+    assert machine.batch()[1] <= 20 * MS
+
+
+def test_aimd_beats_single_rows_twenty_times() -> None:
+    """5.1 ms for one row against 18 ms for 130."""
+    machine = Machine()
+    for _ in range(200):
+        machine.batch()
+    assert machine.rate(50) >= 20 * SECOND / (machine.base_us + machine.row_us)
+
+
+def test_a_light_load_does_not_lower_the_cap() -> None:
+    """Takes that do not fill the cap say nothing about it."""
+    machine = Machine()
+    for _ in range(100):
+        machine.batch()
+    cap = machine.queue.cap
+    for turn in range(100):
+        now = machine.now_us + turn * SECOND
+        machine.queue.offer([(now + SECOND, 0)], now)
+        machine.queue.done(len(machine.queue.take(now).rows), 6 * MS, now)
+    assert machine.queue.cap == cap
