@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
 from schemas.errors import SchemaError
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double", "string", "bytes"})
 # Logical types over `bytes`: one fixed-width value a row, so that a column costs one copy instead of a varint a row.
@@ -126,10 +126,8 @@ def records_within(kind: Type) -> tuple[Record, ...]:
 def _parse(raw: Json, known: dict[str, Type]) -> Type:
     """Turn one JSON type into a value; `known` collects the named types seen so far."""
     match raw:
-        case str() if raw in PRIMITIVES:
-            return Primitive(raw)
-        case str() if raw in known:
-            return known[raw]
+        case str() if raw in PRIMITIVES or raw in known:
+            return known.get(raw, Primitive(raw))
         case list():
             return Union(tuple(_parse(branch, known) for branch in raw))
         case {"type": "bytes", "logicalType": str(column)} if column in COLUMNS:
@@ -138,19 +136,23 @@ def _parse(raw: Json, known: dict[str, Type]) -> Type:
             return Array(_parse(items, known))
         case {"type": "map", "values": values}:
             return Map(_parse(values, known))
-        case {"type": "enum", "name": str(name), "symbols": list(symbols)}:
-            default = cast("str | None", raw.get("default"))
-            known[name] = Enumeration(name, tuple(str(symbol) for symbol in symbols), default)
-            return known[name]
-        case {"type": "record", "name": str(name), "fields": list(fields)}:
-            known[name] = Record(name, tuple(_field(one, known) for one in fields))
+        case {"type": "enum" | "record" as kind, "name": str(name)}:
+            known[name] = _parse_enumeration(name, raw) if kind == "enum" else _parse_record(name, raw, known)
             return known[name]
     raise SchemaError(f"schema type not supported: {raw!r}; known are {sorted(PRIMITIVES | COLUMNS)} and nested types")
 
 
-def _field(raw: Json, known: dict[str, Type]) -> Field:
-    """Turn one JSON field into a value."""
-    match raw:
-        case {"name": str(name), "type": kind}:
-            return Field(name, _parse(kind, known), "default" in raw, raw.get("default"))
-    raise SchemaError(f"not a field: {raw!r}")
+def _parse_enumeration(name: str, raw: Any) -> Enumeration:
+    """Turn a JSON enumeration into a value."""
+    return Enumeration(name, tuple(raw["symbols"]), raw.get("default"))
+
+
+def _parse_record(name: str, raw: Any, known: dict[str, Type]) -> Record:
+    """Turn a JSON record into a value."""
+    return Record(
+        name,
+        tuple(
+            Field(one["name"], _parse(one["type"], known), "default" in one, one.get("default"))
+            for one in raw["fields"]
+        ),
+    )

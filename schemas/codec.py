@@ -68,7 +68,7 @@ class Codec:
         except FAILURES as error:
             raise explain(record, CURRENT[type(record).__name__].record, error) from error
         if len(value) > self._max_bytes:
-            raise SchemaError(f"{type(record).__name__}: {len(value)} bytes, over the limit of {self._max_bytes}")
+            raise SchemaError(f"{type(record).__name__}: {len(value)} bytes, over {self._max_bytes}")
         return value
 
     def decode(self, record: type[R], value: bytes | None) -> R:
@@ -76,15 +76,17 @@ class Codec:
         if not value:
             raise DecodeError("empty", f"{record.__name__}: no value")
         if len(value) > self._max_bytes:
-            raise DecodeError("oversized", f"{record.__name__}: {len(value)} bytes, over the limit of {self._max_bytes}")
+            raise DecodeError("oversized", f"{record.__name__}: {len(value)} bytes, over {self._max_bytes}")
         start = framing.CONFLUENT_BYTES if value[0] == 0 else framing.SINGLE_OBJECT_BYTES
         read = self._readers[record].get(value[:start])
         if read is None:
-            raise DecodeError("unknown_schema", f"{record.__name__}: {framing.describe(value)} is not on the allow-list")
+            raise DecodeError("unknown_schema", f"{record.__name__}: {framing.describe(value)} is not one of its own")
+        decoded: R
         decoded, end = read(value, start)
-        if end != len(value):
-            cause, what = ("trailing", "ends before") if end < len(value) else ("truncated", "ends after")
-            raise DecodeError(cause, f"{record.__name__}: the record {what} its {len(value)} bytes do, at {end}")
+        if end < len(value):
+            raise DecodeError("trailing", f"{record.__name__}: ends at byte {end}, but {len(value)} bytes came")
+        if end > len(value):
+            raise DecodeError("truncated", f"{record.__name__}: needs {end} bytes, but {len(value)} came")
         return decoded
 
 

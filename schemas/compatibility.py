@@ -2,7 +2,8 @@
 
 The rules are narrower than Avro's resolution, so that a generated reader need not convert anything: a field may be
 added with a default, a symbol or a branch of a union appended, an `int` widened to `long`, a type made the branch of a
-union. A field may not be removed or renamed, an order not changed. Tensor may not change at all: hand-written code reads it.
+union. A field may not be removed or renamed, an order not changed. Tensor may not change at all, because hand-written
+code reads it.
 
 Run `python -m schemas.compatibility`; it prints what it compared and exits with 1 where something cannot be read.
 """
@@ -19,29 +20,31 @@ from schemas.errors import CompatibilityError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_WIDENED = (avsc.Primitive("long"), avsc.Primitive("int"))
+
 
 def faults(reader: avsc.Type, writer: avsc.Type, path: str) -> Iterator[str]:
     """Yield a sentence for everything in a written type that the reading type cannot take; `path` says where it is."""
     match reader, writer:
-        case avsc.Union(read), avsc.Union(written):
-            yield from _branch_faults(read, written, path)
-        case avsc.Union(read), _:
-            if all(list(faults(branch, writer, path)) for branch in read):
-                yield f"{path}: no branch of the union takes what was written, {_describe(writer)}"
-        case avsc.Record(name="Tensor"), avsc.Record(name="Tensor"):
-            if reader != writer:
-                yield f"{path}: Tensor has changed, and hand-written code reads it"
-        case avsc.Record(), avsc.Record() if reader.name == writer.name:
+        case avsc.Union(), _:
+            yield from _union_faults(reader, writer, path)
+        case avsc.Record(), avsc.Record() if reader.name == writer.name != "Tensor":
             yield from _field_faults(reader, writer, path)
         case avsc.Enumeration(), avsc.Enumeration() if reader.name == writer.name:
             if reader.symbols[: len(writer.symbols)] != writer.symbols:
                 yield f"{path}: symbols may only be appended to {', '.join(writer.symbols)}"
-        case (avsc.Array(read_item), avsc.Array(item)) | (avsc.Map(read_item), avsc.Map(item)):
-            yield from faults(read_item, item, f"{path}[]")
-        case avsc.Primitive("long"), avsc.Primitive("int"):
-            pass
-        case _ if reader != writer:
-            yield f"{path}: {_describe(writer)} became {_describe(reader)}"
+        case (avsc.Array(mine), avsc.Array(theirs)) | (avsc.Map(mine), avsc.Map(theirs)):
+            yield from faults(mine, theirs, f"{path}[]")
+        case _ if reader != writer and (reader, writer) != _WIDENED:
+            yield f"{path}: {_describe(writer)} became {_describe(reader)}, or its definition changed"
+
+
+def _union_faults(reader: avsc.Union, writer: avsc.Type, path: str) -> Iterator[str]:
+    """Yield the faults between a union and what was written, a union or the type of one branch."""
+    if isinstance(writer, avsc.Union):
+        yield from _branch_faults(reader.branches, writer.branches, path)
+    elif all(any(faults(branch, writer, path)) for branch in reader.branches):
+        yield f"{path}: no branch of the union takes what was written, {_describe(writer)}"
 
 
 def _branch_faults(read: tuple[avsc.Type, ...], written: tuple[avsc.Type, ...], path: str) -> Iterator[str]:

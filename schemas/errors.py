@@ -5,6 +5,8 @@
     ├── SchemaError         our bug (also a ValueError): this value, or this name, does not fit its schema
     ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
     └── RegistryError       the schema registry did not answer as needed; starting again may help
+
+Messages say what was found where, never what a payload held.
 """
 
 from __future__ import annotations

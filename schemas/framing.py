@@ -2,6 +2,8 @@
 
     C3 01 | fingerprint, 8 bytes, little endian | record        Avro 1.12, "Single-object encoding"
     00    | registry id, 4 bytes, big endian    | record        Confluent wire format
+
+The first field of a record about a query is its id, so a role that only routes or matches peeks at it.
 """
 
 from __future__ import annotations

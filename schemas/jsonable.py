@@ -4,81 +4,129 @@ from __future__ import annotations
 
 import base64
 import enum
-from dataclasses import fields
-from typing import TYPE_CHECKING, TypeAlias, cast
+import math
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.records import DTYPES, Feedback, Input, Query, Tensor, Value
+from schemas.records import DTYPES, Feedback, Query, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from schemas.avsc import Json
+    from schemas.records import Input
 
-FromJson: TypeAlias = type[Query] | type[Feedback]
-
-# Elements of a tensor shown, and characters of bytes; more says nothing to a reader of a terminal.
+# Elements of a tensor shown by default; more of them tell nobody anything on a terminal.
 SHOWN = 8
 
 
-def to_json(record: object, shown: int = SHOWN) -> dict[str, Json]:
+def to_json(record: Any, shown: int = SHOWN) -> dict[str, Json]:
     """Return a record as what `json.dumps` takes.
 
-    Enumerations become their text, tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order
-    and `"more"` for how many are left out, bytes `{"base64", "bytes"}` likewise shortened.
+    Enumerations become their text; tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order;
+    bytes `{"base64", "bytes"}`, the text of the first `3 * shown` bytes and how many there are.
     """
-    return {field.name: _value(getattr(record, field.name), shown) for field in fields(cast("Query", record))}
+    return {field.name: _value(getattr(record, field.name), shown) for field in fields(record)}
 
 
 def _value(value: object, shown: int) -> Json:
     """Return one value of a record as JSON."""
     match value:
-        case None | bool() | int() | float() | str():
+        case bool() | int() | float() | str() | None:
             return value
-        case enum.Enum():
-            return str(value.value)
-        case Tensor():
-            return _tensor(value, shown)
-        case bytes():
-            return {"base64": base64.b64encode(value[: 3 * shown]).decode(), "bytes": len(value)}
         case tuple() | list():
             return [_value(item, shown) for item in value]
         case dict():
             return {str(key): _value(item, shown) for key, item in value.items()}
-    return to_json(value, shown)
+        case enum.Enum():
+            return str(value.value)
+        case Tensor() | bytes():
+            return _payload(value, shown)
+        case _:
+            return to_json(value, shown)
 
 
-def _tensor(tensor: Tensor, shown: int) -> Json:
-    """Return a tensor's dtype, shape and first elements; what is not finite becomes text, which JSON has no number for."""
-    flat = tensor.numpy().reshape(-1)
-    values = [item if np.isfinite(item) else str(item) for item in flat[:shown].tolist()]
-    short: dict[str, Json] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "values": values}
-    return short | {"more": flat.size - shown} if flat.size > shown else short
+def _payload(value: Tensor | bytes, shown: int) -> Json:
+    """Return the beginning of a payload; elements that are not finite become text, as JSON has no number for them."""
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value[: 3 * shown]).decode(), "bytes": len(value)}
+    first = value.numpy().reshape(-1)[:shown].tolist()
+    values: list[Json] = [item if math.isfinite(item) else str(item) for item in first]
+    return {"dtype": value.dtype, "shape": list(value.shape), "values": values}
 
 
 def query_from_json(document: Mapping[str, Json]) -> Query:
     """Return the query in a JSON object.
 
-    `input` is a list (nested for more dimensions; float32), a string, `{"dtype", "values"[, "shape"]}` or `{"base64"}`.
+    `input` is a string, a number or list of numbers (nested for more dimensions; float32),
+    `{"values": ..., "dtype": ...}` for another dtype, or `{"base64": ...}` for bytes.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
     """
-    given = _known(document, Query)
-    given["input"] = _input(given["input"])
-    return Query(**given)  # type: ignore[arg-type]  # the encoder checks what JSON could not promise
+    given = _given(document, Query)
+    given["input"] = _input("input", given["input"])
+    return Query(**given)
 
 
 def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
-    """Return the feedback in a JSON object; `label` may be a number, a string or, for scores, a list.
+    """Return the feedback in a JSON object; `label` is a number, a string or, for scores, a list (float32).
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
     """
-    given = _known(document, Feedback)
-    label = given.get("label")
-    if isinstance(label, list | dict):
-        given["label"] = _input(label)
-    return Feedback(**given)  # type: ignore[arg-type]  # the encoder checks what JSON could not promise
+    given = _given(document, Feedback)
+    if isinstance(given.get("label"), list | dict):
+        given["label"] = _input("label", given["label"])
+    return Feedback(**given)
+
+
+def _given(document: Mapping[str, Json], record: type[Any]) -> dict[str, Any]:
+    """Return a copy of the object once its names are known to be the record's."""
+    known = {field.name: field for field in fields(record)}
+    for name in document:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise SchemaError(f"{record.__name__}.{name}: no such field; {hint}")
+    for name, field in known.items():
+        if name not in document and field.default is MISSING:
+            raise SchemaError(f"{record.__name__}.{name}: missing")
+    return dict(document)
+
+
+def _input(name: str, value: Json) -> Input:
+    """Return an input (or a label of scores) in the form that `query_from_json` describes."""
+    match value:
+        case str():
+            return value
+        case {"base64": str(text), **rest} if not rest:
+            return _decode_base64(name, text)
+        case {"values": values, "dtype": str(dtype), **rest} if not rest and dtype in DTYPES:
+            return _array(name, values, dtype)
+        case bool() | int() | float() | list():
+            return _array(name, value, "float32")
+    raise SchemaError(
+        f'{name}: a string, numbers, {{"values": ..., "dtype": ...}} with dtype one of {", ".join(DTYPES)}, '
+        f'or {{"base64": ...}} is needed, not {value!r:.80}'
+    )
+
+
+def _decode_base64(name: str, text: str) -> bytes:
+    """Return the bytes behind a base64 text."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise SchemaError(f"{name}: not base64, {error}") from error
+
+
+def _array(name: str, values: Json, dtype: str) -> Tensor:
+    """Return numbers as a tensor; the nesting of the lists is its shape."""
+    try:
+        return Tensor.of(np.asarray(values, dtype=dtype))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(f"{name}: not an array of {dtype}, {error}") from error

@@ -11,6 +11,8 @@
 
     clock            Clock, SystemClock
     offsets          OffsetTracker: what may be committed
+    reader           takes in, within bounds; finds the record a kernel fails on
+    alarm, follower  timers; topics that every member follows
     ownership        rebalances, start positions, starting over
     lanes            pending records by partition, one batch in flight each
     dead_letters     copies of unusable records with their cause

@@ -1,0 +1,54 @@
+"""Calls a kernel when it is due, however long a poll hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streams.operators.contract import Effects, Operator
+    from streams.runtime.clock import Clock
+
+# asyncio and uvloop round timers to a millisecond and may fire early; waiting at least half of one avoids spinning.
+MIN_S = 0.0005
+
+
+class Alarm:
+    """One timer, set to the kernel's next deadline after everything that may have changed it.
+
+    Args:
+        kernel: whose `on_timer` is called.
+        clock: says when.
+        perform: takes the effects, and calls `set` again.
+    """
+
+    def __init__(self, kernel: Operator, clock: Clock, perform: Callable[[Effects], None]) -> None:
+        self._kernel = kernel
+        self._clock = clock
+        self._perform = perform
+        self._due = asyncio.Event()
+        self._handle: asyncio.TimerHandle | None = None
+        self._deadline_us: int | None = None
+
+    async def run(self) -> None:
+        """Call the kernel whenever it is due, until cancelled."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            self._deadline_us = None
+            self._perform(self._kernel.on_timer(self._clock.now_us()))
+
+    def set(self) -> None:
+        """Follow the kernel's next deadline."""
+        deadline_us = self._kernel.next_deadline()
+        if deadline_us == self._deadline_us:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._deadline_us = deadline_us
+        if deadline_us is not None:
+            delay_s = max((deadline_us - self._clock.now_us()) / 1_000_000, MIN_S)
+            self._handle = asyncio.get_running_loop().call_later(delay_s, self._due.set)

@@ -1,0 +1,315 @@
+"""A broker in memory at the runtime's seams: consumers, a producer, followers, with scripted faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import Emit, Operator, Record
+from streams.runtime.errors import RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
+from streams.runtime.ports import Vitals
+from streams.runtime.roles import Ports
+from streams.runtime.store import MemoryStore
+from tests.virtual import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from schemas.records import PolicyState, Report
+    from streams.operators.contract import Effects, StateKey, WriteStates
+    from streams.runtime.ports import Rebalanced, TopicPartition
+    from streams.runtime.store import Verdict
+
+ROUND_TRIP_S = 0.001
+
+
+@dataclass
+class FakeBroker:
+    """Logs by partition, and committed offsets."""
+
+    logs: dict[TopicPartition, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    commits: list[dict[TopicPartition, int]] = field(default_factory=list)
+
+    def put(self, topic: str, partition: int, *values: bytes, key: bytes | None = b"k") -> None:
+        """Append records."""
+        log = self.logs[topic, partition]
+        now_us = VirtualClock().now_us()
+        log += [Record(topic, partition, len(log) + i, now_us, key, value) for i, value in enumerate(values)]
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """Return the values of a partition."""
+        return [record.value for record in self.logs[topic, partition]]
+
+
+class FakeTransport:
+    """A producer; `faults` are raised by the next sends, one each (None = that one works).
+
+    Attributes:
+        missing: topics that do not exist.
+        limit: a larger value does not fit.
+        batches: (topic, partition, number of records) of each acknowledged batch.
+    """
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self.broker = broker
+        self.faults: deque[Exception | None] = deque()
+        self.missing: set[str] = set()
+        self.limit = 1_000_000
+        self.batch_records = 1_000
+        self.batches: list[tuple[str, int, int]] = []
+        self.down = False
+
+    async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+        """Acknowledge one batch after a round trip; see `ports.Transport`."""
+        await asyncio.sleep(ROUND_TRIP_S)
+        while self.down:
+            await asyncio.sleep(ROUND_TRIP_S)
+        fault = self.faults.popleft() if self.faults else None
+        if fault is not None:
+            raise fault
+        if topic in self.missing:
+            raise UnknownPartitionError(topic)
+        if len(emits[0].value) > self.limit:
+            raise RecordTooLargeError(topic)
+        fitting = emits[: self.batch_records]
+        for emit in fitting:
+            self.broker.put(topic, partition, emit.value, key=emit.key)
+        self.batches.append((topic, partition, len(fitting)))
+        return len(fitting)
+
+
+class FakeConsumer:
+    """The only member of a group."""
+
+    def __init__(self, broker: FakeBroker, partitions: Iterable[TopicPartition]) -> None:
+        self.broker = broker
+        self.partitions = tuple(partitions)
+        self.positions: dict[TopicPartition, int] = {}
+        self.polls: list[frozenset[str] | None] = []
+        self.seeks: list[tuple[TopicPartition, int]] = []
+        self.generation = 0
+        self.stopped = False
+        self.refuse_commits = False
+        self.fault: Exception | None = None
+        self._rebalanced: Rebalanced | None = None
+
+    async def start(self, rebalanced: Rebalanced) -> None:
+        """Join; everything is assigned at once."""
+        self._rebalanced = rebalanced
+        await self._assign()
+
+    async def rebalance(self) -> None:
+        """Take everything away and give it back, as an eager rebalance does."""
+        assert self._rebalanced is not None
+        self.generation += 1
+        self.positions.clear()
+        await self._rebalanced.on_revoked(self.partitions)
+        await self._assign()
+
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
+        """Return everything there is after the positions."""
+        self.polls.append(only)
+        if self.fault is not None:
+            raise self.fault
+        found = self._fetch(only)
+        await asyncio.sleep(0 if found else timeout_ms / 1000)
+        return found or self._fetch(only)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Note the offsets."""
+        await asyncio.sleep(ROUND_TRIP_S)
+        if self.refuse_commits:
+            return False
+        self.broker.committed |= offsets
+        self.broker.commits.append(dict(offsets))
+        return True
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue from another offset."""
+        self.seeks.append((partition, offset))
+        self.positions[partition] = offset
+
+    def vitals(self) -> Vitals:
+        """Look healthy."""
+        now_us = VirtualClock().now_us()
+        return Vitals(len(self.positions), 0, now_us, now_us, 0)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Leave."""
+        self.stopped = True
+
+    async def _assign(self) -> None:
+        assert self._rebalanced is not None
+        committed = {partition: self.broker.committed.get(partition) for partition in self.partitions}
+        starts = {**committed, **await self._rebalanced.on_assigned(committed)}
+        self.positions = {partition: start or 0 for partition, start in starts.items()}
+
+    def _fetch(self, only: frozenset[str] | None) -> list[Record]:
+        found = []
+        for partition, position in self.positions.items():
+            if only is None or partition[0] in only:
+                new = self.broker.logs[partition][position:]
+                self.positions[partition] = position + len(new)
+                found += new
+        return found
+
+
+class FakeBroadcast:
+    """Follows topics; `slow_s` passes before the first records come."""
+
+    def __init__(self, broker: FakeBroker, topics: Iterable[str], slow_s: float = 0.0) -> None:
+        self._broker = broker
+        self._positions = {(topic, 0): 0 for topic in topics}
+        self._slow_s = slow_s
+        self.caught_up = False
+
+    async def start(self) -> None:
+        """Connect."""
+        await asyncio.sleep(self._slow_s)
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived."""
+        found = []
+        for partition, position in self._positions.items():
+            new = self._broker.logs[partition][position:]
+            self._positions[partition] += len(new)
+            found += new
+        self.caught_up = True
+        await asyncio.sleep(0 if found else timeout_ms / 1000)
+        return found
+
+    async def stop(self, timeout_s: float) -> None:
+        """Disconnect."""
+
+
+class FakePositions:
+    """Reads back a number of records instead of a window of time."""
+
+    def __init__(self, records: int) -> None:
+        self._records = records
+
+    async def before(self, offsets: Mapping[TopicPartition, int], window_us: int) -> dict[TopicPartition, int]:
+        """Return where to begin."""
+        return {partition: max(0, offset - self._records) for partition, offset in offsets.items()}
+
+
+class FaultyStore(MemoryStore):
+    """A store in memory that can be down, slow, or lose answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = False
+        self.lose_answers = 0
+        self.writes: list[WriteStates] = []
+        self.reads: list[tuple[StateKey, ...]] = []
+
+    async def read(self, keys: Iterable[StateKey]) -> dict[StateKey, PolicyState | None]:
+        """Read after a round trip."""
+        await self._round_trip()
+        self.reads.append(tuple(keys))
+        return await super().read(self.reads[-1])
+
+    async def offset(self, partition: int) -> int | None:
+        """Ask after a round trip."""
+        await self._round_trip()
+        return await super().offset(partition)
+
+    async def write(self, write: WriteStates) -> Verdict:
+        """Write after a round trip."""
+        await self._round_trip()
+        self.writes.append(write)
+        verdict = await super().write(write)
+        if self.lose_answers:
+            self.lose_answers -= 1
+            raise StoreUnavailableError("the answer was lost")
+        return verdict
+
+    async def _round_trip(self) -> None:
+        await asyncio.sleep(ROUND_TRIP_S)
+        if self.down:
+            raise StoreUnavailableError("down")
+
+
+@dataclass
+class ScriptedKernel(Operator):
+    """Does what `decide` says for each record; remembers what it was told.
+
+    Attributes:
+        decide: effects of one record.
+        wakes: times (us) at which `on_timer` wants to be called, ascending.
+    """
+
+    decide: Callable[[Record], Effects] = field(default=lambda record: [echo(record)])
+    wakes: list[int] = field(default_factory=list)
+    timer: Callable[[int], Effects] = field(default=lambda _now_us: [])
+    states: Callable[[Mapping[StateKey, PolicyState | None]], Effects] = field(default=lambda _states: [])
+    window_us: int = 0
+    calls: list[list[Record]] = field(default_factory=list)
+    fired_us: list[int] = field(default_factory=list)
+    starts: list[dict[int, int]] = field(default_factory=list)
+    revoked: list[tuple[int, ...]] = field(default_factory=list)
+    refused: list[tuple[int, int | None]] = field(default_factory=list)
+    answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
+
+    @property
+    def read_back_us(self) -> int:
+        """Return the window."""
+        return self.window_us
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Decide each record."""
+        self.calls.append(list(records))
+        return [effect for record in records for effect in self.decide(record)]
+
+    def on_timer(self, now_us: int) -> Effects:
+        """Fire."""
+        self.wakes = [wake for wake in self.wakes if wake > now_us]
+        self.fired_us.append(now_us)
+        return self.timer(now_us)
+
+    def next_deadline(self) -> int | None:
+        """Return the first wake."""
+        return self.wakes[0] if self.wakes else None
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Take states."""
+        self.answers.append(dict(states))
+        return self.states(states)
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Remember the starts."""
+        self.starts.append(dict(starts))
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Remember what was taken."""
+        self.revoked.append(tuple(partitions))
+
+    def on_refused(self, partition: int, stored: int | None) -> None:
+        """Remember the refusal."""
+        self.refused.append((partition, stored))
+
+    def statistics(self) -> Mapping[str, float]:
+        """Count calls."""
+        return {"calls_total": float(len(self.calls))}
+
+    def seen(self) -> list[bytes | None]:
+        """Return the values of all records, in order."""
+        return [record.value for call in self.calls for record in call]
+
+
+def echo(record: Record, topic: str = "out") -> Emit:
+    """Return the record for another topic; its acknowledgement completes it."""
+    return Emit(topic, record.partition, record.key, record.value or b"", (record.position,))
+
+
+def fake_ports(broker: FakeBroker, consumer: FakeConsumer, **more: object) -> Ports:
+    """Return ports on a fake broker, in virtual time."""
+    ports = {"transport": FakeTransport(broker), "clock": VirtualClock(), "encode": _encode, **more}
+    return Ports(consumer=consumer, **ports)  # type: ignore[arg-type]
+
+
+def _encode(report: Report) -> bytes:
+    return repr(sorted(report.counters)).encode()

@@ -1,0 +1,81 @@
+"""One record of every kind, with every optional field used, and one with none of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schemas.records import (
+    Application,
+    Decision,
+    Feedback,
+    JoinStatus,
+    Model,
+    ModelOutput,
+    ModelPredictions,
+    ModelQuery,
+    Observation,
+    Outcome,
+    PolicyState,
+    Prediction,
+    Query,
+    Report,
+    Status,
+    Tensor,
+)
+
+NOW_US = 1_766_000_000_000_000
+ROW = Tensor.of(np.arange(64, dtype=np.float32))
+SCORES = Tensor.of(np.array([0.25, 0.75]))
+DECISION = Decision("exp3(eta=0.05,gamma=0.05,share=0.0001)", "digits/ann", ("good", "bad"), (0.25, 0.75), (1,), 70)
+OUTPUTS = (
+    ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
+    ModelOutput("bad", "2", Outcome.MISSING, None),
+)
+
+FULL: tuple[object, ...] = (
+    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5),
+    ModelQuery("q-1", 3, NOW_US + 20_000, "some text"),
+    ModelPredictions(
+        model="good",
+        version="1",
+        worker="w-1",
+        query_ids=("q-1", "q-2"),
+        outcomes=(Outcome.OK, Outcome.INVALID),
+        answers=Tensor.of(np.array([7, 0])),
+        scores=Tensor.of(np.zeros((2, 10), np.float32)),
+        waited_us=(10, 2_000_000_000),
+        predict_us=900,
+        batch_rows=4,
+        batch_cap=64,
+        queue_rows=1000,
+    ),
+    Prediction(
+        "q-1", "digits", "ann", DECISION, Status.PARTIAL, "deadline", 7, 0.5, OUTPUTS, 1, NOW_US, NOW_US + 1, NOW_US + 2
+    ),
+    Feedback("q-1", "seven", 0.5, NOW_US),
+    Observation("q-1", "digits", "ann", DECISION, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9),
+    Application("digits", ("good", "bad"), "exp4", {"eta": 0.1}, True, 20.0, SCORES, "squared", 60.0, 0.5),
+    Model("good", "1", "sklearn", "/models/good", "0" * 64, "label", "float32", (8, 8), ("zero", "one")),
+    Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
+    PolicyState("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
+)
+
+BARE: tuple[object, ...] = (
+    Query("q-1", "digits", b"\x00\xff"),
+    ModelQuery("", 0, 0, b""),
+    ModelPredictions("good", "1", "w-1", (), (), (), None, (), 0, 0, 0, 0),
+    Prediction("q-1", "nobody", None, None, Status.DEFAULT, "unknown_application", None, 0.0, (), 0, 0, 0, 0),
+    Feedback("q-1"),
+    Observation("q-1", "digits", None, DECISION, (), None, None, JoinStatus.JOINED, 0, -1),
+    Application("digits", ()),
+    Model("good", "1", "function", "", "", "value", None, ()),
+    Report("", "", 0, {}, {}),
+    PolicyState("single()", (), 0, ()),
+)
+
+ALL = FULL + BARE
+
+
+def name_of(record: object) -> str:
+    """Name a sample in a test's id."""
+    return type(record).__name__
