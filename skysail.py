@@ -7,7 +7,7 @@ Whatever is not named here may change without notice.
 
 from schemas.codec import Codec
 from schemas.records import Application, Feedback, Model, Observation, Prediction, Query, Status, Tensor
-from streams.client import Client, Unanswered
+from streams.client import Client, UnansweredError
 from workers.packaging import load_package, package_function, package_sklearn, package_torch
 
 __all__ = [
@@ -21,7 +21,7 @@ __all__ = [
     "Query",
     "Status",
     "Tensor",
-    "Unanswered",
+    "UnansweredError",
     "load_package",
     "package_function",
     "package_sklearn",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, TypeVar
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from deploy.clients import TIMEOUT_S, librdkafka
 from deploy.errors import DeployError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 R = TypeVar("R", Application, Model)
+RETRY_S = 0.1
 TOPICS: dict[type[Application] | type[Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
 
 
@@ -71,7 +73,7 @@ def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | Non
     consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False})
     try:
         place = TopicPartition(f"{settings.prefix}.{topic}", 0, 0)
-        low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        low, high = _ends(consumer, place)
         consumer.assign([TopicPartition(place.topic, 0, low)])
         position = low
         while position < high and (message := consumer.poll(TIMEOUT_S)) is not None and not message.error():
@@ -79,3 +81,15 @@ def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | Non
             yield message.key() or b"", message.value()
     finally:
         consumer.close()
+
+
+def _ends(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """Return a partition's first and next offset; a topic that was just created has no leader for a moment."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
+        except KafkaException:
+            if time.monotonic() > end_s:
+                raise
+        time.sleep(RETRY_S)

@@ -158,7 +158,9 @@ class System:
                 raise StartError(f"{name} ended with exit code {dead[0].exit_code}.\n{tail(self.log(name))}")
             if asyncio.get_running_loop().time() > end:
                 name = min(missing)
-                raise StartError(f"not ready after {READY_S:g} s: {', '.join(sorted(missing))}.\n{tail(self.log(name))}")
+                raise StartError(
+                    f"not ready after {READY_S:g} s: {', '.join(sorted(missing))}.\n{tail(self.log(name))}"
+                )
 
     def _announced(self, value: bytes | None) -> str:
         """Return whose report this is if it is ready, else nothing."""

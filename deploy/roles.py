@@ -1,7 +1,7 @@
 """The composition root: builds roles out of settings and runs any set of them in this process.
 
-    settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker ─▶ run_process
-                                                         control: a Faust app beside them
+settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker ─▶ run_process
+                                                     control: a Faust app beside them
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _POLL_ROWS = 1000
 _METADATA_S = 10.0
+_QUEUE_ROWS = 200_000
 _RETRY_S = 0.1
 
 
@@ -51,7 +52,8 @@ class Wire:
                 "acks": "all",
                 "linger.ms": linger_ms,
                 "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.messages": _QUEUE_ROWS,
+                "log_level": 3,  # errors; at 6 librdkafka tells when a client is closed
                 "delivery.report.only.error": True,
                 "on_delivery": self._undelivered,
             }
@@ -76,7 +78,7 @@ class Wire:
         self._following = True
 
     def produce(self, topic: str, key: bytes, value: bytes) -> None:
-        """Hand one record to the sender threads; blocks only when a million records wait."""
+        """Hand one record to the sender threads; blocks only when 200,000 records wait."""
         name = self._prefix + topic
         while True:
             try:
@@ -131,7 +133,10 @@ class Wire:
         if message.error():
             raise KafkaException(message.error())
         return Arrival(
-            message.topic().removeprefix(self._prefix), message.timestamp()[1] * 1000, message.key(), message.value()
+            str(message.topic()).removeprefix(self._prefix),
+            message.timestamp()[1] * 1000,
+            message.key(),
+            message.value(),
         )
 
     def _undelivered(self, error: object, _message: Message) -> None:

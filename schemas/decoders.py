@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# What a reader meets in bytes that are not a record: the end, an unknown symbol, bad UTF-8, the end of a column.
-_FAILURES = (IndexError, KeyError, UnicodeDecodeError, struct.error)
+# What a reader meets in bytes that are not a record: the end, an unknown symbol, text or a column that is none.
+_FAILURES = (IndexError, KeyError, ValueError, struct.error)
 
 
-def _failure(error: Exception, record: str, at: int, text_end: int, length: int) -> DecodeError:
-    """Say which cause a reader's exception means; `text_end` is the end announced for the last string."""
+def _failure(error: Exception, record: str, at: int, sized_end: int, length: int) -> DecodeError:
+    """Say which cause a reader's exception means; `sized_end` is the end announced for the last text or column."""
     if isinstance(error, KeyError):
         return DecodeError("invalid", f"{record}: unknown symbol {error} before byte {at}")
-    if isinstance(error, UnicodeDecodeError) and text_end <= length:
-        return DecodeError("invalid", f"{record}: text before byte {text_end} is not UTF-8")
+    if isinstance(error, ValueError) and sized_end <= length:
+        what = "text that is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        return DecodeError("invalid", f"{record}: {what}, before byte {sized_end}")
     return DecodeError("truncated", f"{record}: {length} bytes end after byte {min(at, length)} inside a field")
 
 

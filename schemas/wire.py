@@ -267,7 +267,7 @@ def pack_int32s(numbers: Iterable[int]) -> bytes:
 
 
 def unpack_int32s(column: bytes) -> tuple[int, ...]:
-    """Return the numbers of a column; DecodeError if it does not hold whole numbers of four bytes."""
+    """Return the numbers of a column; ValueError if it does not hold whole numbers of four bytes."""
     if len(column) % 4:
-        raise DecodeError("invalid", f"a column of {len(column)} bytes has no whole number of int32")
+        raise ValueError(f"a column of {len(column)} bytes has no whole number of int32")
     return struct.unpack(f"<{len(column) // 4}i", column)

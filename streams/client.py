@@ -47,7 +47,7 @@ TIMEOUT_S = 10.0
 _CONTEXTS = 65_536  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
 
 
-class Unanswered(StreamError, TimeoutError):
+class UnansweredError(StreamError, TimeoutError):
     """Nothing came back in time; the message says what to check."""
 
 
@@ -144,7 +144,7 @@ class Client:
             timeout_s: how long to wait at most.
 
         Raises:
-            Unanswered: nothing came in time.
+            UnansweredError: nothing came in time.
             BrokerUnavailableError: predictions can no longer be read; open a new client.
             TypeError: `x` is no input.
         """
@@ -155,7 +155,7 @@ class Client:
                 await self.send((query,))
                 return await asyncio.shield(future)
         except TimeoutError:
-            raise Unanswered(self._advice(query, timeout_s)) from None
+            raise UnansweredError(self._advice(query, timeout_s)) from None
         finally:
             self._waiting.pop(query.query_id, None)
 

@@ -108,7 +108,7 @@ class KafkaLink:
     def _refused(self, emit: Emit) -> None:
         waiting = self._unacknowledged.get(emit.completes[0].offset)
         if waiting is not None and not waiting[1].done():
-            waiting[1].set_exception(RecordTooLargeError(f"{len(emit.value)} bytes are too much for topic {emit.topic}"))
+            waiting[1].set_exception(RecordTooLargeError(f"{len(emit.value)} bytes are too many for {emit.topic}"))
 
 
 async def _abandon() -> None:

@@ -50,6 +50,7 @@ class FakeTransport:
     Attributes:
         missing: topics that do not exist.
         limit: a larger value does not fit.
+        up: cleared, sends get no answer until it is set again.
         batches: (topic, partition, number of records) of each acknowledged batch.
     """
 
@@ -60,13 +61,13 @@ class FakeTransport:
         self.limit = 1_000_000
         self.batch_records = 1_000
         self.batches: list[tuple[str, int, int]] = []
-        self.down = False
+        self.up = asyncio.Event()
+        self.up.set()
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Acknowledge one batch after a round trip; see `ports.Transport`."""
         await asyncio.sleep(ROUND_TRIP_S)
-        while self.down:
-            await asyncio.sleep(ROUND_TRIP_S)
+        await self.up.wait()
         fault = self.faults.popleft() if self.faults else None
         if fault is not None:
             raise fault
@@ -94,6 +95,7 @@ class FakeConsumer:
         self.stopped = False
         self.refuse_commits = False
         self.fault: Exception | None = None
+        self.hang_s = 0.0
         self._rebalanced: Rebalanced | None = None
 
     async def start(self, rebalanced: Rebalanced) -> None:
@@ -114,6 +116,7 @@ class FakeConsumer:
         self.polls.append(only)
         if self.fault is not None:
             raise self.fault
+        await asyncio.sleep(self.hang_s)
         found = self._fetch(only)
         await asyncio.sleep(0 if found else timeout_ms / 1000)
         return found or self._fetch(only)

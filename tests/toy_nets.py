@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -10,7 +12,7 @@ def mlp(inputs: int, outputs: int, hidden: tuple[int, ...] = (16,)) -> nn.Module
     """Make a multilayer perceptron with ReLU between its layers."""
     sizes = [inputs, *hidden, outputs]
     layers: list[nn.Module] = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

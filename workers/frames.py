@@ -55,7 +55,7 @@ def unpack(frame: bytes | None, rows: int) -> Predicted:
         raise OutputError("the model's process died")
     try:
         predicted = _parse(frame)
-    except (ValueError, KeyError, IndexError, TypeError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise OutputError(f"the model's process sent no results: {error}") from error
     if any(column is not None and len(column) != rows for column in predicted[:3]):
         raise OutputError(f"the model's process did not send {rows} results")

@@ -140,6 +140,7 @@ def package_torch(
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
+    min_rows: int | None = None,
 ) -> Manifest:
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
@@ -154,11 +155,15 @@ def package_torch(
         output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
         classes: label of each output; empty = its index.
         allow_nan: rows may hold NaN.
+        min_rows: smaller batches are filled up, which makes answers equal to the bit (see `runtimes.torch.MIN_ROWS`);
+            1 for a network so large that four rows take visibly longer than one.
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
     """
-    options = {"architecture": architecture, "arguments": dict(arguments or {})}
+    options: dict[str, Any] = {"architecture": architecture, "arguments": dict(arguments or {})}
+    if min_rows is not None:
+        options["min_rows"] = min_rows
     signature = _signature(sample_input, allow_nan=allow_nan)
     manifest = Manifest(name, version, "torch", signature, output, classes=tuple(classes), options=options)
     with _new_folder(folder) as path:
@@ -229,8 +234,9 @@ def _signature(sample: Sample, *, allow_nan: bool) -> Signature:
         if sample.ndim == 0 or len(sample) == 0:
             raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
         return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan)
+    rows = sample if isinstance(sample, list | tuple) else ()
     for kind, cls in (("string", str), ("bytes", bytes)):
-        if len(sample) and not isinstance(sample, str | bytes) and all(isinstance(row, cls) for row in sample):
+        if rows and all(isinstance(row, cls) for row in rows):
             return Signature(kind)
     raise PackageError("the sample input must be an array (n, ...), or a list of strings or of byte strings")
 

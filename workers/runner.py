@@ -74,14 +74,31 @@ class WorkerSettings:
 class Worker:
     """One replica of one model; one object, one run."""
 
-    def __init__(self, model: Model, instance: str, settings: WorkerSettings, ports: Ports, codec: Codec) -> None:
-        """Nothing runs before `run`; `instance` must be unique in the deployment."""
+    def __init__(
+        self,
+        model: Model,
+        instance: str,
+        settings: WorkerSettings,
+        ports: Ports,
+        codec: Codec,
+        executor: Executor | None = None,
+    ) -> None:
+        """Nothing runs before `run`.
+
+        Args:
+            model: which; its package must lie where the record says.
+            instance: unique in the deployment.
+            settings: how it is run.
+            ports: the outside; of the consumer, the model's topic and group are expected.
+            codec: of all records.
+            executor: runs the model; None = as the settings say.
+        """
         controller = create_controller(settings.controller, settings.parameters)
         limit = OVERSHOOT * settings.queue_rows
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
         self._kernel = _Waking(codec, identity, self._batcher, settings.partitions)
-        self._executor = _executor(model, settings, ports.clock.now_us)
+        self._executor = executor or _executor(model, settings, ports.clock.now_us)
         self._patience_s = settings.patience_s
         self._now_us = ports.clock.now_us
         self._complained_us = -COMPLAINT_US

@@ -82,7 +82,9 @@ def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[M
     absent = sorted(set(wanted) - known.keys())
     if absent or not known:
         names = ", ".join(sorted(known)) or "none"
-        message = f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
+        message = (
+            f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
+        )
         raise UsageError(message)
     chosen = [known[name] for name in wanted or sorted(known)]
     check_topics(settings, {model.name: model for model in chosen})

@@ -41,10 +41,11 @@ def story(report: Mapping[str, Any]) -> str:
     name = report["broken_model"]
     shares = report["models"][name]
     return (
-        f"{name} was asked {shares['share_before']:.0%} of the time until it broke, {shares['share_during']:.0%} while it"
-        f" was broken, {shares['share_after']:.0%} after it was mended. The answers were wrong {report['error']:.1%} of the"
-        f" time; always asking {name} would have meant {report['error_by_model'][name]:.1%}, the best single model in"
-        f" hindsight ({report['best_model']}) {report['error_best_single']:.1%}."
+        f"{name} was asked {shares['share_before']:.0%} of the time until it broke, {shares['share_during']:.0%} while"
+        f" it was broken, {shares['share_after']:.0%} after it was mended. The answers were wrong"
+        f" {report['error']:.1%} of the time; always asking {name} would have meant"
+        f" {report['error_by_model'][name]:.1%}, the best single model in hindsight ({report['best_model']})"
+        f" {report['error_best_single']:.1%}."
     )
 
 

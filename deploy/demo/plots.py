@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 SIZE_INCHES = (8.6, 2.7)
 SMOOTHED_S = 5
-STYLE = {
+STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "skysail",
     "font.family": "sans-serif",
@@ -51,7 +51,7 @@ class Series:
 
 def smooth(counts: NDArray[np.float64], seconds: int = SMOOTHED_S) -> NDArray[np.float64]:
     """Return the sum over each second and the ones before it, `seconds` in all; shape as `counts`."""
-    sums = np.cumsum(np.concatenate([[0.0], counts]))
+    sums: NDArray[np.float64] = np.cumsum(np.concatenate([[0.0], counts]))
     first = np.maximum(np.arange(1, len(sums)) - seconds, 0)
     return sums[1:] - sums[first]
 
@@ -132,9 +132,9 @@ def _seconds(series: Series) -> NDArray[np.float64]:
 
 def _svg(figure: Figure, axes: Axes) -> str:
     """Render; the XML declaration is cut so that the picture can stand inside a page."""
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
     out = io.StringIO()
     with mpl.rc_context(STYLE):
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
         figure.savefig(out, format="svg", metadata={"Date": None})
     text = out.getvalue()
     return text[text.index("<svg") :]

@@ -1,7 +1,7 @@
 """What the demo's client counts about models, out of nothing but what it read off the topics. Reads no clock.
 
-Answers and latencies are counted by `load.recorder`; here is who was asked, who was right, how the workers batched, what
-was joined and learnt. A query belongs to the second in which it was meant to be sent.
+Answers and latencies are counted by `load.recorder`; here is who was asked, who was right, how the workers batched,
+what was joined and learnt. A query belongs to the second in which it was meant to be sent.
 """
 
 from __future__ import annotations
@@ -67,6 +67,11 @@ class Tally:
         self._joined: set[str] = set()
 
     @property
+    def error(self) -> float:
+        """Share of the answers that were wrong; a default output counts as what it is."""
+        return sum(self.wrong_by_second.values()) / max(1, sum(self.judged_by_second.values()))
+
+    @property
     def joined(self) -> int:
         """Distinct queries whose feedback was joined."""
         return len(self._joined)
@@ -118,7 +123,7 @@ class Tally:
             second = (report.time_us - self.start_us) // 1_000_000
             for name, model in self.models.items():
                 if grown.get(("batches_total", name)):
-                    model.batch_rows = grown.get(("rows_total", name), 0.0) / grown["batches_total", name]
+                    model.batch_rows = grown.get(("batch_rows_total", name), 0.0) / grown["batches_total", name]
                 if second >= 0 and (cap := self.meters.gauge("batch_cap", name)):
                     model.cap_by_second[second] = cap
                     model.cap_max = max(model.cap_max, cap)

@@ -81,7 +81,8 @@ class Replay:
     def error(self, policy: str, section: slice) -> float:
         """Return the share of wrong answers among the queries of a section."""
         wrong = self.wrong.get(policy, Counter())
-        return sum(wrong[t] for t in range(section.start, section.stop)) / (section.stop - section.start)
+        asked = range(section.start, section.stop)
+        return sum(wrong[t] for t in asked) / len(asked)
 
 
 async def run(stage: Stage) -> Result:

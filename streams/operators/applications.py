@@ -12,9 +12,8 @@ from schemas.errors import DecodeError
 from schemas.records import Application, Model
 
 if TYPE_CHECKING:
-    from schemas.codec import Codec
-
     from policies.contract import Policy
+    from schemas.codec import Codec
     from streams.operators.contract import Record
 
 
@@ -29,12 +28,13 @@ class Deployed:
 class Configuration:
     """Follows the topics `applications` and `models`."""
 
-    __slots__ = ("_codec", "applications", "models")
+    __slots__ = ("_codec", "applications", "classes", "models")
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.applications: dict[str, Deployed] = {}
         self.models: dict[str, Model] = {}
+        self.classes: dict[str, tuple[str, ...]] = {}
 
     def on_record(self, record: Record) -> None:
         """Take one record; a null value (tombstone) removes what its key names.
@@ -59,3 +59,4 @@ class Configuration:
         else:
             model = self._codec.decode(Model, record.value)
             self.models[model.name] = model
+            self.classes[model.name] = model.classes

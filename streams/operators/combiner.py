@@ -7,23 +7,23 @@ what has arrived; with nothing usable it is the application's default output, ma
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from policies.combine import combine
 from schemas import topics
-from schemas.records import Decision, ModelOutput, Outcome, Prediction, Status, Tensor
+from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.contract import Emit, Position
+from streams.operators.counters import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
-
-    from schemas.records import Application, Input, ModelPredictions, Value
+    from schemas.records import Application, Decision, Input, ModelPredictions, Value
     from streams.operators.contract import Record
     from streams.operators.counters import Counters
-    from streams.operators.views import Arms
 
 # Why no model's output could be used, by precedence: what the caller can mend comes first.
 _REASONS = (
@@ -48,9 +48,8 @@ class Pending:
     sent_us: int
     received_us: int
     deadline_us: int
-    state: str = ""
-    arms: Arms | None = None
-    chosen: tuple[int, ...] = ()
+    decision: Decision | None = None
+    weights: tuple[float, ...] = ()
     outputs: dict[str, ModelOutput] = field(default_factory=dict)
     answered: bool = False
 
@@ -65,6 +64,7 @@ class Combiner:
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
+        self._answered: Counter[tuple[str, Status, str | None]] = Counter()
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -92,11 +92,11 @@ class Combiner:
         late = 0
         for query_id, output in zip(batch.query_ids, _outputs(batch), strict=True):
             query = waiting.get(query_id)
-            if query is None or query.arms is None:
+            if query is None or query.decision is None:
                 late += 1
                 continue
             query.outputs[batch.model] = output
-            if len(query.outputs) == len(query.chosen):
+            if len(query.outputs) == len(query.decision.chosen):
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", batch.model] += late
@@ -114,6 +114,14 @@ class Combiner:
             answers += [self.answer(query, now_us) for query in due if not query.answered]
         return answers
 
+    def statistics(self) -> dict[str, float]:
+        """Return answers by application, status and reason, and how many queries wait."""
+        rendered = {
+            render(("answers_total", "application", name, "status", status.value, "reason", reason or "")): float(count)
+            for (name, status, reason), count in self._answered.items()
+        }
+        return {**rendered, "pending": float(len(self))}
+
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget the queries of these partitions: their new owner answers them."""
         for partition in partitions:
@@ -125,10 +133,7 @@ class Combiner:
         query.answered = True
         self._pending.get(query.record.partition, {}).pop(query.query_id, None)
         prediction = _prediction(query, now_us, reason)
-        self._counters[
-            "answers_total", "application", query.application_name, "status", prediction.status.value,
-            "reason", prediction.reason or "",
-        ] += 1  # fmt: skip
+        self._answered[query.application_name, prediction.status, prediction.reason] += 1
         record = query.record
         return Emit(
             topics.PREDICTIONS,
@@ -156,9 +161,10 @@ def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
 
 def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
     outputs = _asked(query)
+    answer: Value | None
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
-    if usable and query.arms is not None and reason is None:
-        answer, confidence = _combined(query.arms, query.chosen, usable)
+    if usable and reason is None:
+        answer, confidence = _combined(query.weights, outputs, usable)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
     else:
@@ -168,7 +174,7 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
         query_id=query.query_id,
         application=query.application_name,
         context=query.context,
-        decision=_decision(query),
+        decision=query.decision,
         status=status,
         reason=reason,
         answer=answer,
@@ -183,31 +189,27 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:
     """Return the output of every asked arm, MISSING where nothing arrived."""
-    if query.arms is None:
+    decision = query.decision
+    if decision is None:
         return {}
-    names = query.arms.names
-    return {
-        arm: query.outputs.get(names[arm]) or ModelOutput(names[arm], "", Outcome.MISSING, None) for arm in query.chosen
-    }
+    found: dict[int, ModelOutput] = {}
+    for arm in decision.chosen:
+        name = decision.arms[arm]
+        found[arm] = query.outputs.get(name) or ModelOutput(name, "", Outcome.MISSING, None)
+    return found
 
 
-def _combined(arms: Arms, chosen: Sequence[int], usable: Mapping[int, ModelOutput]) -> tuple[Value, float]:
+def _combined(
+    weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput]
+) -> tuple[Value, float]:
     """Combine by weight; a model that did not answer counts against the confidence."""
-    if len(chosen) == 1:
-        only = usable[chosen[0]]
+    if len(asked) == 1:
+        (only,) = usable.values()
         assert only.answer is not None
         return only.answer, 1.0
-    weights = {arm: arms.weights[arm] for arm in chosen}
     answers = {arm: output.answer for arm, output in usable.items() if output.answer is not None}
-    answer, agreeing = combine(weights, answers)
-    return answer, agreeing * sum(weights[arm] for arm in answers) / sum(weights.values())
-
-
-def _decision(query: Pending) -> Decision | None:
-    arms = query.arms
-    if arms is None:
-        return None
-    return Decision(arms.spec, query.state, arms.names, arms.propensities, query.chosen, arms.version)
+    answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers)
+    return answer, agreeing * sum(weights[arm] for arm in answers) / sum(weights[arm] for arm in asked)
 
 
 def _why(outputs: Mapping[int, ModelOutput]) -> str:

@@ -146,6 +146,7 @@ class Operator(Protocol):
 
         The runtime seeks to `stored` (less `read_back_us`) and calls `on_assigned`; records count again from there.
         """
+        raise RuntimeError("who writes states overrides this; nobody else can be refused")
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget everything about these partitions; their new owner starts from what is committed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TypeAlias
 
-# A metric's name, then label names and values by turns: ("answers_total", "application", "digits", "status", "default").
+# A name, then label names and values by turns: ("answers_total", "application", "digits", "status", "default").
 Key: TypeAlias = tuple[str, ...]
 
 

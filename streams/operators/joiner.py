@@ -17,11 +17,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from schemas.framing import peek_texts
-
 from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError
+from schemas.framing import peek_texts
 from schemas.records import Feedback, Prediction
 from streams.operators.applications import Configuration
 from streams.operators.contract import DeadLetter, Emit, Operator, Position, Skip
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-
     from schemas.records import Observation
     from streams.operators.contract import Effects, Record
 
@@ -168,8 +166,9 @@ class Joiner(Operator):
         try:
             feedback = self._codec.decode(Feedback, feedback_record.value)
             prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
-            loss, classes = self._loss(prediction)
-            seen = observation(prediction, feedback, loss, classes, feedback_record.timestamp_us)
+            deployed = self._configuration.applications.get(prediction.application)
+            kind = deployed.application.loss if deployed else "zero_one"
+            seen = observation(prediction, feedback, kind, self._configuration.classes, feedback_record.timestamp_us)
         except (LossError, DecodeError) as error:
             self._refuse(feedback_record, "invalid_feedback", str(error), effects)
             return
@@ -217,12 +216,6 @@ class Joiner(Operator):
     def _default_loss(self, prediction: Prediction) -> float | None:
         deployed = self._configuration.applications.get(prediction.application)
         return deployed.application.default_loss if deployed else None
-
-    def _loss(self, prediction: Prediction) -> tuple[str, Mapping[str, tuple[str, ...]]]:
-        """Return the kind of loss and the classes of each model."""
-        deployed = self._configuration.applications.get(prediction.application)
-        classes = {name: model.classes for name, model in self._configuration.models.items()}
-        return (deployed.application.loss if deployed else "zero_one"), classes
 
 
 def _position(stored: bytes, partition: int) -> Position:

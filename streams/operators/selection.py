@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Record
 
@@ -145,7 +144,7 @@ class Selection(Operator):
         """Return counters by application, status and model, and gauges of what is pending."""
         return {
             **self._counters.rendered(),
-            "pending": float(len(self._combiner)),
+            **self._combiner.statistics(),
             "states_cached": float(len(self._states)),
             "return_us": self._return_us.value,
         }
@@ -169,7 +168,6 @@ class Selection(Operator):
             effects.append(self._combiner.answer(pending, now_us, reason))
             return
         key = self._state_key(deployed, query.context)
-        pending.state = key.name
         arms = self._states.arms(key, deployed.policy, deployed.application.models)
         if arms is not None:
             if self._states.is_stale(key, now_us):
@@ -189,17 +187,18 @@ class Selection(Operator):
     def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:
         for deployed, pending in self._parked.pop(key).queries:
             models = deployed.application.models
-            arms = self._states.arms(key, deployed.policy, models) or arms_of(deployed.policy, models, None)
+            arms = self._states.arms(key, deployed.policy, models) or arms_of(deployed.policy, models, key.name, None)
             self._ask(pending, arms, now_us, effects)
 
     def _ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms, wait for them, and send each model its query."""
-        pending.arms = arms
-        pending.chosen = arms.choose(uniform(pending.query_id))
-        models = [arms.names[arm] for arm in pending.chosen]
-        if any(model not in self._configuration.models for model in models):
-            effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
-            return
+        pending.weights = arms.weights
+        pending.decision = decision = arms.decide(uniform(pending.query_id))
+        models = [arms.names[arm] for arm in decision.chosen]
+        for model in models:
+            if model not in self._configuration.models:
+                effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
+                return
         self._combiner.open(pending)
         allowed_us = (pending.deadline_us - pending.sent_us) * MAX_RETURN_SHARE
         due_us = pending.deadline_us - self._settings.margin_us - int(min(self._return_us.value, allowed_us))

@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from policies import registry
+from schemas.records import Decision
 
 if TYPE_CHECKING:
     from policies.contract import Policy
@@ -25,40 +26,51 @@ STALE_US = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """A policy with one state of it, ready to decide: what does not depend on the query is worked out once."""
+    """A policy with one state of it, ready to decide: what does not depend on the query is worked out once.
+
+    Attributes:
+        policy: whose arms they are.
+        names: of the arms.
+        cumulative: of the propensities, one for each arm.
+        weights: how much each arm's answer counts.
+        decisions: one for each arm that can be asked alone, or the one that asks them all.
+    """
 
     policy: Policy
-    spec: str
     names: tuple[str, ...]
-    version: int
-    propensities: tuple[float, ...]
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
+    decisions: tuple[Decision, ...]
 
-    def choose(self, u: float) -> tuple[int, ...]:
-        """Return the arms to ask for a uniform draw in [0, 1): all of them, or one by inverse CDF."""
-        if self.policy.full_information:
-            return tuple(range(len(self.names)))
-        return (min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.names) - 1),)
+    def decide(self, u: float) -> Decision:
+        """Return the decision for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
+        if len(self.decisions) == 1:
+            return self.decisions[0]
+        return self.decisions[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.decisions) - 1)]
 
 
-def arms_of(policy: Policy, names: tuple[str, ...], state: PolicyState | None) -> Arms:
-    """Work out what the policy does in this state; other arms are re-mapped by name, another policy starts anew."""
-    spec = registry.spec(policy)
-    values = policy.init(len(names))
-    version = 0
+def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
+    """Work out what the policy does in this state; other arms are re-mapped by name, another policy starts anew.
+
+    Args:
+        policy: that decides.
+        names: of the arms, the application's models.
+        name: of the state.
+        state: as stored, None if nothing is.
+    """
+    spec, count = registry.spec(policy), len(names)
+    values, version = policy.init(count), 0
     if state is not None and state.policy == spec:
         version = state.version
         values = state.values if state.arms == names else policy.extend(state.values, state.arms, names)
-    propensities = policy.propensities(values, len(names))
+    shares = policy.propensities(values, count)
+    asked = [tuple(range(count))] if policy.full_information else [(arm,) for arm in range(count)]
     return Arms(
         policy,
-        spec,
         names,
-        version,
-        propensities,
-        tuple(accumulate(propensities)),
-        policy.weights(values, len(names)),
+        tuple(accumulate(shares)),
+        policy.weights(values, count),
+        tuple(Decision(spec, name, names, shares, chosen, version) for chosen in asked),
     )
 
 
@@ -94,7 +106,7 @@ class StateView:
         self._entries.move_to_end(key)
         arms = entry.arms
         if arms is None or arms.policy is not policy or arms.names is not names:
-            arms = entry.arms = arms_of(policy, names, entry.state)
+            arms = entry.arms = arms_of(policy, names, key.name, entry.state)
         return arms
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:

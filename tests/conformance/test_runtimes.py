@@ -100,7 +100,9 @@ CASES = {
     "sklearn-ridge": fitted(Ridge(), X[:, 3], output="value"),
     "sklearn-neighbours": fitted(KNeighborsClassifier(3), NAMES),
     "sklearn-support-vectors": fitted(make_pipeline(StandardScaler(), SVC())),
-    "sklearn-mlp": fitted(MLPClassifier((8,), solver="sgd", max_iter=400, tol=0.1, n_iter_no_change=2), output="scores"),
+    "sklearn-mlp": fitted(
+        MLPClassifier((8,), solver="sgd", max_iter=400, tol=0.1, n_iter_no_change=2), output="scores"
+    ),
     "sklearn-text": fitted(make_pipeline(CountVectorizer(), MultinomialNB()), NAMES, TEXTS),
     "function-label": function("parity", tensors(X), X[:3]),
     "function-value": function("total", tensors(X), X[:3], output="value"),

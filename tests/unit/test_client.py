@@ -11,7 +11,7 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
-from streams.client import Client, Unanswered, as_input
+from streams.client import Client, UnansweredError, as_input
 from streams.murmur2 import partition_of
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
@@ -149,7 +149,7 @@ async def test_feedback_that_says_nothing_or_too_much_is_refused(client: Client,
 
 async def test_silence_is_an_error_that_says_what_to_check(client: Client) -> None:
     """It is a TimeoutError and names application, prefix, broker and the commands that help."""
-    with pytest.raises(Unanswered, match=r"'digits'.*'skysail' on nowhere:1.*skysail doctor.*skysail topics check"):
+    with pytest.raises(UnansweredError, match=r"'digits'.*'skysail' on nowhere:1.*skysail doctor.*skysail topics check"):
         await client.predict("digits", "x", timeout_s=0.01)
 
 

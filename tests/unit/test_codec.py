@@ -235,7 +235,7 @@ def test_an_unknown_symbol_is_refused() -> None:
 
 
 def test_a_boolean_is_zero_or_one() -> None:
-    """fastavro takes any byte for True."""
+    """Fastavro takes any byte for True."""
     value = CODEC.encode(FULL[6])
     at = value.index(wire.pack_double(20.0)) - 1
     assert refusal(type(FULL[6]), value[:at] + b"\x02" + value[at + 1 :]) == "invalid"

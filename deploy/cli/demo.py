@@ -1,0 +1,37 @@
+"""`skysail demo`: everything at work for a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from deploy.cli.common import Verb
+from deploy.demo.run import Plan
+from deploy.demo.run import demo as run_demo
+
+EXAMPLES = """\
+skysail demo
+skysail demo --seconds 120 --rate 200
+skysail demo --broker embedded              without Java and jars
+skysail demo --broker 127.0.0.1:9092        on a broker that runs already
+DEMO_SECONDS=20 BROKER=apache make demo     the same from a fresh clone
+"""
+
+
+@click.command(cls=Verb, epilog=EXAMPLES)
+@click.option("--broker", envvar="BROKER", default="apache", show_default=True, help="apache, embedded or HOST:PORT.")
+@click.option("--seconds", envvar="DEMO_SECONDS", type=click.FloatRange(3), default=60, show_default=True)
+@click.option("--rate", envvar="DEMO_RATE", type=click.FloatRange(1, 2000), default=150, show_default=True)
+@click.option(
+    "--seed", envvar="DEMO_SEED", default=7, show_default=True, help="Of the split, the queries, the arrivals."
+)
+@click.option("--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True)
+def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> None:
+    """Watch five models compete, one break, and the policy walk away from it.
+
+    Starts a broker, Redis and every role, sends queries and feedback, shows what happens, writes a report and stops
+    everything.
+    """
+    run_demo(Plan(broker, seconds, rate, seed, reports), Console())

@@ -1,0 +1,149 @@
+"""`batching`: the adaptive batch size of a real worker on a model whose cost is known exactly.
+
+The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms, so the best batch has 150 rows and
+does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import topics
+from load.models import BATCH_S, ROW_S
+from load.results import Result
+from load.system import Deployment
+from load.wire import Wire
+from load.workload import query_id
+from schemas import topics as names
+from schemas.codec import Codec
+from schemas.records import Application, ModelPredictions, ModelQuery, Tensor
+from streams.runtime.clock import SystemClock
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from load.system import Stage
+
+NAME = "batching"
+_MODEL = "timed"
+_OBJECTIVE_MS = 20.0
+_BEST_ROWS = (_OBJECTIVE_MS / 1e3 - BATCH_S) / ROW_S
+_BEST_PER_S = _BEST_ROWS / (_OBJECTIVE_MS / 1e3)
+_CHEAP_ROWS = 40_000  # 300 takes, most of them at the settled size
+_DEAR_ROWS = 10_000
+_SINGLE_ROWS = 600  # at batch size 1: 3 s
+_DUE_US = 600_000_000
+_TIMEOUT_S = 120.0
+_SETTLED = slice(200, 260)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch as the worker reported it."""
+
+    rows: int
+    cap: int
+    predict_us: int
+
+
+async def run(stage: Stage) -> Result:
+    """Let AIMD find the size, double the cost, and compare with batches of one."""
+    package = stage.folder / _MODEL
+    package_function("load.models:timed", package, _MODEL, "1", np.ones((2, 1), np.float32))
+    adaptive = {"controller": "aimd", "objective_ms": _OBJECTIVE_MS}
+    batches, _ = await _work(stage, package, adaptive, [1.0] * _CHEAP_ROWS + [2.0] * _DEAR_ROWS)
+    of_one = {"controller": "fixed", "parameters": {"rows": 1.0}, "objective_ms": _OBJECTIVE_MS}
+    singles, single_s = await _work(stage, package, of_one, [1.0] * _SINGLE_ROWS)
+    return Result(
+        NAME,
+        figures={**_figures(batches), **_gain(batches, singles), "single_wall_per_s": _SINGLE_ROWS / single_s},
+        parameters={"objective_ms": _OBJECTIVE_MS, "best_rows": _BEST_ROWS, "best_per_s": _BEST_PER_S},
+        series={"batches": [{"rows": b.rows, "cap": b.cap, "predict_us": b.predict_us} for b in batches]},
+    )
+
+
+async def _work(
+    stage: Stage, package: Path, worker: dict[str, object], costs: Sequence[float]
+) -> tuple[list[Batch], float]:
+    """Have one worker answer a backlog of rows of given cost; returns its batches in order, and the seconds it took."""
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        (Application("timed", (_MODEL,), "single"),),
+        {_MODEL: package},
+        partitions=1,
+        roles=("worker",),
+        settings={"worker": worker},
+    )
+    async with stage.launch(deployment):
+        done = await asyncio.to_thread(_ask, stage, deployment.prefix, costs)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return done
+
+
+def _ask(stage: Stage, prefix: str, costs: Sequence[float]) -> tuple[list[Batch], float]:
+    wire, codec, clock = Wire(stage.bootstrap, prefix, stage.properties, linger_ms=5), Codec(), SystemClock()
+    wire.follow((names.MODEL_PREDICTIONS,))
+    start_us = clock.now_us()
+    inputs = {cost: Tensor.of(np.full(1, cost, np.float32)) for cost in set(costs)}
+    for index, cost in enumerate(costs):
+        query = ModelQuery(query_id(stage.seed, index), 0, start_us + _DUE_US, inputs[cost])
+        # One key: one partition, so that dear rows really come after the cheap ones.
+        wire.produce(names.model_queries(_MODEL), b"batching", codec.encode(query))
+    wire.flush()
+    batches: list[Batch] = []
+    rows = 0
+    while rows < len(costs) and clock.now_us() < start_us + _TIMEOUT_S * 1e6:
+        for arrival in wire.poll(0.2):
+            answer = codec.decode(ModelPredictions, arrival.value)
+            batches.append(Batch(answer.batch_rows, answer.batch_cap, answer.predict_us))
+            rows += len(answer.query_ids)
+    wire.close()
+    if rows < len(costs):
+        raise TimeoutError(f"the worker answered {rows} of {len(costs)} rows within {_TIMEOUT_S:g} s")
+    return batches, (clock.now_us() - start_us) / 1e6
+
+
+def _figures(batches: Sequence[Batch]) -> dict[str, float]:
+    """Say where AIMD settled, after how many batches, and how fast it backed off when rows became dearer."""
+    dear = first_dear(batches)
+    settled, after = batches[:dear][_SETTLED], batches[dear:]
+    goal = 0.9 * _BEST_PER_S
+    return {
+        "settled_per_s": rate(settled),
+        "settled_share_of_best": rate(settled) / _BEST_PER_S,
+        "settled_cap": float(np.median([batch.cap for batch in settled])),
+        "settling_batches": count_until([rate((batch,)) >= goal for batch in batches[:dear]]),
+        "backoff_batches": count_until([batch.cap < after[0].cap for batch in after]) - 1,
+        "backoff_settled_batches": count_until([batch.predict_us <= _OBJECTIVE_MS * 1e3 for batch in after]) - 1,
+    }
+
+
+def _gain(batches: Sequence[Batch], singles: Sequence[Batch]) -> dict[str, float]:
+    settled = batches[: first_dear(batches)][_SETTLED]
+    return {"single_per_s": rate(singles), "gain_over_batch_1": rate(settled) / rate(singles)}
+
+
+def rate(batches: Sequence[Batch]) -> float:
+    """Return rows a second of predicting."""
+    return sum(batch.rows for batch in batches) / max(1, sum(batch.predict_us for batch in batches)) * 1e6
+
+
+def first_dear(batches: Sequence[Batch]) -> int:
+    """Return the index of the first batch of dear rows alone (the one that crosses over lies before it)."""
+    seen = 0
+    for index, batch in enumerate(batches):
+        if seen >= _CHEAP_ROWS:
+            return index
+        seen += batch.rows
+    return len(batches)
+
+
+def count_until(reached: Sequence[bool]) -> int:
+    """Return how many batches it took until one reached it, that one included; one more than there are if none did."""
+    return next((count for count, yes in enumerate(reached, start=1) if yes), len(reached) + 1)

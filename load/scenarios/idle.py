@@ -1,0 +1,62 @@
+"""`idle`: what a deployment costs when nobody asks anything: memory by role, CPU of all roles together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from load import topics
+from load.driving import Driver
+from load.processes import cpu_seconds, usage
+from load.results import Result
+from load.system import Deployment
+from load.training import digits, linear_models, package_all
+from load.workload import Rows
+from schemas.records import Application
+
+if TYPE_CHECKING:
+    from load.system import Stage
+
+NAME = "idle"
+_IDLE_S = 30.0
+_WARM_UP_RATE = 100.0
+_WARM_UP_S = 5.0
+_SETTLE_S = 3.0
+
+
+async def run(stage: Stage) -> Result:
+    """Send a little load, so that everything is loaded, then none for 30 s."""
+    data = digits()
+    estimators = linear_models(data)
+    deployment = Deployment(
+        prefix=topics.new_prefix(NAME),
+        applications=(Application("digits", tuple(estimators), "exp3"),),
+        models=package_all(estimators, data.test_x, stage.folder),
+        roles=("selection", "worker", "joiner", "learner", "control"),
+    )
+    async with stage.launch(deployment) as system:
+        workload = Rows("digits", data.inputs, data.labels, seed=stage.seed)
+        await Driver(stage, deployment.prefix, system).at(_WARM_UP_RATE, workload, _WARM_UP_S)
+        await asyncio.sleep(_SETTLE_S)
+        before = usage(system.pids)
+        await asyncio.sleep(_IDLE_S)
+        after = usage(system.pids)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    memory = {_role(name): 0.0 for name in after}
+    for name, used in after.items():
+        memory[_role(name)] = max(memory[_role(name)], used.rss_bytes / 2**20)
+    spent = cpu_seconds(before, after)
+    return Result(
+        NAME,
+        figures={
+            **{f"{role}_mib": mib for role, mib in memory.items()},
+            **{f"{name.replace('.', '_')}_cores": seconds / _IDLE_S for name, seconds in spent.items()},
+            "all_roles_cores": sum(spent.values()) / _IDLE_S,
+        },
+        parameters={"seconds": _IDLE_S, "models": len(estimators)},
+        notes=("memory of the worker is that of the larger of two",),
+    )
+
+
+def _role(instance: str) -> str:
+    return instance.partition(".")[0]

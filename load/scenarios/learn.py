@@ -1,0 +1,130 @@
+"""`learn`: how fast predictions and feedback become learnt states, and what a million pending predictions weigh."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import topics
+from load.models import COLUMNS
+from load.processes import cpu_seconds, usage
+from load.results import Result
+from load.system import Deployment
+from load.watching import await_committed, await_gauge
+from load.wire import Wire
+from load.workload import query_id
+from policies.registry import create, spec
+from schemas import topics as names
+from schemas.codec import Codec
+from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status
+from streams.runtime.clock import SystemClock
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from load.system import Stage
+
+NAME = "learn"
+_OBSERVATIONS = 100_000
+_PENDING = 1_000_000
+_TIMEOUT_S = 300.0
+_MODELS = ("first", "second")
+_POLICY = spec(create("exp3"))
+
+
+async def run(stage: Stage) -> Result:
+    """Join and learn a backlog; then let predictions wait for feedback that never comes."""
+    packages = await asyncio.to_thread(_package, stage.folder)
+    return Result(
+        NAME,
+        figures={**await _rate(stage, packages), **await _memory(stage, packages)},
+        parameters={"observations": _OBSERVATIONS, "pending": _PENDING, "policy": "exp3"},
+    )
+
+
+async def _rate(stage: Stage, packages: dict[str, Path]) -> dict[str, float]:
+    deployment = _deployment(packages, ("joiner", "learner"))
+    async with stage.launch(deployment) as system:
+        before, started_s = usage(system.pids), time.monotonic()
+        await asyncio.to_thread(_fill, stage, deployment.prefix, _OBSERVATIONS, with_feedback=True)
+        waited_for = ("learner", names.OBSERVATIONS, _OBSERVATIONS, _TIMEOUT_S)
+        await asyncio.to_thread(await_committed, stage, deployment.prefix, *waited_for)
+        wall_s = time.monotonic() - started_s
+        used_s = cpu_seconds(before, usage(system.pids))
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return {
+        "observations_per_core_s": _OBSERVATIONS / sum(used_s.values()),
+        "observations_per_s": _OBSERVATIONS / wall_s,
+        "joiner_cpu_us_per_observation": used_s["joiner"] / _OBSERVATIONS * 1e6,
+        "learner_cpu_us_per_observation": used_s["learner"] / _OBSERVATIONS * 1e6,
+    }
+
+
+async def _memory(stage: Stage, packages: dict[str, Path]) -> dict[str, float]:
+    deployment = _deployment(packages, ("joiner",))
+    async with stage.launch(deployment) as system:
+        empty_bytes = usage(system.pids)["joiner"].rss_bytes
+        started_s = time.monotonic()
+        await asyncio.to_thread(_fill, stage, deployment.prefix, _PENDING, with_feedback=False)
+        waited_for = ("joiner", "predictions_waiting", _PENDING, _TIMEOUT_S)
+        await asyncio.to_thread(await_gauge, stage, deployment.prefix, *waited_for)
+        taken_s = time.monotonic() - started_s
+        full_bytes = usage(system.pids)["joiner"].rss_bytes
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return {
+        "pending_million_mib": full_bytes / 2**20,
+        "pending_bytes_each": (full_bytes - empty_bytes) / _PENDING,
+        "pending_taken_in_s": taken_s,
+    }
+
+
+def _package(folder: Path) -> dict[str, Path]:
+    """The roles under test never load them, but an application has models."""
+    for name, function in zip(_MODELS, COLUMNS, strict=False):
+        package_function(function, folder / name, name, "1", np.zeros((2, 5), np.uint8))
+    return {name: folder / name for name in _MODELS}
+
+
+def _deployment(packages: dict[str, Path], roles: tuple[str, ...]) -> Deployment:
+    application = Application("digits", _MODELS, "exp3", window_s=3_600.0)
+    return Deployment(topics.new_prefix(NAME), (application,), packages, roles=roles)
+
+
+def _fill(stage: Stage, prefix: str, count: int, *, with_feedback: bool) -> None:
+    """Write predictions as the selection role writes them, and right feedback for each."""
+    wire, codec = Wire(stage.bootstrap, prefix, stage.properties, linger_ms=5), Codec()
+    now_us = SystemClock().now_us()
+    for index in range(count):
+        name = query_id(stage.seed, index)
+        wire.produce(names.PREDICTIONS, name.encode(), codec.encode(_prediction(name, index % 2, now_us)))
+        if with_feedback:
+            feedback = Feedback(name, label=index % 10, sent_us=now_us)
+            wire.produce(names.FEEDBACK, name.encode(), codec.encode(feedback))
+        if not index % 1_000:
+            wire.poll(0)
+    unsent = wire.flush(_TIMEOUT_S)
+    wire.close()
+    if unsent:
+        raise RuntimeError(f"{unsent} records were not taken by the broker")
+
+
+def _prediction(name: str, arm: int, now_us: int) -> Prediction:
+    return Prediction(
+        query_id=name,
+        application="digits",
+        context=None,
+        decision=Decision(_POLICY, "digits", _MODELS, (0.5, 0.5), (arm,), 0),
+        status=Status.COMPLETE,
+        reason=None,
+        answer=3,
+        confidence=1.0,
+        outputs=(ModelOutput(_MODELS[arm], "1", Outcome.OK, 3),),
+        sent_us=now_us,
+        received_us=now_us,
+        deadline_us=now_us + 100_000,
+        answered_us=now_us + 10_000,
+    )

@@ -1,0 +1,125 @@
+"""`parm`: a published network gives the published answers through the whole system, whatever the batches.
+
+ParM's base network for MNIST (784-200-100-10; Kosaian et al., SOSP 2019) answers the 10,000 test images: 9,793 right.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from load import topics
+from load.driving import Driver
+from load.results import Result
+from load.system import Deployment
+from load.workload import Rows, query_id
+from schemas.records import Application, Tensor
+from workers.dotted import resolve
+from workers.packaging import package_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from load.driving import Stretch
+    from load.system import Stage
+    from schemas.records import Prediction
+
+NAME = "parm"
+WEIGHTS = Path("../shared/data/vectors/parm/mnist-base-mlp.t7")
+IMAGES = Path("../shared/data/labelled/mnist")
+_MODEL = "mnist-mlp"
+_RATE = 800.0
+_SLO_MS = 5_000.0  # which answers come is measured here, not how fast
+# Any batch limits: adaptive, one by one, odd, large.
+LIMITS: dict[str, dict[str, Any]] = {
+    "aimd": {"controller": "aimd"},
+    "rows_1": {"controller": "fixed", "parameters": {"rows": 1.0}},
+    "rows_7": {"controller": "fixed", "parameters": {"rows": 7.0}},
+    "rows_512": {"controller": "fixed", "parameters": {"rows": 512.0}},
+}
+
+
+async def run(stage: Stage) -> Result:
+    """Ask all test images under each batch limit and compare with direct torch.
+
+    Raises:
+        FileNotFoundError: the published weights or MNIST are not there.
+        PackageError: torch is not installed.
+    """
+    # By dotted path, as the worker does it: who lists scenarios needs no torch.
+    network = resolve("load.parm_network:load_published")(WEIGHTS)
+    images, labels = read_images(IMAGES), read_labels(IMAGES)
+    package_torch(
+        network, stage.folder / _MODEL, _MODEL, "1", images[:5], architecture="load.parm_network:build", output="scores"
+    )
+    expected = resolve("load.parm_network:logits")(network, images)
+    figures: dict[str, float] = {"direct_right": int((expected.argmax(axis=1) == labels).sum())}
+    stretches: list[tuple[Stretch, _Check]] = []
+    for limit, worker in LIMITS.items():
+        check = _Check(expected, labels, stage.seed)
+        stretch = await _ask(stage, worker, images, check)
+        figures |= {f"{limit}_right": check.right, f"{limit}_logit_difference": check.difference}
+        stretches.append((stretch, check))
+    return Result(
+        NAME,
+        figures={
+            **figures,
+            "least_right": min(check.right for _, check in stretches),
+            "most_right": max(check.right for _, check in stretches),
+            "largest_logit_difference": max(check.difference for _, check in stretches),
+            "lost": sum(stretch.recorder.open for stretch, _ in stretches),
+            "defaults": sum(stretch.recorder.total.defaults for stretch, _ in stretches),
+        },
+        parameters={"images": len(images), "rate": _RATE},
+    )
+
+
+class _Check:
+    """Compares predictions with direct torch: how many are right, and the largest difference of a logit."""
+
+    def __init__(self, expected: NDArray[np.float32], labels: NDArray[np.uint8], seed: int) -> None:
+        self._expected, self._labels = expected, labels
+        self._rows = {query_id(seed, row): row for row in range(len(labels))}
+        self.right = 0
+        self.difference = 0.0
+
+    def take(self, predictions: Sequence[Prediction]) -> None:
+        for prediction in predictions:
+            row = self._rows[prediction.query_id]
+            self.right += prediction.answer == int(self._labels[row])
+            scores = prediction.outputs[0].scores if prediction.outputs else None
+            away = np.inf if scores is None else np.abs(scores.numpy() - self._expected[row]).max()
+            self.difference = max(self.difference, float(away))
+
+
+async def _ask(stage: Stage, worker: dict[str, Any], images: NDArray[np.float32], check: _Check) -> Stretch:
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        (Application("mnist", (_MODEL,), "single", slo_ms=_SLO_MS),),
+        {_MODEL: stage.folder / _MODEL},
+        roles=("selection", "worker"),
+        settings={"worker": worker},
+    )
+    workload = Rows("mnist", [Tensor.of(image) for image in images], seed=stage.seed)
+    offsets_us = [int(i * 1e6 / _RATE) for i in range(len(images))]
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        stretch = await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), check.take, drain_s=20)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return stretch
+
+
+def read_images(folder: Path) -> NDArray[np.float32]:
+    """Return MNIST's test images, (10000, 784) in [0, 1]."""
+    raw = gzip.decompress((folder / "t10k-images-idx3-ubyte.gz").read_bytes())
+    return np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 784).astype(np.float32) / np.float32(255)
+
+
+def read_labels(folder: Path) -> NDArray[np.uint8]:
+    """Return their labels, (10000,)."""
+    return np.frombuffer(gzip.decompress((folder / "t10k-labels-idx1-ubyte.gz").read_bytes()), np.uint8, offset=8)

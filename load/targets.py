@@ -1,0 +1,92 @@
+"""What each scenario must reach, and whether a result does."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from load.results import Result
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge, "==": operator.eq}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound on one figure; `only_with` names a parameter's value without which the bound does not apply."""
+
+    figure: str
+    relation: Literal["<=", ">=", "=="]
+    bound: float
+    only_with: tuple[str, str] | None = None
+
+
+TARGETS: Mapping[str, tuple[Target, ...]] = {
+    "loop": (
+        Target("ratio_rate", ">=", 0.25),
+        Target("ratio_cpu", "<=", 5.0),
+        *(
+            target
+            for rate in (200, 500)
+            for target in (
+                Target(f"at_{rate}_ratio_p50", "<=", 2.0),
+                Target(f"at_{rate}_ratio_p99", "<=", 2.0),
+                Target(f"at_{rate}_within_slo", ">=", 0.995),
+                Target(f"at_{rate}_lost", "==", 0),
+            )
+        ),
+        Target("backlog_lost", "==", 0),
+    ),
+    "figure8": (
+        Target("exp3_error_total", "<=", 0.082, ("source", "mnist")),
+        Target("exp4_error_total", "<=", 0.066, ("source", "mnist")),
+        Target("lost", "==", 0),
+    ),
+    "batching": (
+        Target("settled_share_of_best", ">=", 0.9),
+        Target("settling_batches", "<=", 200),
+        Target("backoff_batches", "<=", 5),
+        Target("gain_over_batch_1", ">=", 20),
+    ),
+    "parm": (
+        Target("least_right", "==", 9_793),
+        Target("most_right", "==", 9_793),
+        Target("largest_logit_difference", "<=", 1e-5),
+        Target("lost", "==", 0),
+    ),
+    "learn": (
+        Target("observations_per_core_s", ">=", 5_000),
+        Target("pending_million_mib", "<=", 700 * 1e6 / 2**20),
+    ),
+    "idle": (
+        *(Target(f"{role}_mib", "<=", 100) for role in ("selection", "joiner", "learner")),
+        Target("control_mib", "<=", 150),
+        Target("worker_mib", "<=", 220),
+        Target("all_roles_cores", "<=", 0.10),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A target and what was measured; None = the result has no such figure, which is a failure too."""
+
+    target: Target
+    measured: float | None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the bound holds."""
+        return self.measured is not None and _COMPARE[self.target.relation](self.measured, self.target.bound)
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """Judge a result by the targets of its scenario that apply to it."""
+    return [
+        Verdict(target, result.figures.get(target.figure))
+        for target in TARGETS.get(result.scenario, ())
+        if target.only_with is None or result.parameters.get(target.only_with[0]) == target.only_with[1]
+    ]

@@ -1,0 +1,84 @@
+"""Tests of dead letters: the copy and its headers."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.operators.contract import DeadLetter, Emit, Position, Record
+from streams.runtime.dead_letters import CAUSE_BYTES, MESSAGE_BYTES, TRUNCATED_BYTES, DeadLetters
+from streams.runtime.errors import MisconfiguredError
+
+RECORD = Record("queries", 3, 17, 1_000_123, b"\xffkey", b"\x00\xff garbage", (("traceparent", b"00-ab"),))
+LETTERS = DeadLetters("selection", "0.1.0")
+
+
+def headers(emit: Emit) -> dict[str, bytes]:
+    """Return the headers without their common prefix."""
+    return {name.removeprefix("skysail.error."): value for name, value in emit.headers}
+
+
+def test_key_and_bytes_are_untouched() -> None:
+    """The copy can be put back as it was; its own headers come first."""
+    emit = LETTERS.emit(DeadLetter(RECORD, "undecodable", "unknown schema id"))
+    assert emit[:4] == ("queries.dlq", 0, RECORD.key, RECORD.value)
+    assert emit.headers[0] == ("traceparent", b"00-ab")
+
+
+def test_the_headers_say_why_and_where_from() -> None:
+    """Everything needed to find the source and to group by cause."""
+    emit = LETTERS.emit(DeadLetter(RECORD, "undecodable", "unknown schema id"))
+    assert headers(emit) == {
+        "traceparent": b"00-ab",
+        "cause": b"undecodable",
+        "message": b"unknown schema id",
+        "group": b"selection",
+        "version": b"0.1.0",
+        "topic": b"queries",
+        "partition": b"3",
+        "offset": b"17",
+        "timestamp": b"1000123",
+    }
+
+
+def test_the_source_is_complete_with_its_acknowledgement() -> None:
+    """The letter completes the refused record, nothing else does."""
+    assert LETTERS.emit(DeadLetter(RECORD, "late", "")).completes == (RECORD.position,)
+
+
+def test_a_long_message_is_cut() -> None:
+    """An exception's text does not make a small record a large one."""
+    found = headers(LETTERS.emit(DeadLetter(RECORD, "c" * 5_000, "m" * 500_000)))
+    assert (len(found["cause"]), len(found["message"])) == (CAUSE_BYTES, MESSAGE_BYTES)
+
+
+def test_a_null_value_is_marked() -> None:
+    """An empty copy of a null value can be told from an empty value."""
+    emit = LETTERS.emit(DeadLetter(RECORD._replace(value=None), "undecodable", ""))
+    assert (emit.value, headers(emit)["null"]) == (b"", b"value")
+
+
+def test_a_record_that_cannot_be_produced_leaves_its_beginning() -> None:
+    """Its sources are completed by what fits: the first bytes and the size."""
+    position = Position("queries", 0, 1)
+    emit = LETTERS.too_large(Emit("predictions", 2, b"k", b"v" * 3_000_000, (position,), (("big", b"h" * 100_000),)))
+    assert emit.topic == "predictions.dlq"
+    assert emit.partition == 0
+    assert len(emit.value) == TRUNCATED_BYTES
+    assert emit.completes == (position,)
+    assert headers(emit)["truncated"] == b"3000000"
+    assert "big" not in headers(emit)
+
+
+def test_a_copy_that_is_too_large_is_cut_in_the_same_topic() -> None:
+    """A dead letter of a dead letter goes nowhere else, and keeps its first cause."""
+    copy = LETTERS.emit(DeadLetter(RECORD._replace(value=b"v" * 3_000_000), "undecodable", ""))
+    emit = LETTERS.too_large(copy)
+    assert emit.topic == "queries.dlq"
+    assert [value for name, value in emit.headers if name.endswith("cause")] == [b"undecodable", b"too_large"]
+
+
+def test_a_topic_that_refuses_even_that_stops_the_process() -> None:
+    """There is nowhere left to put it, and dropping it is not an option."""
+    cut = LETTERS.too_large(Emit("queries.dlq", 0, None, b"v" * 3_000_000))
+    with pytest.raises(MisconfiguredError, match=r"raise its max\.message\.bytes"):
+        LETTERS.too_large(cut)

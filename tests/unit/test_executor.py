@@ -1,0 +1,172 @@
+"""Executors: away from the event loop, and a hung model does not stop the world."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from schemas.records import Outcome
+from workers import frames
+from workers.errors import HungError, OutputError, PackageError
+from workers.executor import ProcessExecutor, ThreadExecutor, patience_s
+from workers.packaging import package_function
+from workers.rows import Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.records import Input
+
+OK = Outcome.OK
+LONG_S = 30.0
+ROOT = Path(__file__).parents[2]
+
+
+def now_us() -> int:
+    """Tell the time."""
+    return time.monotonic_ns() // 1000
+
+
+def echo(inputs: Sequence[Input]) -> Predicted:
+    """Answer the name of the thread."""
+    return Predicted((OK,) * len(inputs), (threading.current_thread().name,) * len(inputs))
+
+
+def thread(predict: Callable[[Sequence[Input]], Predicted] = echo) -> ThreadExecutor:
+    """Make an executor around a function."""
+    return ThreadExecutor(lambda: predict, now_us)
+
+
+async def test_a_thread_of_its_own_predicts() -> None:
+    """The event loop's thread never runs the model."""
+    executor = thread()
+    await executor.start()
+    await executor.start()
+    timed = await executor.run(["a", "b"], LONG_S)
+    assert timed.predicted.answers == ("predict", "predict")
+    assert timed.predict_us >= 0
+    await executor.stop()
+
+
+async def test_loading_happens_in_the_same_thread_and_its_refusal_is_told() -> None:
+    """Limits of OpenMP belong to the thread that sets them; a bad package ends the start."""
+    names: list[str] = []
+
+    def load() -> Callable[[Sequence[Input]], Predicted]:
+        names.append(threading.current_thread().name)
+        raise PackageError("no such package")
+
+    executor = ThreadExecutor(load, now_us)
+    with pytest.raises(PackageError, match="no such package"):
+        await executor.start()
+    assert names == ["predict"]
+    await executor.stop()
+
+
+async def test_a_hung_thread_is_reported() -> None:
+    """It cannot be killed, so the worker must end: the error says so."""
+    release = threading.Event()
+
+    def hang(inputs: Sequence[Input]) -> Predicted:
+        release.wait()
+        return echo(inputs)
+
+    executor = thread(hang)
+    await executor.start()
+    with pytest.raises(HungError, match="process of its own"):
+        await executor.run(["a"], 0.02)
+    release.set()
+    await executor.stop()
+
+
+async def test_the_event_loop_runs_on_while_the_model_predicts() -> None:
+    """Timers fire and records are read meanwhile."""
+    release = threading.Event()
+
+    def wait(inputs: Sequence[Input]) -> Predicted:
+        release.wait()
+        return echo(inputs)
+
+    executor = thread(wait)
+    await executor.start()
+    running = asyncio.create_task(executor.run(["a"], LONG_S))
+    await asyncio.sleep(0)
+    assert not running.done()
+    release.set()
+    assert (await running).predicted.outcomes == (OK,)
+    await executor.stop()
+
+
+def test_patience_is_ten_objectives_and_at_least_five_seconds() -> None:
+    """A short objective must not make a slow start look like a hang."""
+    assert patience_s(20_000) == 5.0
+    assert patience_s(2_000_000) == 20.0
+
+
+@pytest.fixture
+def moody(tmp_path: Path) -> Path:
+    """Package the model that hangs and dies when told to."""
+    package_function("tests.toys:moody", tmp_path / "moody", "moody", "1", ["calm"])
+    return tmp_path / "moody"
+
+
+async def test_a_child_process_predicts_hangs_dies_and_is_replaced(
+    moody: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hung or dead child costs its batch, not the worker; what the model prints disturbs nothing."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    executor = ProcessExecutor(moody, now_us)
+    await executor.start()
+    assert (await executor.run(["a", b"wrong kind"], LONG_S)).predicted == Predicted(
+        (OK, Outcome.INVALID), ("a", ""), reasons={1: "kind"}
+    )
+    hung = (await executor.run(["hang"], 0.05)).predicted
+    await executor.start()
+    died = (await executor.run(["die", "x"], LONG_S)).predicted
+    await executor.start()
+    alive = (await executor.run(["b"], LONG_S)).predicted
+    await executor.stop()
+    assert (hung.outcomes, died.outcomes) == ((Outcome.FAILED,), (Outcome.FAILED,) * 2)
+    assert hung.fault is not None
+    assert "did not answer" in hung.fault
+    assert died.fault == "the model's process died"
+    assert alive.answers == ("b",)
+
+
+async def test_a_child_that_cannot_load_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal crosses the process boundary."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    executor = ProcessExecutor(tmp_path, now_us)
+    with pytest.raises(PackageError, match="not a model package"):
+        await executor.start()
+    await executor.stop()
+
+
+@pytest.mark.parametrize(
+    "predicted",
+    [
+        Predicted((OK, Outcome.FAILED), np.array([1, 0]), fault="ValueError: no"),
+        Predicted((OK,), np.array([0.5]), np.array([[0.25, 0.75]], dtype=np.float32)),
+        Predicted((OK, Outcome.INVALID), ("ü", ""), reasons={1: "shape"}),
+    ],
+)
+def test_results_cross_the_process_boundary_unchanged(predicted: Predicted) -> None:
+    """Labels, numbers, scores, outcomes and complaints."""
+    back = frames.unpack(frames.pack(predicted), len(predicted.outcomes))
+    assert (back.outcomes, back.reasons, back.fault) == (predicted.outcomes, predicted.reasons, predicted.fault)
+    assert np.array_equal(back.answers, predicted.answers)
+    assert (back.scores is None) == (predicted.scores is None)
+    assert back.scores is None or np.array_equal(back.scores, np.asarray(predicted.scores))
+
+
+@pytest.mark.parametrize("frame", [None, b"", b"garbage", frames.pack(Predicted((OK,), np.array([1])))])
+def test_what_is_no_result_of_this_batch_is_refused(frame: bytes | None) -> None:
+    """A model's process is not trusted to send what it should."""
+    with pytest.raises(OutputError):
+        frames.unpack(frame, 2)

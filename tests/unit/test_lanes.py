@@ -1,0 +1,190 @@
+"""Tests of lanes: what is produced, in what order and in which batches."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streams.operators.contract import Emit, Position
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
+from streams.runtime.lanes import LaneEvents, Lanes
+from tests.fakes import ROUND_TRIP_S, FakeBroker, FakeTransport
+from tests.virtual import run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+def emit(value: int | bytes, partition: int = 0, topic: str = "out", *, awaited: bool = True) -> Emit:
+    """Return a record; its number is also the offset that it completes."""
+    payload = value if isinstance(value, bytes) else b"%d" % value
+    completes = (Position("in", 0, value if isinstance(value, int) else 0),) if awaited else ()
+    return Emit(topic, partition, None, payload, completes)
+
+
+@dataclass
+class Scene:
+    """Lanes on a fake broker, and what they told."""
+
+    lanes: Lanes
+    transport: FakeTransport
+    broker: FakeBroker
+    done: list[int]
+    refused: list[Emit]
+
+
+@asynccontextmanager
+async def opened(bound_bytes: int = 1_000_000) -> AsyncIterator[Scene]:
+    """Open lanes, and abandon them at the end."""
+    broker = FakeBroker()
+    transport = FakeTransport(broker)
+    async with asyncio.TaskGroup() as tasks:
+        done: list[int] = []
+        refused: list[Emit] = []
+        events = LaneEvents(lambda positions: done.extend(p.offset for p in positions), refused.append)
+        scene = Scene(Lanes(transport, events, tasks, bound_bytes), transport, broker, done, refused)
+        yield scene
+        scene.lanes.abandon()
+
+
+def test_what_piles_up_goes_into_the_next_batch() -> None:
+    """One batch is in flight; everything sent meanwhile leaves together when it is acknowledged."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(0)])
+            await asyncio.sleep(ROUND_TRIP_S / 2)
+            for number in range(1, 50):
+                s.lanes.send([emit(number)])
+            assert await s.lanes.flush(1)
+            assert [count for _, _, count in s.transport.batches] == [1, 49]
+            assert s.broker.values("out") == [b"%d" % number for number in range(50)]
+
+    run(scene())
+
+
+def test_partitions_do_not_wait_for_each_other() -> None:
+    """Each partition has its own lane: four leave in the time of one."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(n, partition=n) for n in range(4)])
+            await s.lanes.flush(1)
+            assert asyncio.get_running_loop().time() < 1.5 * ROUND_TRIP_S
+
+    run(scene())
+
+
+def test_positions_complete_when_acknowledged_and_not_before() -> None:
+    """A record that was sent but not acknowledged completes nothing."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.up.clear()
+            s.lanes.send([emit(1), emit(2, awaited=False), emit(3)])
+            assert not await s.lanes.flush(5)
+            assert s.done == []
+            s.transport.up.set()
+            await s.lanes.flush(5)
+            assert s.done == [1, 3]
+
+    run(scene())
+
+
+def test_a_failed_batch_is_sent_again_in_order() -> None:
+    """Failures that may pass are retried with growing pauses; nothing is lost or overtaken."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.faults.extend(BrokerUnavailableError("gone") for _ in range(12))
+            s.lanes.send([emit(n) for n in range(3)])
+            await asyncio.sleep(ROUND_TRIP_S)
+            s.lanes.send([emit(3)])
+            assert await s.lanes.flush(60)
+            assert s.broker.values("out") == [b"0", b"1", b"2", b"3"]
+            assert s.lanes.counters["lane_retries_total"] == 12
+            # 0.05 + 0.1 + 0.2 + 0.4 + 0.8 + 1.6, then 2 s at most.
+            assert 12 < asyncio.get_running_loop().time() < 16
+
+    run(scene())
+
+
+def test_a_record_that_is_too_large_is_handed_back_and_the_lane_goes_on() -> None:
+    """One impossible record does not stop its neighbours."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.limit = 5
+            large = emit(b"far too large")
+            s.lanes.send([emit(1), large, emit(2)])
+            s.transport.batch_records = 1
+            await s.lanes.flush(5)
+            assert s.refused == [large]
+            assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_a_missing_topic_keeps_only_what_somebody_waits_for() -> None:
+    """A model without workers may not fill the memory; a record whose source waits is kept until the topic is there."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.missing.add("out")
+            s.lanes.send([emit(1), emit(2, awaited=False), emit(3, awaited=False)])
+            s.lanes.send([emit(4, topic="there")])
+            assert not await s.lanes.flush(1)
+            assert s.broker.values("there") == [b"4"]
+            s.transport.missing.clear()
+            assert await s.lanes.flush(5)
+            assert s.broker.values("out") == [b"1"]
+            assert s.lanes.counters["lane_shed_total{topic=out}"] == 2
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_pressure_is_the_share_of_the_bound_that_waits() -> None:
+    """It rises with what is pending, in flight included, and falls to zero with the acknowledgement."""
+
+    async def scene() -> None:
+        async with opened(bound_bytes=10_000) as s:
+            s.transport.up.clear()
+            s.lanes.send([emit(b"x" * 4_800), emit(b"y" * 4_800)])
+            await asyncio.sleep(1)
+            assert s.lanes.pressure() == 1.0
+            s.transport.up.set()
+            await s.lanes.flush(1)
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_a_misconfigured_cluster_ends_the_loop_with_its_cause() -> None:
+    """What only a person can change is not retried."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(MisconfiguredError, match="no right")):
+            async with opened() as s:
+                s.transport.faults.append(MisconfiguredError("no right to write"))
+                s.lanes.send([emit(1)])
+                await s.lanes.flush(1)
+
+    run(scene())
+
+
+def test_more_than_a_batch_holds_leaves_in_several() -> None:
+    """What does not fit stays first in line."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.lanes.send([emit(n) for n in range(2_500)])
+            await s.lanes.flush(5)
+            assert [count for _, _, count in s.transport.batches] == [1_000, 1_000, 500]
+            assert s.done == list(range(2_500))
+
+    run(scene())

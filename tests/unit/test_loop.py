@@ -1,0 +1,643 @@
+"""Tests of a role's loop: a scripted kernel on a fake broker, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from schemas.records import PolicyState
+from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
+from streams.runtime.errors import MisconfiguredError, StuckError
+from streams.runtime.loop import RoleLoop
+from streams.runtime.reader import SLICE
+from streams.runtime.roles import Role
+from tests.fakes import (
+    FakeBroadcast,
+    FakeBroker,
+    FakeConsumer,
+    FakePositions,
+    FakeTransport,
+    FaultyStore,
+    ScriptedKernel,
+    echo,
+    fake_ports,
+)
+from tests.virtual import START_US, run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from schemas.records import Report
+    from streams.operators.contract import Effects, Record
+
+Q = ("queries", 0)
+STATE = PolicyState("exp3()", ("a",), 1, (0.5,))
+
+
+@dataclass
+class Scene:
+    """A running loop, its surroundings, and the switch that stops it."""
+
+    loop: RoleLoop
+    broker: FakeBroker
+    consumer: FakeConsumer
+    transport: FakeTransport
+    stop: asyncio.Event
+    task: asyncio.Task[None]
+
+
+@asynccontextmanager
+async def running(
+    kernel: ScriptedKernel,
+    topics: tuple[str, ...] = ("queries",),
+    partitions: int = 1,
+    broker: FakeBroker | None = None,
+    role: dict[str, Any] | None = None,
+    companions: tuple[Any, ...] = (),
+    **ports: Any,
+) -> AsyncIterator[Scene]:
+    """Run a loop until the block ends; its failure is raised there."""
+    broker = broker or FakeBroker()
+    consumer = FakeConsumer(broker, [(topic, n) for topic in topics for n in range(partitions)])
+    transport = FakeTransport(broker)
+    settings = Role("role", "role-1", topics, **(role or {}))
+    loop = RoleLoop(settings, kernel, fake_ports(broker, consumer, transport=transport, **ports), companions=companions)
+    stop = asyncio.Event()
+    task = asyncio.create_task(loop.run(stop))
+    try:
+        yield Scene(loop, broker, consumer, transport, stop, task)
+    finally:
+        stop.set()
+        transport.up.set()
+        await task
+
+
+def test_records_become_effects_and_are_committed_once_acknowledged() -> None:
+    """The whole way: poll, kernel, produce, acknowledge, commit."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel()
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1", b"2", b"3")
+            await asyncio.sleep(2)
+            assert s.broker.values("out") == [b"1", b"2", b"3"]
+            assert s.broker.committed == {Q: 3}
+            assert s.broker.commits == [{Q: 3}]
+
+    run(scene())
+
+
+def test_nothing_is_committed_past_a_record_without_outcome() -> None:
+    """Acknowledgements after it change nothing, nor does stopping."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(decide=lambda record: [] if record.value == b"2" else [echo(record)])
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1", b"2", b"3")
+            await asyncio.sleep(2)
+        assert s.broker.values("out") == [b"1", b"3"]
+        assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
+def test_a_refused_commit_is_tried_again() -> None:
+    """An offset stays committable until the broker has it."""
+
+    async def scene() -> None:
+        async with running(ScriptedKernel()) as s:
+            s.consumer.refuse_commits = True
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(2)
+            assert s.broker.committed == {}
+            s.consumer.refuse_commits = False
+            await asyncio.sleep(1)
+            assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
+def test_the_timer_fires_on_time_while_a_poll_hangs() -> None:
+    """A rebalance can hold a poll for seconds; deadlines are met all the same, to the millisecond."""
+
+    async def scene() -> None:
+        due_us = START_US + 700_000
+        kernel = ScriptedKernel(timer=lambda _now_us: [Emit("out", 0, None, b"default")])
+
+        def decide(record: Record) -> Effects:
+            kernel.wakes.append(due_us)
+            return []
+
+        kernel.decide = decide
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(0.6)
+            s.consumer.hang_s = 5.0
+            await asyncio.sleep(1)
+            assert 0 <= kernel.fired_us[0] - due_us <= 1_000
+            assert s.broker.values("out") == [b"default"]
+
+    run(scene())
+
+
+def test_deadlines_are_followed_to_the_millisecond() -> None:
+    """Each wake comes when asked for, the next one is armed by the last."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(wakes=[START_US + n * 10_000 for n in range(60, 80)])
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(2)
+        late = [
+            fired - due
+            for fired, due in zip(kernel.fired_us, range(START_US + 600_000, START_US + 800_000, 10_000), strict=True)
+        ]
+        assert all(0 <= us <= 1_000 for us in late)
+
+    run(scene())
+
+
+def test_a_kernel_gets_bounded_slices() -> None:
+    """A backlog comes in pieces, so that timers and acknowledgements get their turn."""
+
+    async def scene() -> None:
+        kernel, broker = ScriptedKernel(), FakeBroker()
+        broker.put(*Q, *(b"%d" % n for n in range(3 * SLICE + 1)))
+        async with running(kernel, broker=broker) as s:
+            await asyncio.sleep(1)
+            assert [len(call) for call in kernel.calls] == [SLICE, SLICE, SLICE, 1]
+            assert len(s.broker.values("out")) == 3 * SLICE + 1
+
+    run(scene())
+
+
+def test_skips_complete_and_are_counted() -> None:
+    """A record that needs no outcome moves the commit on."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        kernel = ScriptedKernel(decide=lambda record: [Skip((record.position,), "duplicate")])
+        async with running(kernel, hooks=(reports.append,)) as s:
+            s.broker.put(*Q, b"1", b"2")
+            await asyncio.sleep(3)
+            assert s.broker.committed == {Q: 2}
+        assert reports[-1].counters["skipped_total{reason=duplicate}"] == 2
+
+    run(scene())
+
+
+def test_a_dead_letter_is_acknowledged_before_its_source_is_committed() -> None:
+    """While the copy is not safe, the original stays uncommitted."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(decide=lambda record: [DeadLetter(record, "undecodable", "garbage")])
+        async with running(kernel) as s:
+            s.transport.up.clear()
+            s.broker.put(*Q, b"\x00garbage")
+            await asyncio.sleep(3)
+            assert s.broker.committed == {}
+            s.transport.up.set()
+            await asyncio.sleep(1)
+            assert s.broker.values("queries.dlq") == [b"\x00garbage"]
+            assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
+def test_an_emit_that_is_too_large_becomes_a_dead_letter_and_its_source_complete() -> None:
+    """The partition moves on."""
+
+    async def scene() -> None:
+        async with running(ScriptedKernel()) as s:
+            s.transport.limit = 100_000
+            s.broker.put(*Q, b"x" * 200_000, b"small")
+            await asyncio.sleep(2)
+            assert [len(value or b"") for value in s.broker.values("out.dlq")] == [65_536]
+            assert s.broker.values("out") == [b"small"]
+            assert s.broker.committed == {Q: 2}
+
+    run(scene())
+
+
+def failing(record: Record) -> Effects:
+    """Raise on one record, echo the others."""
+    if record.value == b"poison":
+        raise ValueError("cannot divide by zero queries")
+    return [echo(record)]
+
+
+def test_the_record_a_kernel_fails_on_becomes_a_dead_letter_and_its_neighbours_are_served() -> None:
+    """The slice is read again one by one; only the culprit goes to the dead letters, with cause `bug`."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(decide=failing)
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1", b"2", b"poison", b"3", b"4")
+            await asyncio.sleep(2)
+            assert s.broker.values("out") == [b"1", b"2", b"3", b"4"]
+            assert s.broker.values("queries.dlq") == [b"poison"]
+            assert s.broker.committed == {Q: 5}
+            s.broker.put(*Q, b"5", b"6")
+            await asyncio.sleep(2)
+            assert len(kernel.calls[-1]) == 2, "later slices are whole again"
+
+    run(scene())
+
+
+def test_a_kernel_that_failed_starts_over_from_what_is_incomplete() -> None:
+    """Records it had taken before the failure are given to it again, after it was told to forget."""
+
+    async def scene() -> None:
+        held: list[Record] = []
+
+        def decide(record: Record) -> Effects:
+            if record.value == b"held":
+                held.append(record)
+                return []
+            return failing(record)
+
+        kernel = ScriptedKernel(decide=decide)
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1", b"held")
+            await asyncio.sleep(1)
+            s.broker.put(*Q, b"2", b"poison")
+            await asyncio.sleep(2)
+            assert kernel.revoked == [(0,)]
+            assert kernel.starts == [{0: 0}, {0: 1}]
+            assert [record.value for record in held] == [b"held", b"held"]
+            assert s.broker.values("queries.dlq") == [b"poison"]
+            assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_a_failing_timer_ends_the_process_with_its_cause() -> None:
+    """No record can be blamed for it; the supervisor starts a new process."""
+
+    async def scene() -> None:
+        def fail(now_us: int) -> Effects:
+            raise ZeroDivisionError("timer")
+
+        kernel = ScriptedKernel(timer=fail, wakes=[START_US + 700_000])
+        with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="timer")):
+            async with running(kernel) as s:
+                s.broker.put(*Q, b"1")
+                await asyncio.sleep(2)
+        assert s.consumer.stopped
+
+    run(scene())
+
+
+def test_a_stuck_consumer_ends_the_process() -> None:
+    """It leaves the group on the way out."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(StuckError):
+            async with running(ScriptedKernel()) as s:
+                s.consumer.fault = StuckError("20 polls failed")
+                await asyncio.sleep(2)
+        assert s.consumer.stopped
+
+    run(scene())
+
+
+def test_with_too_much_in_hand_only_replies_are_read() -> None:
+    """What completes the records in hand is still taken; the rest waits in Kafka until there is room."""
+
+    async def scene() -> None:
+        waiting: list[Record] = []
+
+        def decide(record: Record) -> Effects:
+            if record.topic == "queries":
+                waiting.append(record)
+                return []
+            answered = waiting.pop(0)
+            return [Emit("out", 0, None, b"answer", (answered.position, record.position))]
+
+        kernel = ScriptedKernel(decide=decide)
+        role = {"replies": frozenset({"replies"}), "outstanding": 3}
+        async with running(kernel, ("queries", "replies"), role=role) as s:
+            s.broker.put(*Q, b"1", b"2", b"3")
+            await asyncio.sleep(1)
+            s.broker.put(*Q, b"4")
+            await asyncio.sleep(1)
+            assert len(waiting) == 3
+            assert s.consumer.polls[-1] == frozenset({"replies"})
+            s.broker.put("replies", 0, b"r")
+            await asyncio.sleep(1)
+            assert s.broker.values("out") == [b"answer"]
+            assert [record.value for record in waiting] == [b"2", b"3", b"4"]
+
+    run(scene())
+
+
+def test_a_role_without_replies_waits_for_room_and_notices_it_at_once() -> None:
+    """It does not poll while it is full, and continues with the acknowledgement, not with a tick."""
+
+    async def scene() -> None:
+        async with running(ScriptedKernel(), role={"outstanding": 1}) as s:
+            s.transport.up.clear()
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(1)
+            polls = len(s.consumer.polls)
+            s.broker.put(*Q, b"2")
+            await asyncio.sleep(1)
+            assert len(s.consumer.polls) == polls
+            s.transport.up.set()
+            await asyncio.sleep(0.005)
+            assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_followed_topics_are_known_before_the_first_query() -> None:
+    """However long they take; the group is joined afterwards."""
+
+    async def scene() -> None:
+        kernel, broker = ScriptedKernel(decide=lambda record: []), FakeBroker()
+        broker.put(*Q, b"query")
+        broker.put("applications", 0, b"digits")
+        broadcast = FakeBroadcast(broker, ["applications"], slow_s=30)
+        async with running(kernel, broker=broker, broadcast=broadcast) as s:
+            await asyncio.sleep(29)
+            assert kernel.calls == []
+            await asyncio.sleep(5)
+            assert kernel.seen() == [b"digits", b"query"]
+            s.broker.put("applications", 0, b"digits 2")
+            await asyncio.sleep(2)
+            assert kernel.seen()[-1] == b"digits 2"
+
+    run(scene())
+
+
+def test_a_bad_followed_record_is_counted_but_not_written_at_every_start() -> None:
+    """Each start of each role reads it again: a dead letter each time would fill the topic."""
+
+    async def scene() -> None:
+        def decide(record: Record) -> Effects:
+            if record.value == b"raises":
+                raise ValueError("bad")
+            return [DeadLetter(record, "undecodable", "garbage")] if record.value == b"garbage" else []
+
+        broker, reports = FakeBroker(), []
+        broker.put("applications", 0, b"garbage", b"raises", b"good")
+        kernel = ScriptedKernel(decide=decide)
+        broadcast = FakeBroadcast(broker, ["applications"])
+        async with running(kernel, broker=broker, broadcast=broadcast, hooks=(reports.append,)) as s:
+            await asyncio.sleep(3)
+            assert s.broker.values("applications.dlq") == []
+            assert kernel.seen()[-1] == b"good"
+        assert reports[-1].counters["refused_again_total{cause=undecodable}"] >= 1
+
+    run(scene())
+
+
+def test_a_rebalance_commits_first_and_reads_again_what_was_not_done() -> None:
+    """Revoked: acknowledgements are waited for and committed. Assigned: the kernel starts at the committed offset."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(decide=lambda record: [] if record.value == b"3" else [echo(record)])
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1", b"2", b"3", b"4")
+            await asyncio.sleep(0.0005)
+            await s.consumer.rebalance()
+            assert s.broker.commits == [{Q: 2}]
+            await asyncio.sleep(1)
+            assert kernel.revoked == [(0,)]
+            assert kernel.starts == [{0: 0}, {0: 2}]
+            assert kernel.seen() == [b"1", b"2", b"3", b"4", b"3", b"4"]
+
+    run(scene())
+
+
+def test_records_in_hand_are_dropped_when_their_partition_goes() -> None:
+    """A slice that was not given to the kernel yet belongs to the new owner."""
+
+    async def scene() -> None:
+        kernel, broker = ScriptedKernel(decide=lambda record: []), FakeBroker()
+        broker.put(*Q, *(b"%d" % n for n in range(2 * SLICE)))
+        async with running(kernel, broker=broker) as s:
+            for _ in range(100):  # turns of the event loop: in the middle of the backlog
+                await asyncio.sleep(0)
+                if kernel.calls:
+                    break
+            await s.consumer.rebalance()
+            await asyncio.sleep(1)
+            first = [call[0].offset for call in kernel.calls]
+            assert first == [0, 0, SLICE]
+
+    run(scene())
+
+
+def test_partitions_that_do_not_match_are_a_configuration_error() -> None:
+    """A role whose topics have different partition counts would look for replies in the wrong place."""
+
+    async def scene() -> None:
+        async with running(ScriptedKernel(), ("queries", "replies")) as s:
+            await asyncio.sleep(1)
+            s.consumer.partitions = (("queries", 0), ("replies", 0), ("replies", 1))
+            with pytest.raises(MisconfiguredError, match="make their counts equal"):
+                await s.consumer.rebalance()
+
+    run(scene())
+
+
+def test_states_are_fetched_and_answered() -> None:
+    """The kernel goes on meanwhile and gets the states when they come, store down or not."""
+
+    async def scene() -> None:
+        key = StateKey(0, "digits")
+        kernel = ScriptedKernel(decide=lambda record: [FetchStates((key,)), echo(record)])
+        store = FaultyStore()
+        store.states[key] = STATE
+        store.down = True
+        async with running(kernel, store=store) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(3)
+            assert s.broker.values("out") == [b"1"]
+            assert kernel.answers == []
+            store.down = False
+            await asyncio.sleep(2)
+            assert kernel.answers == [{key: STATE}]
+
+    run(scene())
+
+
+def learner(record: Record) -> Effects:
+    """Write a state for each record."""
+    expected = record.offset or None
+    return [WriteStates(record.partition, expected, record.offset + 1, {"digits": STATE}, (record.position,))]
+
+
+OWNER: dict[str, Any] = {"role": {"owns_states": True}, "positions": FakePositions(2)}
+
+
+def test_an_owner_of_states_starts_where_the_store_is_and_reads_back() -> None:
+    """The group's committed offset does not matter; what is read back is complete already."""
+
+    async def scene() -> None:
+        broker, store = FakeBroker(), FaultyStore()
+        broker.put(*Q, *(b"%d" % n for n in range(6)))
+        broker.committed[Q] = 1
+        store.offsets[0] = 4
+        kernel = ScriptedKernel(decide=lambda record: learner(record) if record.offset >= 4 else [])
+        async with running(kernel, broker=broker, store=store, **OWNER) as s:
+            await asyncio.sleep(2)
+            assert kernel.starts == [{0: 4}]
+            assert kernel.seen() == [b"2", b"3", b"4", b"5"]
+            assert store.offsets == {0: 6}
+            assert s.broker.committed == {Q: 6}
+
+    run(scene())
+
+
+def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
+    """The store lost its last second: the kernel forgets, and applies again from what is stored."""
+
+    async def scene() -> None:
+        store = FaultyStore()
+        kernel = ScriptedKernel(decide=learner)
+        async with running(kernel, store=store, **OWNER) as s:
+            s.broker.put(*Q, *(b"%d" % n for n in range(6)))
+            await asyncio.sleep(1)
+            assert store.offsets == {0: 6}
+            store.offsets[0] = 3
+            s.broker.put(*Q, b"6")
+            kernel.decide = lambda record: learner(record) if record.offset >= 3 else []
+            await asyncio.sleep(2)
+            assert kernel.refused == [(0, 3)]
+            assert kernel.starts == [{0: 0}, {0: 3}]
+            assert s.consumer.seeks == [(Q, 1)]
+            assert store.offsets == {0: 7}
+            assert s.broker.committed == {Q: 7}
+
+    run(scene())
+
+
+def test_a_store_that_is_down_at_the_start_is_waited_for() -> None:
+    """Without its offset nothing may be applied."""
+
+    async def scene() -> None:
+        broker, store = FakeBroker(), FaultyStore()
+        broker.put(*Q, b"0")
+        store.down = True
+        kernel = ScriptedKernel(decide=learner)
+        async with running(kernel, broker=broker, store=store, **OWNER):
+            await asyncio.sleep(20)
+            assert kernel.calls == []
+            store.down = False
+            await asyncio.sleep(2)
+            assert store.offsets == {0: 1}
+
+    run(scene())
+
+
+def test_an_effect_without_a_store_is_a_mistake_of_the_wiring() -> None:
+    """It fails at once instead of dropping states."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(TypeError, match="give the loop a store")):
+            async with running(ScriptedKernel(decide=learner)) as s:
+                s.broker.put(*Q, b"0")
+                await asyncio.sleep(2)
+
+    run(scene())
+
+
+def test_a_stop_waits_for_acknowledgements_and_commits() -> None:
+    """What was taken is finished; nothing new is taken."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel()
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(0.0005)
+            s.stop.set()
+        assert s.broker.values("out") == [b"1"]
+        assert s.broker.committed == {Q: 1}
+        assert s.consumer.stopped
+
+    run(scene())
+
+
+def test_a_stop_drains_replies_for_a_while() -> None:
+    """Queries in hand are answered here instead of twice, if their replies come in time."""
+
+    async def scene() -> None:
+        waiting: list[Record] = []
+
+        def decide(record: Record) -> Effects:
+            if record.topic == "queries":
+                waiting.append(record)
+                return []
+            return [Emit("out", 0, None, b"answer", (waiting.pop().position, record.position))]
+
+        role = {"replies": frozenset({"replies"}), "drain_s": 1.0}
+        async with running(ScriptedKernel(decide=decide), ("queries", "replies"), role=role) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(0.6)
+            s.stop.set()
+            await asyncio.sleep(0.6)
+            s.broker.put(*Q, b"too late")
+            s.broker.put("replies", 0, b"r")
+        assert s.broker.values("out") == [b"answer"]
+        assert s.broker.committed == {Q: 1, ("replies", 0): 1}
+
+    run(scene())
+
+
+def test_a_stop_does_not_wait_for_a_dead_broker() -> None:
+    """It gives up after seconds; what was not acknowledged is read again by the next owner."""
+
+    async def scene() -> None:
+        async with running(ScriptedKernel()) as s:
+            s.transport.up.clear()
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(1)
+            s.stop.set()
+            await s.task
+            assert asyncio.get_running_loop().time() < 10
+        assert s.broker.committed == {}
+
+    run(scene())
+
+
+def test_every_second_a_report_goes_to_the_hooks_and_to_the_topic() -> None:
+    """Kernel, runtime and process in one report; its record is keyed by the instance."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        async with running(ScriptedKernel(), hooks=(reports.append,)) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(3.5)
+            assert len(reports) == 3
+            assert reports[-1].counters["calls_total"] == 1
+            assert reports[-1].counters["lane_records_total"] >= 1
+            assert reports[-1].gauges["outstanding"] == 0
+            assert s.broker.logs["reports", 0][0].key == b"role-1"
+
+    run(scene())
+
+
+def test_companions_run_with_the_loop_and_use_it() -> None:
+    """A worker's predictor is one: it performs effects when its batch is done."""
+
+    async def scene() -> None:
+        async def companion(loop: RoleLoop) -> None:
+            await loop.ready.wait()
+            await asyncio.sleep(1)
+            loop.perform([Emit("out", 0, None, b"predicted", (Position("queries", 0, 0),))])
+            await asyncio.sleep(1_000_000)
+
+        kernel = ScriptedKernel(decide=lambda record: [])
+        async with running(kernel, companions=(companion,)) as s:
+            s.broker.put(*Q, b"1")
+            await asyncio.sleep(2)
+            assert s.broker.values("out") == [b"predicted"]
+            assert s.broker.committed == {Q: 1}
+
+    run(scene())

@@ -1,0 +1,53 @@
+"""Tests of reports and their exporter."""
+
+from __future__ import annotations
+
+import socket
+from urllib.request import urlopen
+
+from schemas.records import Report
+from streams.runtime.metrics import Composer, is_counter
+from streams.runtime.prometheus import PrometheusExporter, parse
+
+
+def test_counters_are_told_from_gauges_by_name() -> None:
+    """Labels do not hide the ending."""
+    assert is_counter("answers_total{status=default}")
+    assert not is_counter("totals{kind=_total}")
+
+
+def test_a_report_holds_all_parts_and_the_costs_of_the_process() -> None:
+    """Parts are added up; processor time and memory come on top."""
+    report = Composer("s-1", "selection").compose(7, {"a_total": 1.0, "lag": 2.0}, {"a_total": 2})
+    assert (report.instance, report.role, report.time_us) == ("s-1", "selection", 7)
+    assert report.counters["a_total"] == 3
+    assert report.counters["cpu_seconds_total"] > 0
+    assert report.gauges["lag"] == 2
+    assert report.gauges["resident_bytes"] > 1_000_000
+
+
+def test_labels_are_parsed() -> None:
+    """The form of reports becomes name and labels."""
+    assert parse("answers_total{application=digits,status=default}") == (
+        "answers_total",
+        {"application": "digits", "status": "default"},
+    )
+    assert parse("lag") == ("lag", {})
+
+
+def test_the_exporter_shows_the_latest_report_on_localhost() -> None:
+    """Prometheus reads what the last second brought, one family a name."""
+    exporter = PrometheusExporter(0)
+    try:
+        for count in (1.0, 2.0):
+            exporter(Report("s-1", "selection", 0, {"answers_total{status=default}": count}, {"lag": 3.0}))
+        exporter(Report("j-1", "joiner", 0, {}, {"lag": 4.0}))
+        with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    finally:
+        exporter.stop()
+    assert 'skysail_answers_total{instance_name="s-1",role="selection",status="default"} 2.0' in lines
+    assert 'skysail_lag{instance_name="j-1",role="joiner"} 4.0' in lines
+    assert lines.count("# TYPE skysail_lag gauge") == 1
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", exporter.port)) != 0

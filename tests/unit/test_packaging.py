@@ -1,0 +1,224 @@
+"""Packages: written once, verified always, refused with what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import FunctionTransformer
+
+from workers import manifest as manifests
+from workers.dotted import resolve
+from workers.errors import OutputError, PackageError
+from workers.manifest import MANIFEST, Manifest, Signature
+from workers.packaging import load_package, package_function, package_sklearn
+from workers.runtimes import contract
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+X = np.arange(24, dtype=np.float32).reshape(8, 3)
+Y = np.arange(8) % 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder that holds a package of a logistic regression."""
+    package_sklearn(LogisticRegression().fit(X, Y), tmp_path / "package", "digits", "3", X[:2], output="scores")
+    return tmp_path / "package"
+
+
+def rewrite(folder: Path, **changes: Any) -> None:
+    """Change fields of a manifest."""
+    document = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(document | changes))
+
+
+def test_a_manifest_says_what_the_model_takes_and_answers(folder: Path) -> None:
+    """Read back, it is what packaging returned; the file's digest is there."""
+    manifest = manifests.read(folder)
+    assert (manifest.name, manifest.version, manifest.runtime, manifest.output) == ("digits", "3", "sklearn", "scores")
+    assert manifest.input == Signature("tensor", "float32", (3,))
+    assert manifest.classes == (0, 1)
+    assert manifest.files == {"model.skops": manifests.sha256(folder / "model.skops")}
+    assert load_package(folder).digest == manifests.digest(folder)
+
+
+def test_a_package_never_changes(folder: Path) -> None:
+    """A new version needs a new folder."""
+    with pytest.raises(PackageError, match="new folder"):
+        package_sklearn(LogisticRegression().fit(X, Y), folder, "digits", "4", X[:2])
+    assert manifests.read(folder).version == "3"
+
+
+def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> None:
+    """So that the same folder can be used for the next try."""
+    with pytest.raises(PackageError, match="sample input"):
+        package_sklearn(LogisticRegression().fit(X, Y), tmp_path / "new", "digits", "1", X[:2, :2])
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"runtime": "onnx"}, "use one of sklearn, torch, function"),
+        ({"output": "logits"}, "use one of label, scores, value"),
+        ({"name": "Digits!"}, "lower-case"),
+        ({"version": ""}, "version"),
+        ({"classes": [0, "one"]}, "all whole numbers or all strings"),
+        ({"input": {"kind": "image"}}, "use one of tensor"),
+        ({"input": {"kind": "tensor", "dtype": "complex64"}}, "convert the input"),
+        ({"files": {"../model.skops": "0"}}, "not a plain file"),
+        ({"files": {"other": "0"}}, "missing"),
+        ({"surprise": 1}, "package the model again"),
+        ({"input": None}, "package the model again"),
+    ],
+)
+def test_a_manifest_that_is_not_right_is_refused(folder: Path, changes: dict[str, Any], complaint: str) -> None:
+    """Each with what to do about it."""
+    rewrite(folder, **changes)
+    with pytest.raises(PackageError, match=complaint):
+        load_package(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'"text"'])
+def test_what_is_no_manifest_is_refused(folder: Path, content: bytes) -> None:
+    """Any bytes either are a manifest or raise PackageError."""
+    (folder / MANIFEST).write_bytes(content)
+    with pytest.raises(PackageError):
+        load_package(folder)
+
+
+def test_a_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
+    """The message says how packages are made."""
+    with pytest.raises(PackageError, match="skysail model package"):
+        load_package(tmp_path)
+
+
+def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    """The package is what its folder holds."""
+    (folder / "model.skops").rename(tmp_path / "model.skops")
+    (folder / "model.skops").symlink_to(tmp_path / "model.skops")
+    with pytest.raises(PackageError, match="not a plain file"):
+        load_package(folder)
+
+
+def test_types_that_are_not_trusted_are_refused_at_packaging(tmp_path: Path) -> None:
+    """The message names them and the choices; nothing is left behind."""
+    estimator = FunctionTransformer(resolve)
+    estimator.predict = None
+    with pytest.raises(PackageError, match=r"workers\.dotted\.resolve"):
+        package_sklearn(estimator, tmp_path / "new", "digits", "1", X[:2], output="value")
+    assert not (tmp_path / "new").exists()
+
+
+def test_types_that_are_not_trusted_are_refused_at_loading(folder: Path) -> None:
+    """A forged package with fitting digests still holds nothing but listed types."""
+    skops = pytest.importorskip("skops.io")
+    skops.dump(FunctionTransformer(resolve), folder / "model.skops")
+    rewrite(folder, files={"model.skops": manifests.sha256(folder / "model.skops")})
+    with pytest.raises(PackageError, match="not trusted"):
+        load_package(folder)
+
+
+def test_a_pickle_needs_the_flag_and_the_digest(tmp_path: Path) -> None:
+    """Both at packaging and at loading somebody has to say that they mean it."""
+    folder = tmp_path / "package"
+    package_sklearn(Ridge().fit(X, Y), folder, "digits", "1", X[:2], output="value", allow_pickle=True)
+    digest = manifests.digest(folder)
+    with pytest.raises(PackageError, match="allow_pickle=True"):
+        load_package(folder, digest=digest)
+    with pytest.raises(PackageError, match="give the digest"):
+        load_package(folder, allow_pickle=True)
+    with pytest.raises(PackageError, match="add the model again"):
+        load_package(folder, allow_pickle=True, digest="0" * 64)
+    assert load_package(folder, allow_pickle=True, digest=digest).manifest.output == "value"
+
+
+def test_scores_need_an_estimator_that_gives_them(tmp_path: Path) -> None:
+    """The message names two ways out."""
+    with pytest.raises(PackageError, match="CalibratedClassifierCV"):
+        package_sklearn(Ridge().fit(X, Y), tmp_path / "new", "digits", "1", X[:2], output="scores")
+
+
+def test_an_estimator_fitted_on_a_data_frame_is_refused(tmp_path: Path) -> None:
+    """It would warn about missing names at every batch."""
+    estimator = DummyClassifier().fit(X, Y)
+    estimator.feature_names_in_ = np.array(["a", "b", "c"])
+    with pytest.raises(PackageError, match="to_numpy"):
+        package_sklearn(estimator, tmp_path / "new", "digits", "1", X[:2])
+
+
+@pytest.mark.parametrize("sample", [np.float32(1), np.array(1.0), X[:0], [], "text", ["a", b"b"], [1, 2]])
+def test_a_sample_must_be_a_batch(tmp_path: Path, sample: Any) -> None:
+    """Rows get their dtype and shape from it."""
+    with pytest.raises(PackageError, match="sample input"):
+        package_function("tests.toys:shout", tmp_path / "new", "digits", "1", sample)
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [
+        ("tests.toys.parity", "package.module:name"),
+        (":parity", "package.module:name"),
+        ("os:system", "standard library"),
+        ("builtins:eval", "standard library"),
+        ("importlib.util:find_spec", "standard library"),
+        ("no_such_package.models:predict", "PYTHONPATH"),
+        ("tests.toys:nothing", "cannot be imported"),
+        ("tests.toys:NUMBER", "not callable"),
+    ],
+)
+def test_a_dotted_path_that_names_no_model_is_refused(path: str, complaint: str) -> None:
+    """With what to write instead; a shell is no model."""
+    with pytest.raises(PackageError, match=complaint):
+        resolve(path)
+
+
+@pytest.mark.parametrize("raw", [[1, 2], [True, False], np.array([1, 2], dtype=np.uint8), [1.0, 2.0]])
+def test_whole_numbers_become_integer_labels(raw: Any) -> None:
+    """Whatever the model calls them."""
+    found = contract.labels(raw)
+    assert isinstance(found, np.ndarray)
+    assert (found.dtype, found.tolist()) == (np.int64, [int(number) for number in raw])
+
+
+def test_strings_become_a_tuple() -> None:
+    """Also those in an array of objects, as pandas makes them."""
+    assert contract.labels(np.array(["a", "bc"], dtype=object)) == ("a", "bc")
+
+
+@pytest.mark.parametrize("raw", [[1.5], [[1], [2]], [None], 3])
+def test_what_is_no_label_is_refused(raw: Any) -> None:
+    """Half labels, columns and holes are not answers."""
+    with pytest.raises(OutputError):
+        contract.labels(raw)
+
+
+@pytest.mark.parametrize("raw", [[0.5, 0.5], [[0.5, 0.3, 0.2]], [["a", "b"]]])
+def test_scores_must_be_one_for_each_class(raw: Any) -> None:
+    """Rows times classes, numbers."""
+    with pytest.raises(OutputError):
+        contract.scored(raw, (0, 1))
+
+
+def test_the_first_of_equal_scores_wins() -> None:
+    """So that an answer never depends on chance."""
+    assert contract.scored([[0.5, 0.5], [0.2, 0.8]], ("cat", "dog")).answers == ("cat", "dog")
+
+
+def test_a_column_of_values_is_taken_as_values() -> None:
+    """Networks with one output answer (n, 1)."""
+    assert np.asarray(contract.values([[1], [2]]).answers).tolist() == [1.0, 2.0]
+    with pytest.raises(OutputError):
+        contract.values([[1, 2]])
+
+
+def test_a_manifest_is_a_value() -> None:
+    """Equal fields, equal manifests."""
+    signature = Signature("string")
+    assert Manifest("a", "1", "function", signature, "label") == Manifest("a", "1", "function", signature, "label")

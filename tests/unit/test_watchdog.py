@@ -1,0 +1,43 @@
+"""Tests of the watchdog."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams.runtime.errors import StuckError
+from streams.runtime.ports import Vitals
+from streams.runtime.watchdog import SILENT_US, STALLED_US, Watchdog
+
+NOW_US = 10**15
+
+
+def vitals(*, silent_us: int = 0, stalled_us: int = 0, lag: int = 0) -> Vitals:
+    """Return signs of life so long ago."""
+    return Vitals(4, lag, NOW_US - silent_us, NOW_US - stalled_us, 0)
+
+
+def test_a_consumer_without_lag_may_be_idle_for_ever() -> None:
+    """No records, no progress, no fault."""
+    Watchdog().check(vitals(stalled_us=10 * STALLED_US), NOW_US, throttled=False)
+
+
+def test_lag_without_progress_is_fatal() -> None:
+    """Records wait at the broker, polls return, nothing arrives."""
+    with pytest.raises(StuckError, match="5 records wait"):
+        Watchdog().check(vitals(stalled_us=STALLED_US + 1, lag=5), NOW_US, throttled=False)
+
+
+def test_a_poll_that_does_not_return_is_fatal() -> None:
+    """The member hangs in a rebalance for longer than two of them take."""
+    with pytest.raises(StuckError, match="no poll has returned"):
+        Watchdog().check(vitals(silent_us=SILENT_US + 1), NOW_US, throttled=False)
+
+
+def test_backpressure_is_no_stall_and_gets_time_to_recover() -> None:
+    """Who does not read on purpose is judged only a while after that."""
+    watchdog = Watchdog()
+    lagging = vitals(stalled_us=10 * STALLED_US, lag=5, silent_us=10 * SILENT_US)
+    watchdog.check(lagging, NOW_US, throttled=True)
+    watchdog.check(lagging, NOW_US + STALLED_US, throttled=False)
+    with pytest.raises(StuckError):
+        watchdog.check(lagging, NOW_US + STALLED_US + 1, throttled=False)

@@ -1,0 +1,197 @@
+"""The worker's kernel: records in, effects out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies.fixed import Fixed
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import ModelPredictions, ModelQuery, Outcome, Tensor
+from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record
+from workers.batcher import Batcher
+from workers.operator import Identity, ModelWorker
+from workers.rows import Predicted
+
+CODEC = Codec()
+TOPIC = topics.model_queries("digits")
+NOW = 1_700_000_000_000_000
+MS = 1_000
+OK, EXPIRED, FAILED, INVALID = Outcome.OK, Outcome.EXPIRED, Outcome.FAILED, Outcome.INVALID
+
+
+def worker(cap: int = 8, limit: int = 100, codec: Codec = CODEC) -> ModelWorker:
+    """Make a kernel with a fixed cap; four reply partitions."""
+    batcher = Batcher(Fixed(rows=cap), limit=limit, objective_us=20 * MS)
+    return ModelWorker(codec, Identity("digits", "7", "worker-1"), batcher, partitions=4)
+
+
+def asked(offset: int, reply: int = 0, slack_us: int = 50 * MS, value: bytes | None = None) -> Record:
+    """Make the record of query `q<offset>`."""
+    query = ModelQuery(f"q{offset}", reply, NOW + slack_us, Tensor.of(np.zeros(2, dtype=np.float32)))
+    return Record(TOPIC, 1, offset, NOW, None, CODEC.encode(query) if value is None else value)
+
+
+def numbered(*answers: int, outcomes: tuple[Outcome, ...] = ()) -> Predicted:
+    """Make results with integer labels."""
+    return Predicted(outcomes or (OK,) * len(answers), np.array(answers, dtype=np.int64))
+
+
+def decoded(effects: Effects) -> dict[int, ModelPredictions]:
+    """Return the emitted records by partition."""
+    found = {}
+    for effect in effects:
+        assert isinstance(effect, Emit)
+        assert (effect.topic, effect.key) == (topics.MODEL_PREDICTIONS, None)
+        found[effect.partition] = CODEC.decode(ModelPredictions, effect.value)
+    return found
+
+
+def answers(batch: ModelPredictions) -> list[int]:
+    """Return integer answers."""
+    assert isinstance(batch.answers, Tensor)
+    return batch.answers.numpy().tolist()  # type: ignore[no-any-return]
+
+
+def test_a_batch_becomes_one_record_for_each_reply_partition() -> None:
+    """Rows find their own partition, with their own answers, and complete their own positions."""
+    kernel = worker()
+    assert kernel.on_records([asked(0, 2), asked(1, 3), asked(2, 2)], NOW) == []
+    take = kernel.take(NOW + MS)
+    effects = kernel.answer(take, numbered(10, 11, 12), NOW + 2 * MS, 5 * MS)
+    found = decoded(effects)
+    assert found[2].query_ids == ("q0", "q2")
+    assert answers(found[2]) == [10, 12]
+    assert (found[3].query_ids, answers(found[3])) == (("q1",), [11])
+    assert [effect.completes for effect in effects if isinstance(effect, Emit)] == [
+        (Position(TOPIC, 1, 0), Position(TOPIC, 1, 2)),
+        (Position(TOPIC, 1, 1),),
+    ]
+
+
+def test_a_record_says_how_its_batch_was_made() -> None:
+    """Model, version, worker, waiting, duration, rows of the whole batch, cap and what stayed behind."""
+    kernel = worker(cap=2)
+    kernel.on_records([asked(0), asked(1, 1), asked(2)], NOW)
+    take = kernel.take(NOW + MS)
+    batch = decoded(kernel.answer(take, numbered(1, 2), NOW + 3 * MS, 5 * MS))[0]
+    assert (batch.model, batch.version, batch.worker) == ("digits", "7", "worker-1")
+    assert (batch.waited_us, batch.predict_us) == ((3 * MS,), 5 * MS)
+    assert (batch.batch_rows, batch.batch_cap, batch.queue_rows) == (2, 2, 1)
+
+
+def test_expired_rows_go_into_the_records_of_their_batch() -> None:
+    """Whoever waits learns at once that this answer will not come."""
+    kernel = worker()
+    kernel.on_records([asked(0, slack_us=MS), asked(1)], NOW)
+    take = kernel.take(NOW + 2 * MS)
+    batch = decoded(kernel.answer(take, numbered(5), NOW + 2 * MS, MS))[0]
+    assert dict(zip(batch.query_ids, batch.outcomes, strict=True)) == {"q1": OK, "q0": EXPIRED}
+    assert (answers(batch)[0], batch.batch_rows) == (5, 1)
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_expired_rows_are_padded_in_every_column(texts: bool) -> None:
+    """String labels and scores, too, have an entry for each row."""
+    kernel = worker()
+    kernel.on_records([asked(0, slack_us=MS), asked(1)], NOW)
+    take = kernel.take(NOW + 2 * MS)
+    scores = None if texts else np.array([[0.25, 0.75]])
+    predicted = Predicted((OK,), ("cat",) if texts else np.array([1]), scores)
+    batch = decoded(kernel.answer(take, predicted, NOW, MS))[0]
+    assert len(batch.answers.numpy() if isinstance(batch.answers, Tensor) else batch.answers) == 2
+    assert texts or (batch.scores is not None and batch.scores.shape == (2, 2))
+
+
+def test_a_take_with_nothing_but_expired_rows_is_told() -> None:
+    """No batch runs, and the queries are complete nevertheless."""
+    kernel = worker()
+    kernel.on_records([asked(0, slack_us=MS)], NOW)
+    take = kernel.take(NOW + 2 * MS)
+    assert take.rows == ()
+    effects = kernel.expire(take, NOW + 2 * MS)
+    assert decoded(effects)[0].outcomes == (EXPIRED,)
+    assert kernel.statistics()["rows_total{model=digits,outcome=expired}"] == 1
+
+
+def test_what_the_queue_refuses_is_expired_at_once() -> None:
+    """Backpressure failed: those due last are told, and complete."""
+    kernel = worker(limit=1)
+    effects = kernel.on_records([asked(0, slack_us=90 * MS), asked(1)], NOW)
+    assert decoded(effects)[0].query_ids == ("q0",)
+    assert kernel.statistics()["refused_total{model=digits}"] == 1
+    assert [row.item.query.query_id for row in kernel.take(NOW).rows] == ["q1"]
+
+
+def test_an_undecodable_record_is_dead_and_its_neighbours_are_not() -> None:
+    """Garbage and missing values have a cause; the rest of the poll is queued."""
+    kernel = worker()
+    effects = kernel.on_records([asked(0, value=b"garbage"), asked(1), asked(2, value=b"")], NOW)
+    assert [effect.cause for effect in effects if isinstance(effect, DeadLetter)] == ["unknown_schema", "empty"]
+    assert len(kernel.take(NOW).rows) == 1
+
+
+def test_a_reply_partition_that_does_not_exist_is_dead() -> None:
+    """It could never be produced, and would be retried for ever."""
+    (effect,) = worker().on_records([asked(0, reply=4)], NOW)
+    assert isinstance(effect, DeadLetter)
+    assert effect.cause == "reply_partition"
+
+
+def test_rows_that_failed_or_do_not_fit_are_told_as_such() -> None:
+    """Each row has its own outcome, and each is counted."""
+    kernel = worker()
+    kernel.on_records([asked(0), asked(1), asked(2)], NOW)
+    predicted = Predicted((OK, INVALID, FAILED), np.array([1, 0, 0]), reasons={1: "shape"}, fault="ValueError: no")
+    batch = decoded(kernel.answer(kernel.take(NOW), predicted, NOW, MS))[0]
+    assert batch.outcomes == (OK, INVALID, FAILED)
+    statistics = kernel.statistics()
+    assert statistics["rows_total{model=digits,outcome=failed}"] == 1
+    assert statistics["invalid_total{model=digits,reason=shape}"] == 1
+
+
+def test_a_batch_too_large_for_one_record_is_halved() -> None:
+    """Many classes times many rows: several records, the same rows."""
+    kernel = worker(codec=Codec(max_bytes=4_000))
+    kernel.on_records([asked(offset) for offset in range(8)], NOW)
+    predicted = Predicted((OK,) * 8, np.arange(8), np.zeros((8, 200)))
+    effects = kernel.answer(kernel.take(NOW), predicted, NOW, MS)
+    batches = [CODEC.decode(ModelPredictions, effect.value) for effect in effects if isinstance(effect, Emit)]
+    assert len(batches) > 1
+    assert [query_id for batch in batches for query_id in batch.query_ids] == [f"q{i}" for i in range(8)]
+    assert [label for batch in batches for label in answers(batch)] == list(range(8))
+
+
+def test_a_row_too_large_for_any_record_fails() -> None:
+    """Its query is answered without it."""
+    kernel = worker(codec=Codec(max_bytes=4_000))
+    kernel.on_records([asked(0)], NOW)
+    predicted = Predicted((OK,), np.array([1]), np.zeros((1, 2_000)))
+    batch = decoded(kernel.answer(kernel.take(NOW), predicted, NOW, MS))[0]
+    assert (batch.outcomes, batch.scores) == ((FAILED,), None)
+
+
+def test_revoked_partitions_are_forgotten() -> None:
+    """Their new owner answers them."""
+    kernel = worker()
+    kernel.on_records([asked(0)], NOW)
+    kernel.on_revoked([0])
+    assert kernel.statistics()["queue_rows{model=digits}"] == 1
+    kernel.on_revoked([1])
+    assert kernel.take(NOW).rows == ()
+
+
+def test_the_report_shows_cap_queue_and_objective() -> None:
+    """Gauges carry the model as their label; counters end in _total."""
+    kernel = worker(cap=3)
+    kernel.on_records([asked(0), asked(1)], NOW)
+    take = kernel.take(NOW)
+    kernel.done(take, 5 * MS, NOW)
+    kernel.answer(take, numbered(1, 2), NOW, 5 * MS)
+    statistics = kernel.statistics()
+    assert statistics["batch_cap{model=digits}"] == 3
+    assert statistics["objective_us{model=digits}"] == 20 * MS
+    assert statistics["batches_total{model=digits}"] == 1
+    assert statistics["predict_us_total{model=digits}"] == 5 * MS
+    assert statistics["rows_total{model=digits,outcome=ok}"] == 2
