@@ -26,6 +26,7 @@ class Arrival(NamedTuple):
     """A record read from a followed topic; `topic` is the logical name, `timestamp_us` the record's own."""
 
     topic: str
+    partition: int
     timestamp_us: int
     key: bytes | None
     value: bytes | None
@@ -134,6 +135,7 @@ class Wire:
             raise KafkaException(message.error())
         return Arrival(
             str(message.topic()).removeprefix(self._prefix),
+            message.partition() or 0,
             message.timestamp()[1] * 1000,
             message.key(),
             message.value(),

@@ -133,7 +133,7 @@ class Driver:
         self._logs: dict[tuple[str, int], list[Record]] = defaultdict(list)
         self._visible: dict[Position, int] = {}
         self._faults = list(faults)
-        self._waiting_writes: list[tuple[Role, WriteStates]] = []
+        self._asked: list[tuple[Role, FetchStates | WriteStates]] = []
         self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
@@ -201,7 +201,7 @@ class Driver:
         while busy:
             self._strike()
             delivered = sum(map(self._deliver, self._roles))
-            busy = bool(delivered) or self._fire() or self._write_waiting() or self._release()
+            busy = bool(delivered) or self._fire() or self._ask_store() or self._release()
             self._commit()
 
     def _deliver(self, role: Role) -> bool:
@@ -245,29 +245,32 @@ class Driver:
                 case Skip(completes, reason):
                     self.skipped[reason] += 1
                     role.tracker.complete(completes)
-                case FetchStates(keys):
-                    if not self._store_is_down():
-                        found = {key: self.store.states.get(key) for key in keys}
-                        self._perform(role, role.operator.on_states(found, self.now_us))
-                case WriteStates():
-                    self._waiting_writes.append((role, effect))
+                case FetchStates() | WriteStates():
+                    self._asked.append((role, effect))
 
-    def _write_waiting(self) -> bool:
-        if self._store_is_down() or not self._waiting_writes:
+    def _ask_store(self) -> bool:
+        """Do what was asked of the store, in order; what waits while it is down is done when it is back."""
+        if self._store_is_down() or not self._asked:
             return False
-        waiting, self._waiting_writes = self._waiting_writes, []
+        asked, self._asked = self._asked, []
         refused: set[int] = set()
-        for role, write in waiting:
-            if write.partition in refused:
-                continue
-            if self.store.write(write, self.now_us):
-                role.tracker.complete(write.completes)
-            else:
-                refused.add(write.partition)
-                stored = self.store.offsets.get(write.partition)
-                role.operator.on_refused(write.partition, stored)
-                self._begin(role, {write.partition: stored or 0})
+        for role, effect in asked:
+            if isinstance(effect, FetchStates):
+                found = {key: self.store.states.get(key) for key in effect.keys}
+                self._perform(role, role.operator.on_states(found, self.now_us))
+            elif effect.partition not in refused and not self._write(role, effect):
+                refused.add(effect.partition)
         return True
+
+    def _write(self, role: Role, write: WriteStates) -> bool:
+        """Write states; a refused partition starts over from what is stored."""
+        if self.store.write(write, self.now_us):
+            role.tracker.complete(write.completes)
+            return True
+        stored = self.store.offsets.get(write.partition)
+        role.operator.on_refused(write.partition, stored)
+        self._begin(role, {write.partition: stored or 0})
+        return False
 
     def _append(self, emit: Emit, value: bytes | None) -> None:
         """Append a record, or hold it until the next one of its partition where a fault says so."""
@@ -311,7 +314,7 @@ class Driver:
         for fault in list(self._faults):
             if isinstance(fault, Crash) and START_US + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
-                self._waiting_writes = [w for w in self._waiting_writes if w[0].name != fault.role]
+                self._asked = [asked for asked in self._asked if asked[0].name != fault.role]
                 self._start(self._role(fault.role))
             elif isinstance(fault, StoreLoss) and START_US + fault.at_us <= self.now_us:
                 self._faults.remove(fault)

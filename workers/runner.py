@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# One poll may bring more than the queue should hold; it is kept, unless it is this many times as much.
-OVERSHOOT = 4
+# The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
+# of 1 MiB each hold 40,000 of the smallest model queries (100 B). Beyond that memory comes first.
+OVERSHOOT_ROWS = 50_000
 # At a stop, how long queued queries may still be answered here before another replica reads them.
 DRAIN_S = 1.0
 # How often the same complaint about a model is logged.
@@ -94,7 +95,7 @@ class Worker:
             executor: runs the model; None = as the settings say.
         """
         controller = create_controller(settings.controller, settings.parameters)
-        limit = OVERSHOOT * settings.queue_rows
+        limit = settings.queue_rows + OVERSHOOT_ROWS
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
         self._kernel = _Waking(codec, identity, self._batcher, settings.partitions)

@@ -39,7 +39,7 @@ def kafka() -> None:
     """Start and stop a local Apache Kafka."""
 
 
-@kafka.command("start", cls=Verb, epilog=REDIS_EXAMPLES)
+@kafka.command("start")
 @click.option("--port", type=int, default=9092, show_default=True)
 @folder_option
 def start_kafka(port: int, folder: Path) -> None:
@@ -57,7 +57,7 @@ def stop_kafka(folder: Path) -> None:
     _stop(folder / "kafka.json", "Apache Kafka")
 
 
-@click.group()
+@click.group(cls=VerbGroup, epilog=REDIS_EXAMPLES)
 def redis() -> None:
     """Start and stop a local Redis."""
 

@@ -58,7 +58,7 @@ def train(data: Digits, folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
         sample = data.train_rows[:5]
         if recipe.name == BREAKING:
             package_sklearn(estimator, folder / INNER, recipe.name, VERSION, sample)
-            package_function("deploy.demo.breakable:predict_batch", package, recipe.name, VERSION, sample)
+            package_function("deploy.demo.served:model.predict_batch", package, recipe.name, VERSION, sample)
         else:
             package_sklearn(estimator, package, recipe.name, VERSION, sample)
         yield recipe.name, package

@@ -34,7 +34,8 @@ WEIGHTS = Path("../shared/data/vectors/parm/mnist-base-mlp.t7")
 IMAGES = Path("../shared/data/labelled/mnist")
 _MODEL = "mnist-mlp"
 _RATE = 800.0
-_SLO_MS = 5_000.0  # which answers come is measured here, not how fast
+_SLO_MS = 120_000.0  # which answers come is measured here, not how fast: one by one they take longest
+_DRAIN_S = 120.0
 # Any batch limits: adaptive, one by one, odd, large.
 LIMITS: dict[str, dict[str, Any]] = {
     "aimd": {"controller": "aimd"},
@@ -109,7 +110,7 @@ async def _ask(stage: Stage, worker: dict[str, Any], images: NDArray[np.float32]
     offsets_us = [int(i * 1e6 / _RATE) for i in range(len(images))]
     async with stage.launch(deployment) as system:
         driver = Driver(stage, deployment.prefix, system)
-        stretch = await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), check.take, drain_s=20)
+        stretch = await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), check.take, drain_s=_DRAIN_S)
     topics.delete(stage.bootstrap, deployment.prefix)
     return stretch
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Position, Record
 
 
+# How soon a store that came back with older data is noticed while nothing is learnt; one round trip a partition.
+CONFIRM_US = 5_000_000
+
+
 def apply(state: PolicyState | None, seen: Observation) -> PolicyState:
     """Fold one observation into a state.
 
@@ -103,6 +107,7 @@ class _Partition:
     start: int  # first offset whose observation is not in the stored states
     stored: int | None  # what the store's offset will be once the writes asked for are done; None = nothing stored yet
     seen: SeenIds
+    checked_us: int = 0  # when the store was last asked to confirm the offset
     states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
     queue: deque[tuple[Record, Observation]] = field(default_factory=deque)
     fetching: set[str] = field(default_factory=set)
@@ -123,6 +128,20 @@ class Learner(Operator):
         self._capacity = capacity
         self._counters = Counters()
         self._partitions: dict[int, _Partition] = {}
+
+    def on_timer(self, now_us: int) -> Effects:
+        """Confirm the offsets of idle partitions: a store that lost its last writes is noticed without a new record."""
+        effects: Effects = []
+        for number, partition in self._partitions.items():
+            if partition.stored is not None and partition.checked_us + CONFIRM_US <= now_us:
+                partition.checked_us = now_us
+                effects.append(WriteStates(number, partition.stored, partition.stored, {}, ()))
+        return effects
+
+    def next_deadline(self) -> int | None:
+        """Return when the next offset is to be confirmed (us)."""
+        checked = (p.checked_us for p in self._partitions.values() if p.stored is not None)
+        return min((time_us + CONFIRM_US for time_us in checked), default=None)
 
     @property
     def read_back_us(self) -> int:
@@ -150,6 +169,7 @@ class Learner(Operator):
             partition.queue.append((record, seen))
             touched[record.partition] = None
         for number in touched:
+            self._partitions[number].checked_us = now_us
             self._advance(number, effects)
         return effects
 

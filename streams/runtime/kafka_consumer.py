@@ -61,6 +61,7 @@ class ConsumerSettings:
         session_timeout_ms: a killed member's partitions move after this.
         rebalance_timeout_ms: how long members may take to hand over.
         fetch_partition_bytes: per partition and fetch; bounds what one poll can return.
+        metadata_age_ms: new partitions, and topics that this broker did not know yet, are noticed after this.
         failures: polls in a row that may raise (a corrupt batch raises for ever) before the process gives up.
         commit_s: limit of one commit; aiokafka alone retries for ever.
     """
@@ -70,6 +71,7 @@ class ConsumerSettings:
     heartbeat_ms: int = 2_000
     rebalance_timeout_ms: int = 30_000
     fetch_partition_bytes: int = 1 << 20
+    metadata_age_ms: int = 30_000
     failures: int = 20
     backoff_s: float = 0.25
     commit_s: float = 5.0
@@ -121,14 +123,20 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             heartbeat_interval_ms=settings.heartbeat_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
             max_poll_interval_ms=3_600_000,  # the watchdog's task: a loop under backpressure may rightly not poll
+            metadata_max_age_ms=settings.metadata_age_ms,
             consumer_timeout_ms=1000,  # how often the fetcher looks around without being told to
             **self._connection.options(),
         )
         try:
             await self._consumer.start()
+            known = await self._consumer.topics()
         except KafkaError as fault:
             await self.stop(settings.commit_s)
             raise _translated(fault) from fault
+        if missing := self._names.keys() - known:
+            # Joining now would give no partitions, and aiokafka would look again only after `metadata_age_ms`.
+            await self.stop(settings.commit_s)
+            raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
         self._consumer.subscribe(topics=list(self._names), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:

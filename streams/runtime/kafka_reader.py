@@ -151,13 +151,19 @@ class KafkaPositions:
             missing = [p for p, offset in wanted.items() if p not in times_ms and offset > oldest[p]]
             for partition in missing:
                 consumer.seek(partition, max(oldest[partition], wanted[partition] - back))
-            for _ in missing:
-                fetched = await consumer.getmany(*missing, timeout_ms=FETCH_WAIT_MS)
-                for partition, records in fetched.items():
-                    times_ms.setdefault(partition, records[0].timestamp)
-                if times_ms.keys() >= set(missing):
-                    break
+            await self._first_times(consumer, set(missing), times_ms)
         return times_ms
+
+    async def _first_times(
+        self, consumer: AIOKafkaConsumer, missing: set[KafkaPartition], times_ms: dict[KafkaPartition, int]
+    ) -> None:
+        """Wait for the first record of each partition; where only transaction markers follow there is none."""
+        running = asyncio.get_running_loop()
+        until_s = running.time() + self._timeout_s / len(LOOK_BACK)
+        while not times_ms.keys() >= missing and running.time() < until_s:
+            fetched = await consumer.getmany(*missing, timeout_ms=FETCH_WAIT_MS)
+            for partition, records in fetched.items():
+                times_ms.setdefault(partition, records[0].timestamp)
 
 
 def _reader(connection: KafkaConnection, topics: tuple[str, ...] = ()) -> AIOKafkaConsumer:

@@ -101,7 +101,7 @@ class Keeper:
             except StoreUnavailableError as fault:
                 failures += 1
                 self.counters["store_failures_total"] += 1
-                if failures == 1:
+                if failures % 60 == 1:  # once a minute: it may also be a refused password
                     _log.warning("%s; trying again until it does", fault)
                 await asyncio.sleep(min(BACKOFF_S * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_S))
 

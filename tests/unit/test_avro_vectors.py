@@ -42,7 +42,7 @@ def test_the_single_object_vector_is_read() -> None:
     schema = load(MESSAGE_SCHEMA)
     assert framing.single_object(schema.fingerprint) == MESSAGE[:10]
     message, end = reader(schema, TestMessage)(MESSAGE, framing.SINGLE_OBJECT_BYTES)
-    assert (message.id, message.name, message.tags) == (42, "Bill", ("dog_lover", "cat_hater"))  # type: ignore[attr-defined]
+    assert (message.id, message.name, message.tags) == (42, "Bill", ("dog_lover", "cat_hater"))
     assert end == len(MESSAGE)
 
 

@@ -149,7 +149,8 @@ async def test_feedback_that_says_nothing_or_too_much_is_refused(client: Client,
 
 async def test_silence_is_an_error_that_says_what_to_check(client: Client) -> None:
     """It is a TimeoutError and names application, prefix, broker and the commands that help."""
-    with pytest.raises(UnansweredError, match=r"'digits'.*'skysail' on nowhere:1.*skysail doctor.*skysail topics check"):
+    advice = r"'digits'.*'skysail' on nowhere:1.*skysail doctor.*skysail topics check"
+    with pytest.raises(UnansweredError, match=advice):
         await client.predict("digits", "x", timeout_s=0.01)
 
 

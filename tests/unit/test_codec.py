@@ -274,7 +274,9 @@ def test_columns_of_unequal_length_are_refused(change: dict[str, object]) -> Non
     with pytest.raises(SchemaError, match=next(iter(change))):
         CODEC.encode(uneven)
     schema = json.loads(CURRENT["ModelPredictions"].text)
-    document = fastavro.schemaless_reader(io.BytesIO(body(CODEC.encode(batch))), schema, None)
+    document = cast(
+        "dict[str, object]", fastavro.schemaless_reader(io.BytesIO(body(CODEC.encode(batch))), schema, None)
+    )
     column = next(iter(change))
     encoded = {"outcomes": b"\0", "waited_us": bytes(12), "answers": ["a"], "scores": None}
     if column != "scores" and not isinstance(change[column], Tensor):

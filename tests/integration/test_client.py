@@ -1,0 +1,144 @@
+"""The client and the load harness against a real broker, with a small system of the test's own behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from load import arrivals
+from load.openloop import OpenLoop
+from load.recorder import Recorder
+from load.wire import Wire
+from load.workload import Rows
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Feedback, Prediction, Query, Status
+from streams.client import Client, UnansweredError
+from streams.murmur2 import partition_of
+from streams.runtime.clock import SystemClock
+from streams.runtime.errors import MisconfiguredError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from deploy.local.services import Broker
+
+PARTITIONS = 4
+CODEC = Codec()
+CIRCLE = (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK)
+
+
+@pytest.fixture
+def circle(kafka: Broker, prefix: str) -> str:
+    """Create the client's topics; returns the broker's address."""
+    kafka.create_topics({f"{prefix}.{name}": PARTITIONS for name in CIRCLE})
+    return kafka.bootstrap
+
+
+@pytest.fixture
+async def echo(circle: str, prefix: str) -> AsyncIterator[None]:
+    """Answer every query with 3, in its own partition, as the selection role would."""
+    ready = asyncio.Event()
+    task = asyncio.create_task(asyncio.to_thread(_echo, circle, prefix, ready, asyncio.get_running_loop(), stop := []))
+    await ready.wait()
+    yield
+    stop.append(True)
+    await task
+
+
+def _echo(bootstrap: str, prefix: str, ready: asyncio.Event, loop: asyncio.AbstractEventLoop, stop: list[bool]) -> None:
+    wire = Wire(bootstrap, prefix)
+    wire.follow((topics.QUERIES,))
+    loop.call_soon_threadsafe(ready.set)
+    while not stop:
+        for arrival in wire.poll(0.05):
+            query = CODEC.decode(Query, arrival.value)
+            wire.produce(topics.PREDICTIONS, arrival.key or b"", CODEC.encode(_answer(query)))
+    wire.flush()
+    wire.close()
+
+
+def _answer(query: Query) -> Prediction:
+    context, sent_us = query.context, query.sent_us
+    status = Status.COMPLETE
+    return Prediction(query.query_id, query.application, context, None, status, None, 3, 1.0, (), sent_us, 0, 0, 0)
+
+
+@pytest.mark.usefixtures("echo")
+async def test_the_first_prediction_is_not_missed(circle: str, prefix: str) -> None:
+    """The client stands at the end of `predictions` before it sends anything."""
+    async with Client(circle, prefix) as client:
+        prediction = await client.predict("digits", np.zeros(4, np.float32), context="ann")
+        many = await asyncio.gather(*(client.predict("digits", "x") for _ in range(50)))
+    assert (prediction.answer, prediction.context) == (3, "ann")
+    assert len({p.query_id for p in many}) == 50
+
+
+@pytest.mark.usefixtures("echo")
+async def test_feedback_lands_beside_its_query(circle: str, prefix: str) -> None:
+    """Same key, same partition number: the joiner finds both."""
+    wire = Wire(circle, prefix)
+    async with Client(circle, prefix) as client:
+        for context in ("ann", None):
+            await client.feedback(
+                await client.predict("digits", "x", context=context, query_id=f"q-{context}"), label=3
+            )
+    wire.follow((topics.FEEDBACK,), from_start=True)
+    found = [arrival for _ in range(20) for arrival in wire.poll(0.1)]
+    wire.close()
+    assert {arrival.key: CODEC.decode(Feedback, arrival.value).query_id for arrival in found} == {
+        b"ann": "q-ann",
+        b"q-None": "q-None",
+    }
+
+
+async def test_both_clients_put_a_key_into_the_same_partition(circle: str, prefix: str) -> None:
+    """Ours and librdkafka's `murmur2_random` agree, so the harness may use either."""
+    keys = [f"key-{i}" for i in range(40)]
+    wire = Wire(circle, prefix)
+    for key in keys:
+        wire.produce(topics.QUERIES, key.encode(), CODEC.encode(Query(key, "digits", "x")))
+    assert wire.flush() == 0
+    async with Client(circle, prefix) as client:
+        await client.send([Query(key, "digits", "x") for key in keys])
+    wire.follow((topics.QUERIES,), from_start=True)
+    found = [arrival for _ in range(20) for arrival in wire.poll(0.1)]
+    wire.close()
+    assert len(found) == 80
+    places: dict[bytes | None, set[int]] = {}
+    for arrival in found:
+        places.setdefault(arrival.key, set()).add(arrival.partition)
+    assert places == {key.encode(): {partition_of(key.encode(), PARTITIONS)} for key in keys}
+
+
+async def test_silence_is_named(circle: str, prefix: str) -> None:
+    """Nobody answers: the error says where to look."""
+    async with Client(circle, prefix) as client:
+        with pytest.raises(UnansweredError, match="skysail doctor"):
+            await client.predict("digits", "x", timeout_s=0.5)
+
+
+async def test_missing_topics_are_named(kafka: Broker, prefix: str) -> None:
+    """A client of a deployment that does not exist fails at the start, with the command that helps."""
+    with pytest.raises(MisconfiguredError, match="skysail topics create"):
+        async with Client(kafka.bootstrap, prefix):
+            pass
+
+
+@pytest.mark.usefixtures("echo")
+async def test_the_open_loop_loses_nothing(circle: str, prefix: str) -> None:
+    """200 queries at 400 a second: each answered once, each answer fed back."""
+    wire = Wire(circle, prefix)
+    wire.follow((topics.PREDICTIONS,))
+    clock = SystemClock()
+    recorder = Recorder(clock.now_us(), slo_us=1_000_000)
+    loop = OpenLoop(wire, CODEC, Rows("digits", ["a"], [3]), recorder, clock.now_us)
+    offsets_us = [next_us for next_us, _ in zip(arrivals.poisson(400, seed=1), range(200), strict=False)]
+    await asyncio.to_thread(loop.run, offsets_us, 10.0)
+    wire.close()
+    figures = recorder.figures()
+    counted = (figures["queries_sent"], figures["lost"], figures["duplicates"], figures["error"], loop.feedback_sent)
+    assert counted == (200, 0, 0, 0.0, 200)

@@ -1,0 +1,412 @@
+"""Tests of the Kafka adapters and the loop on a real Apache Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka.errors import CorruptRecordException
+
+from streams.operators.contract import DeadLetter, Emit, Record
+from streams.runtime.assemble import kafka_loop
+from streams.runtime.clock import SystemClock
+from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError, UnknownPartitionError
+from streams.runtime.kafka_admin import KafkaAdmin, TopicPlan
+from streams.runtime.kafka_client import KafkaConnection
+from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka_producer import KafkaTransport, ProducerSettings
+from streams.runtime.kafka_reader import KafkaBroadcast, KafkaPositions
+from streams.runtime.process import run_process
+from streams.runtime.roles import Role
+from tests.fakes import ScriptedKernel, echo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping
+
+    from deploy.local.services import Broker
+    from streams.operators.contract import Effects
+    from streams.runtime.loop import RoleLoop
+    from streams.runtime.ports import TopicPartition
+
+PARTITIONS = 4
+CLOCK = SystemClock()
+# Quick group membership: a member that vanishes is replaced after 3 s.
+QUICK = ConsumerSettings(session_timeout_ms=3_000, heartbeat_ms=300, rebalance_timeout_ms=10_000)
+ROLE = Role("echo", "echo-1", ("in",))
+
+
+@asynccontextmanager
+async def topics(kafka: Broker, prefix: str) -> AsyncIterator[KafkaConnection]:
+    """Create a fresh deployment: in, out (4 partitions), in.dlq, out.dlq, reports, applications (1)."""
+    plural, single = ("in", "out"), ("in.dlq", "out.dlq", "reports", "applications")
+    plans = [TopicPlan(name, PARTITIONS) for name in plural] + [TopicPlan(name, 1) for name in single]
+    connection = KafkaConnection(kafka.bootstrap, prefix)
+    await KafkaAdmin(connection).create(plans)
+    yield connection
+    await KafkaAdmin(connection).delete(plan.name for plan in plans)
+
+
+@asynccontextmanager
+async def producing(connection: KafkaConnection, **settings: Any) -> AsyncIterator[KafkaTransport]:
+    """Open a producer."""
+    transport = KafkaTransport(connection, CLOCK, ProducerSettings(**settings))
+    await transport.start()
+    yield transport
+    await transport.stop()
+
+
+async def put(transport: KafkaTransport, values: list[bytes], partition: int = 0, topic: str = "in") -> None:
+    """Produce values to one partition."""
+    emits = [Emit(topic, partition, b"k", value) for value in values]
+    for _ in range(100):
+        try:
+            while emits:
+                emits = emits[await transport.send(topic, partition, emits) :]
+        except BrokerUnavailableError:  # a topic that has just been made may have no leader yet
+            await asyncio.sleep(0.1)
+        else:
+            return
+
+
+async def take(connection: KafkaConnection, topic: str) -> list[Record]:
+    """Return everything a topic holds."""
+    reader = KafkaBroadcast(connection, [topic])
+    await reader.start()
+    records = []
+    while not reader.caught_up:
+        records += await reader.poll(200)
+    await reader.stop(3)
+    return records
+
+
+@asynccontextmanager
+async def looping(
+    connection: KafkaConnection, kernel: ScriptedKernel, role: Role = ROLE
+) -> AsyncIterator[tuple[RoleLoop, asyncio.Task[None]]]:
+    """Run a loop with its own producer until the block ends."""
+    async with producing(connection) as transport:
+        loop = kafka_loop(role, kernel, connection, transport, CLOCK, lambda _report: b"report", settings=QUICK)
+        stop = asyncio.Event()
+        task = asyncio.create_task(loop.run(stop))
+        try:
+            yield loop, task
+        finally:
+            stop.set()
+            await task
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
+    """Wait for something that other tasks bring about."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - the condition is the broker's doing, there is no event for it
+            await asyncio.sleep(0.02)
+
+
+async def committed(connection: KafkaConnection, group: str = "echo") -> dict[int, int | None]:
+    """Return what a group has committed of topic `in`, asked for as its next member."""
+    seen: dict[TopicPartition, int | None] = {}
+
+    class Note:
+        async def on_assigned(self, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
+            seen.update(offsets)
+            return {}
+
+        async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+            pass
+
+    consumer = KafkaConsumer(connection, ["in"], group, CLOCK, QUICK)
+    await consumer.start(Note())
+    await until(lambda: len(seen) == PARTITIONS)
+    await consumer.stop(3)
+    return {number: offset for (_, number), offset in sorted(seen.items())}
+
+
+async def test_every_record_makes_the_round_trip_and_is_committed(kafka: Broker, prefix: str) -> None:
+    """Values, keys, order within partitions and commits, in several batches a partition."""
+    values = {p: [b"%d-%d-" % (p, n) + b"x" * 500 for n in range(3_000)] for p in range(PARTITIONS)}
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        for partition, wanted in values.items():
+            await put(transport, wanted, partition)
+        kernel = ScriptedKernel()
+        async with looping(connection, kernel):
+            await until(lambda: len(kernel.seen()) == 12_000)
+        out = await take(connection, "out")
+        for partition, wanted in values.items():
+            assert [r.value for r in out if r.partition == partition] == wanted
+        assert {r.key for r in out} == {b"k"}
+        assert await committed(connection) == dict.fromkeys(range(PARTITIONS), 3_000)
+
+
+async def test_a_new_owner_continues_at_the_first_record_without_outcome(kafka: Broker, prefix: str) -> None:
+    """The commit stands before it although everything behind it is done."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await put(transport, [b"%d" % n for n in range(100)])
+        first = ScriptedKernel(decide=lambda record: [] if record.offset == 40 else [echo(record)])
+        async with looping(connection, first):
+            await until(lambda: len(first.seen()) == 100)
+        assert (await committed(connection))[0] == 40
+        second = ScriptedKernel()
+        async with looping(connection, second):
+            await until(lambda: len(second.seen()) == 60)
+        assert second.seen()[0] == b"40"
+        assert second.starts[0][0] == 40
+        assert {r.value for r in await take(connection, "out")} == {b"%d" % n for n in range(100)}
+
+
+async def test_an_exception_in_the_middle_of_a_poll_loses_nothing(kafka: Broker, prefix: str) -> None:
+    """The client has drained records and moved its positions when it raises; they are read again."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        kernel = ScriptedKernel()
+        async with looping(connection, kernel) as (loop, _):
+            await until(loop.ready.is_set)
+            client = loop._ports.consumer._consumer  # type: ignore[attr-defined]
+            drain, raised = client.getmany, Counter[str]()
+
+            async def drain_and_raise(*partitions: Any, **options: Any) -> Any:
+                found = await drain(*partitions, **options)
+                if found and raised["times"] < 5:
+                    raised["times"] += 1
+                    raised["records"] += sum(map(len, found.values()))
+                    raise CorruptRecordException
+                return found
+
+            client.getmany = drain_and_raise
+            for partition in range(PARTITIONS):
+                await put(transport, [b"%d-%d" % (partition, n) for n in range(500)], partition)
+            await until(lambda: len(kernel.seen()) >= 2_000)
+        assert raised["records"] > 0
+        assert len(kernel.seen()) == len(set(kernel.seen())) == 2_000
+        for partition in range(PARTITIONS):
+            own = [r.offset for call in kernel.calls for r in call if r.partition == partition]
+            assert own == list(range(500))
+        assert await committed(connection) == dict.fromkeys(range(PARTITIONS), 500)
+
+
+async def test_a_second_member_takes_half_and_gives_it_back(kafka: Broker, prefix: str) -> None:
+    """Every record gets an outcome through a join and a leave, each partition has one owner at a time."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport, AsyncExitStack() as stack:
+        sent: list[bytes] = []
+
+        async def flow() -> None:
+            for n in range(10_000):
+                sent.append(b"%d" % n)
+                await put(transport, sent[-1:], n % PARTITIONS)
+
+        sending = asyncio.create_task(flow())
+        first, second = ScriptedKernel(), ScriptedKernel()
+        await stack.enter_async_context(looping(connection, first))
+        await until(lambda: len(first.seen()) > 50)
+        async with looping(connection, second):
+            await until(lambda: len(second.seen()) > 50)
+            assert len(first.starts[-1]) == len(second.starts[-1]) == PARTITIONS // 2
+            assert not first.starts[-1].keys() & second.starts[-1].keys()
+        await until(lambda: len(first.starts[-1]) == PARTITIONS)
+        sending.cancel()
+        await until(lambda: {*first.seen(), *second.seen()} >= set(sent[:-1]))
+        await stack.aclose()
+        out = Counter(r.value for r in await take(connection, "out"))
+        assert out.keys() >= set(sent[:-1])
+        # A hand-over waits for acknowledgements and commits them, so hardly anything is done twice.
+        assert sum(out.values()) - len(out) < 0.05 * len(sent)
+
+
+async def test_a_member_that_starts_elsewhere_sees_nothing_from_in_between(kafka: Broker, prefix: str) -> None:
+    """Records fetched before the start position was decided are not handed out."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await put(transport, [b"%d" % n for n in range(100)])
+
+        class Slow:
+            async def on_assigned(self, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+                await asyncio.sleep(1)  # the client fetches from the oldest record meanwhile
+                return {("in", 0): 70}
+
+            async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+                pass
+
+        consumer = KafkaConsumer(connection, ["in"], "elsewhere", CLOCK, QUICK)
+        await consumer.start(Slow())
+        records: list[Record] = []
+        while len(records) < 30:
+            records += await consumer.poll(200)
+        consumer.seek(("in", 0), 95)
+        while len(records) < 35:
+            records += await consumer.poll(200)
+        await consumer.stop(3)
+        assert [record.offset for record in records] == [*range(70, 100), *range(95, 100)]
+
+
+async def test_only_some_topics_are_polled_under_backpressure(kafka: Broker, prefix: str) -> None:
+    """The others stay where they are, and nothing of them is lost."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await put(transport, [b"query"] * 10)
+        await put(transport, [b"reply"] * 10, topic="out")
+        assigned = asyncio.Event()
+
+        class Both:
+            async def on_assigned(self, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+                assigned.set()
+                return {}
+
+            async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+                pass
+
+        consumer = KafkaConsumer(connection, ["in", "out"], "both", CLOCK, QUICK)
+        await consumer.start(Both())
+        await assigned.wait()
+        replies: list[Record] = []
+        while len(replies) < 10:
+            replies += await consumer.poll(200, frozenset({"out"}))
+        assert await consumer.poll(50, frozenset()) == []
+        rest: list[Record] = []
+        while len(rest) < 10:
+            rest += await consumer.poll(200)
+        await consumer.stop(3)
+        assert {r.value for r in replies} == {b"reply"}
+        assert {r.value for r in rest} == {b"query"}
+
+
+async def test_dead_letters_keep_bytes_key_and_headers(kafka: Broker, prefix: str) -> None:
+    """Any bytes, a null key, headers of the sender: all arrive in the dead-letter topic."""
+    garbage = bytes(range(256))
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await transport.send("in", 2, [Emit("in", 2, None, garbage, (), (("traceparent", b"00-ab"),))])
+        kernel = ScriptedKernel(decide=lambda record: [DeadLetter(record, "undecodable", "unknown schema")])
+        async with looping(connection, kernel):
+            await until(lambda: bool(kernel.seen()))
+        (letter,) = await take(connection, "in.dlq")
+        headers = dict(letter.headers)
+        assert (letter.key, letter.value) == (None, garbage)
+        assert headers["traceparent"] == b"00-ab"
+        assert headers["skysail.error.cause"] == b"undecodable"
+        assert (headers["skysail.error.topic"], headers["skysail.error.partition"]) == (b"in", b"2")
+        assert (await committed(connection))[2] == 1
+
+
+async def test_a_broadcast_reads_everything_and_says_when(kafka: Broker, prefix: str) -> None:
+    """Also an empty topic is caught up with; later records follow."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        reader = KafkaBroadcast(connection, ["applications", "reports"])
+        await put(transport, [b"a", b"b"], topic="applications")
+        await reader.start()
+        records: list[Record] = []
+        while not reader.caught_up:
+            records += await reader.poll(200)
+        assert [record.value for record in records] == [b"a", b"b"]
+        await put(transport, [b"c"], topic="applications")
+        while len(records) < 3:
+            records += await reader.poll(200)
+        assert records[-1][:3] == ("applications", 0, 2)
+        await reader.stop(3)
+
+
+async def test_a_window_before_an_offset_is_found_by_time(kafka: Broker, prefix: str) -> None:
+    """The record just before the offset tells the time; the window is counted back from it."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        times_us = []
+        for n in range(5):
+            times_us.append(CLOCK.now_us())
+            await put(transport, [b"%d" % n])
+            await asyncio.sleep(0.3)
+        positions = KafkaPositions(connection)
+        found = await positions.before({("in", 0): 4, ("in", 1): 0}, 450_000)
+        assert found == {("in", 0): 2, ("in", 1): 0}
+        assert await positions.before({("in", 0): 5}, 0) == {("in", 0): 4}
+        assert await positions.before({("in", 0): 5}, 10**12) == {("in", 0): 0}
+
+
+async def test_a_missing_topic_or_partition_is_told_apart_quickly(kafka: Broker, prefix: str) -> None:
+    """A lane must not wait for aiokafka's request timeout to learn it."""
+    async with topics(kafka, prefix) as connection, producing(connection, topic_timeout_s=0.5) as transport:
+        with pytest.raises(UnknownPartitionError, match="create it"):
+            await put(transport, [b"x"], topic="nowhere")
+        with pytest.raises(UnknownPartitionError, match="not 9"):
+            await put(transport, [b"x"], partition=9)
+        await put(transport, [b"x"])
+
+
+async def test_only_the_record_over_the_limit_is_refused(kafka: Broker, prefix: str) -> None:
+    """The topic's own limit is lower than the producer's: its neighbours are delivered all the same."""
+    connection = KafkaConnection(kafka.bootstrap, prefix)
+    admin = KafkaAdmin(connection)
+    await admin.create([TopicPlan("narrow", 1, {"max.message.bytes": "10000"})])
+    async with producing(connection) as transport:
+        emits = [Emit("narrow", 0, None, b"x" * size) for size in (4_000, 4_000, 20_000, 4_000)]
+        assert await transport.send("narrow", 0, emits) == 2
+        with pytest.raises(RecordTooLargeError):
+            await transport.send("narrow", 0, emits[2:])
+        assert await transport.send("narrow", 0, emits[3:]) == 1
+    await admin.delete(["narrow"])
+
+
+async def test_a_broken_producer_is_replaced(kafka: Broker, prefix: str) -> None:
+    """After a fatal error every send of an aiokafka producer raises; ours goes on with a new one."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await put(transport, [b"1"])
+        broken = transport._producer
+        assert broken is not None
+        await broken.stop()
+        with pytest.raises(Exception, match="ProducerClosed"):
+            await put(transport, [b"2"])
+        await put(transport, [b"2"])
+        assert transport._producer is not broken
+        assert [record.value for record in await take(connection, "in")] == [b"1", b"2"]
+
+
+async def test_topics_are_created_once_with_their_configuration(kafka: Broker, prefix: str) -> None:
+    """A second run changes nothing; a name of another deployment is not seen."""
+    connection = KafkaConnection(kafka.bootstrap, prefix)
+    admin = KafkaAdmin(connection)
+    plans = [TopicPlan("queries", 3, {"retention.ms": "60000"}), TopicPlan("models", 1, {"cleanup.policy": "compact"})]
+    assert await admin.create(plans) == ["queries", "models"]
+    assert await admin.create(plans) == []
+    assert await admin.partitions() == {"queries": 3, "models": 1}
+    await admin.delete(["queries", "models"])
+    await until_gone(admin)
+
+
+async def until_gone(admin: KafkaAdmin) -> None:
+    """Wait until a deployment has no topics."""
+    async with asyncio.timeout(10):
+        while await admin.partitions():  # noqa: ASYNC110 - the broker deletes in the background
+            await asyncio.sleep(0.05)
+
+
+async def test_a_process_runs_roles_until_told_to_stop(kafka: Broker, prefix: str) -> None:
+    """Two roles, one producer; both leave in order."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await put(transport, [b"1", b"2"])
+        kernels = ScriptedKernel(), ScriptedKernel(decide=lambda record: [echo(record, "applications")])
+        roles = ROLE, Role("second", "second-1", ("out",), follows=("reports",))
+        shared = KafkaTransport(connection, CLOCK)
+        loops = [
+            kafka_loop(role, kernel, connection, shared, CLOCK, lambda _report: b"report", settings=QUICK)
+            for role, kernel in zip(roles, kernels, strict=True)
+        ]
+        stop = asyncio.Event()
+        running = asyncio.create_task(run_process(loops, shared, stop))
+        await until(lambda: kernels[1].seen().count(b"2") == 1)
+        stop.set()
+        await running
+        assert [record.value for record in await take(connection, "applications")] == [b"1", b"2"]
+
+
+async def test_a_kernel_that_fails_once_does_not_stop_the_partition(kafka: Broker, prefix: str) -> None:
+    """Its culprit is a dead letter with cause `bug`, the neighbours are served."""
+
+    def decide(record: Record) -> Effects:
+        if record.value == b"poison":
+            raise KeyError("bug")
+        return [echo(record)]
+
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        await put(transport, [b"1", b"2", b"poison", b"3"])
+        kernel = ScriptedKernel(decide=decide)
+        async with looping(connection, kernel):
+            await until(lambda: kernel.seen()[-1:] == [b"3"])
+        (letter,) = await take(connection, "in.dlq")
+        assert (letter.value, dict(letter.headers)["skysail.error.cause"]) == (b"poison", b"bug")
+        assert {r.value for r in await take(connection, "out")} == {b"1", b"2", b"3"}
+        assert (await committed(connection))[0] == 4

@@ -1,0 +1,76 @@
+"""Laws of the whole loop, under every script of faults that can be drawn."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas import topics
+from schemas.records import Prediction
+from streams.operators.contract import StateKey
+from streams.operators.learner import fold
+from streams.testing import Crash, Delay, Duplicate, Fault, Reorder, StoreDown, StoreLoss
+from tests.loops import CODEC, Loop, digits
+
+SECOND_US = 1_000_000
+MOMENTS = st.integers(0, 6 * SECOND_US)
+CIRCLE = st.sampled_from([topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS])
+FAULTS = st.one_of(
+    st.builds(Crash, MOMENTS, st.sampled_from(["selection", "joiner", "learner", "worker.good"])),
+    st.builds(Duplicate, CIRCLE),
+    st.builds(Delay, CIRCLE, st.integers(1_000, 500_000)),
+    st.builds(Reorder, st.sampled_from([topics.FEEDBACK, topics.OBSERVATIONS])),
+    st.builds(lambda at, length: StoreDown(at, at + length), MOMENTS, st.integers(1_000, 2 * SECOND_US)),
+    st.builds(StoreLoss, MOMENTS, st.integers(1_000, SECOND_US)),
+)
+
+
+def run(faults: list[Fault], policy: str) -> Loop:
+    """Send sixty queries with feedback over six virtual seconds, then wait until every window is over."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, window_s=20.0), faults)
+    for number in range(60):
+        query_id = loop.query()
+        loop.driver.run(0.05)
+        if number % 5:
+            loop.feedback(query_id, label=7)
+        loop.driver.run(0.05)
+    loop.driver.run(60)
+    return loop
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]))
+def test_every_query_is_answered_and_every_feedback_has_one_outcome(faults: list[Fault], policy: str) -> None:
+    """Answered ids are the sent ones; a feedback is learnt once or is a dead letter; nothing stays uncommitted."""
+    loop = run(faults, policy)
+    answered = {CODEC.decode(Prediction, record.value).query_id for record in loop.driver.read(topics.PREDICTIONS)}
+    learnt = {seen.query_id for _, seen in loop.observations()}
+
+    assert answered == {f"q{number}" for number in range(1, 61)}
+    assert len(learnt) == 48
+    assert not loop.dead(topics.FEEDBACK)
+    for role, topic in (("selection", topics.QUERIES), ("joiner", topics.PREDICTIONS), ("joiner", topics.FEEDBACK)):
+        assert loop.driver.committed(role, topic, 0) == len(loop.driver.read(topic))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]))
+def test_the_states_are_the_fold_of_the_log(faults: list[Fault], policy: str) -> None:
+    """Bit for bit, with every observation's first copy applied once."""
+    loop = run(faults, policy)
+    expected = fold(loop.observations(), 130 * SECOND_US)
+
+    assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
+    assert sum(state.version for state in expected.values()) == 48
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(FAULTS, max_size=5))
+def test_the_same_script_gives_the_same_records(faults: list[Fault]) -> None:
+    """Nothing in the loop draws from the clock or a global generator."""
+    logs = [[(r.timestamp_us, r.value) for r in run(faults, "exp3").driver.read(topics.OBSERVATIONS)] for _ in range(2)]
+
+    assert logs[0] == logs[1]
+    assert Counter(logs[0])

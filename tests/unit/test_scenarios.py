@@ -1,0 +1,88 @@
+"""What the scenarios compute from what they measured, and the list of them."""
+
+import numpy as np
+import pytest
+
+from load import registry, report
+from load.compare import compare
+from load.results import Result
+from load.scenarios import batching, figure8
+from load.scenarios.batching import Batch
+from load.scenarios.loop import central_rate
+from load.targets import TARGETS, verdicts
+
+
+def test_every_target_belongs_to_a_scenario() -> None:
+    """A target nobody measures would never fail."""
+    assert set(TARGETS) <= set(registry.SCENARIOS)
+
+
+def test_an_unknown_scenario_names_the_nearest() -> None:
+    """A typing error costs one try."""
+    with pytest.raises(LookupError, match="'figure8'"):
+        registry.find("figure-8")
+
+
+def test_targets_are_judged_and_a_missing_figure_is_a_miss() -> None:
+    """Silence does not pass."""
+    result = Result("batching", {"settled_share_of_best": 0.95, "settling_batches": 300, "backoff_batches": 5})
+    judged = {verdict.target.figure: verdict.reached for verdict in verdicts(result)}
+    assert judged == {
+        "settled_share_of_best": True,
+        "settling_batches": False,
+        "backoff_batches": True,
+        "gain_over_batch_1": False,
+    }
+
+
+def test_targets_for_one_data_set_do_not_bind_another() -> None:
+    """The published errors belong to the published predictions."""
+    with_public = verdicts(Result("figure8", {}, {"source": "mnist"}))
+    without = verdicts(Result("figure8", {}, {"source": "digits"}))
+    assert len(with_public) == len(without) + 2
+
+
+def test_a_report_names_figures_targets_and_notes() -> None:
+    """What a person reads after `skysail load run`."""
+    text = report.describe(Result("loop", {"ratio_rate": 0.2, "backlog_lost": 0}, {"seed": 1}, notes=("two cores",)))
+    assert "MISSED   ratio_rate >= 0.25: 0.2" in text
+    assert "reached  backlog_lost == 0: 0" in text
+    assert "note: two cores" in text
+
+
+def test_a_comparison_shows_the_worst_first() -> None:
+    """And names what only one side has."""
+    base = Result("loop", {"queries_sent": 10, "backlog_per_s": 9_000, "lost": 0, "gone": 1})
+    head = Result("loop", {"queries_sent": 12, "backlog_per_s": 4_000, "lost": 0, "new": 1})
+    lines = report.describe_comparison(compare(base, head)).splitlines()
+    assert lines[1].split()[:2] == ["WORSE", "backlog_per_s"]
+    assert lines[-2:] == ["  only in base: gone", "  only in head: new"]
+
+
+def test_the_central_rate_leaves_out_the_ends() -> None:
+    """A slow start and a slow end do not count; a thousand a second in between do."""
+    middle = list(range(10_000_000, 11_000_000, 1_000))
+    assert central_rate([0, *middle, 99_000_000]) == pytest.approx(1_000, rel=0.01)
+    assert central_rate([]) == central_rate([5]) == 0.0
+
+
+def test_batching_figures_follow_the_batches() -> None:
+    """Settled from batch 200 on; the first dear row starts the count of batches that broke the objective."""
+    cheap = [Batch(rows=130, cap=130, predict_us=18_000)] * 307
+    crossing = Batch(rows=130, cap=130, predict_us=25_000)
+    dear = [Batch(117, 117, 28_400), Batch(105, 105, 26_000), Batch(70, 70, 19_000)]
+    figures = batching.figures([*cheap, crossing, *dear])
+    assert figures["settled_share_of_best"] == pytest.approx(130 / 0.018 / 7_500)
+    assert (figures["settled_cap"], figures["settling_batches"], figures["backoff_batches"]) == (130, 1, 3)
+
+
+def test_the_failure_is_the_references() -> None:
+    """Within the section the best model is always wrong, outside nothing changes, and a seed fixes it all."""
+    labels = np.arange(20_000, dtype=np.uint8) % 10
+    rows = np.repeat(labels[:, None], 5, axis=1)
+    broken, truth = figure8.shuffle_and_break(rows, labels)
+    wrong = broken != truth[:, None]
+    assert wrong[figure8.BROKEN, 4].all()
+    assert wrong.sum() == 5_000
+    again, _ = figure8.shuffle_and_break(rows, labels)
+    assert (again == broken).all()
