@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", Application, Model)
 RETRY_S = 0.1
-TOPICS: dict[type[Application] | type[Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
+TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
 
 
 def publish(settings: Settings, codec: Codec, records: Iterable[Application | Model]) -> None:
@@ -77,7 +77,7 @@ def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | Non
         consumer.assign([TopicPartition(place.topic, 0, low)])
         position = low
         while position < high and (message := consumer.poll(TIMEOUT_S)) is not None and not message.error():
-            position = message.offset() + 1
+            position = (message.offset() or 0) + 1
             yield message.key() or b"", message.value()
     finally:
         consumer.close()

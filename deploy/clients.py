@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
 from deploy.errors import DeployError

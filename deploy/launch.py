@@ -33,12 +33,12 @@ from streams.runtime.kafka_tail import KafkaTail
 from streams.topology import check, worker_role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
     from types import TracebackType
 
     from deploy.desired import CreateTopics
     from deploy.local.supervisor import ChildStatus
-    from load.system import Deployment
+    from load.system import Deployment, Launch
     from schemas.codec import Codec
     from schemas.records import Application, Model
 
@@ -125,7 +125,8 @@ class System:
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
         try:
             await asyncio.to_thread(self._supervisor.start)
-            await self._ready(reports, {child.name for child in children})
+            # The page is nobody's source of truth: nothing waits for it.
+            await self._ready(reports, {child.name for child in children} - {"control"})
         except BaseException:
             await asyncio.to_thread(self._supervisor.stop)
             raise
@@ -168,18 +169,13 @@ class System:
             report = self._codec.decode(Report, value)
         except DecodeError:
             return ""
-        owns = report.gauges.get("partitions", 1 if report.role == "control" else 0)
-        return report.instance.partition("@")[0] if owns > 0 else ""
+        return report.instance.partition("@")[0] if report.gauges.get("partitions", 0) > 0 else ""
 
 
 def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:
     """Return what to start: each role once, `worker` once for each model."""
     chosen = sorted(models)
-    return [
-        (role, model)
-        for role in settings.roles
-        for model in (chosen if role == "worker" else [None])  # type: ignore[list-item]  # one slot without a model
-    ]
+    return [(role, model) for role in settings.roles for model in (chosen if role == "worker" else [None])]
 
 
 def check_topics(settings: Settings, models: Mapping[str, Model]) -> None:
@@ -193,7 +189,7 @@ def check_topics(settings: Settings, models: Mapping[str, Model]) -> None:
         raise StartError("\n".join(faults))
 
 
-def launcher(bootstrap: str, redis_url: str, folder: Path) -> Callable[[Deployment], object]:
+def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
     """Return what starts deployments for load scenarios: an implementation of `load.system.Launch`.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schemas.codec import Codec
+from schemas.registry import Registry
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -16,6 +17,12 @@ def codec_for(settings: Settings) -> Codec:
     Raises:
         RegistryError: the registry does not answer, or refuses a schema.
     """
-    if settings.registry.url is None:
+    given = settings.registry
+    if given.url is None:
         return Codec()
-    raise NotImplementedError
+    properties: dict[str, object] = {"url": given.url}
+    if given.user is not None:
+        password = "" if given.password is None else given.password.get_secret_value()
+        properties["basic.auth.user.info"] = f"{given.user}:{password}"
+    found = Registry(properties).resolve(settings.prefix)
+    return Codec(found.ids, found.accepted)

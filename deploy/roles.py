@@ -47,6 +47,8 @@ VERSION = metadata.version("skysail")  # for the headers of dead letters
 JOINER_OUTSTANDING = 2_000_000
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
+# Nobody waits for a join or a lesson as for an answer: a few requests a second, each carrying many records.
+LINGER_S = 0.1
 Runnable: TypeAlias = "RoleLoop | Worker"
 
 
@@ -81,13 +83,15 @@ def selection(common: Shared) -> RoleLoop:
 
 def joiner(common: Shared) -> RoleLoop:
     """Build the role that joins predictions and feedback."""
-    role = _role("joiner", common, replies=1, outstanding=JOINER_OUTSTANDING)
+    role = _role("joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=LINGER_S)
     return _loop(role, Joiner(common.codec, JoinerSettings(partitions=common.settings.partitions)), common)
 
 
 def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
-    return _loop(_role("learner", common, owns_states=True), Learner(common.codec), common, _store(common))
+    return _loop(
+        _role("learner", common, owns_states=True, linger_s=LINGER_S), Learner(common.codec), common, _store(common)
+    )
 
 
 KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"selection": selection, "joiner": joiner, "learner": learner}
@@ -117,7 +121,7 @@ def worker(common: Shared, model: Model) -> Worker:
     return Worker(model, common.name(node.role), settings, ports, common.codec)
 
 
-def _role(name: str, common: Shared, replies: int = 0, **options: int | float | bool) -> Role:
+def _role(name: str, common: Shared, replies: int = 0, **options: float) -> Role:
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
@@ -186,7 +190,6 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             port=given.control.port,
             data=Path(folder),
             credentials=login,
-            replication=given.replication,
         )
         app = create(place, common.codec)
         await app.start()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from load.scenarios import batching, figure8, floor, idle, learn, loop, parm
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from load.results import Result
     from load.system import Stage
@@ -21,7 +21,7 @@ class Scenario:
 
     name: str
     summary: str
-    run: Callable[[Stage], Awaitable[Result]]
+    run: Callable[[Stage], Coroutine[Any, Any, Result]]
 
 
 SCENARIOS: Mapping[str, Scenario] = {

@@ -28,12 +28,18 @@ class Result:
     notes: tuple[str, ...] = ()
 
 
-def write(result: Result, folder: Path) -> Path:
-    """Write `<scenario>.json` and `environment.json` into `folder`; returns the path of the former."""
+def write(result: Result, folder: Path, services: Mapping[str, str] | None = None) -> Path:
+    """Write `<scenario>.json` and `environment.json` into `folder`; returns the path of the former.
+
+    Args:
+        result: what was measured.
+        folder: created if need be.
+        services: what it ran on besides this machine, e.g. the broker; goes into the environment.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.scenario}.json"
     path.write_text(_json(asdict(result)))
-    (folder / "environment.json").write_text(_json(environment()))
+    (folder / "environment.json").write_text(_json({**environment(), **(services or {})}))
     return path
 
 

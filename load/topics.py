@@ -27,7 +27,7 @@ def create(bootstrap: str, partitions: Mapping[str, int]) -> None:
         KafkaException: the broker refused.
     """
     wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = _admin(bootstrap)
     for future in admin.create_topics(wanted, operation_timeout=_TIMEOUT_S).values():
         try:
             future.result(_TIMEOUT_S)
@@ -38,7 +38,7 @@ def create(bootstrap: str, partitions: Mapping[str, int]) -> None:
 
 def delete(bootstrap: str, prefix: str) -> None:
     """Delete all topics and consumer groups of a prefix; what cannot be deleted stays."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = _admin(bootstrap)
     names = [name for name in admin.list_topics(timeout=_TIMEOUT_S).topics if name.startswith(f"{prefix}.")]
     for future in admin.delete_topics(names).values() if names else ():
         future.exception(_TIMEOUT_S)
@@ -46,6 +46,10 @@ def delete(bootstrap: str, prefix: str) -> None:
     groups = [group.group_id for group in listed if group.group_id.startswith(f"{prefix}.")]
     for future in admin.delete_consumer_groups(groups).values() if groups else ():
         future.exception(_TIMEOUT_S)
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # at 6 it tells when it is closed
 
 
 @contextmanager

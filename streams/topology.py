@@ -19,6 +19,9 @@ HOUR_MS = 3_600_000
 # Room for a record of the largest accepted size with its headers, and for its verbatim copy in a dead-letter topic.
 MAX_RECORD_BYTES = 2 * 1024 * 1024
 
+# The changelog of the control page's table, as Faust names it; made with the others, so that Faust needs no such right.
+CONTROL_TABLE = "control-live-changelog"
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -109,8 +112,9 @@ def build(models: Iterable[str], partitions: int = 4, model_partitions: int = 4)
     ]
     dead = [Topic(topics.dead_letters(t.name), "verbatim", "verbatim", 1, retention_ms=30 * DAY_MS) for t in consumed]
     reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)
+    table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
     return Topology(
-        topics={topic.name: topic for topic in (*consumed, *dead, reports)},
+        topics={topic.name: topic for topic in (*consumed, *dead, reports, table)},
         nodes=_nodes(names),
         copartitioned=(
             (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS),
@@ -159,7 +163,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             group="learner",
             stores=("policy states (write)",),
         ),
-        Node("control", consumes=(topics.REPORTS,), produces=(), group="control"),
+        Node("control", consumes=(topics.REPORTS,), produces=(topics.REPORTS, CONTROL_TABLE), group="control"),
     )
 
 

@@ -167,6 +167,7 @@ class FakeBroadcast:
         self._broker = broker
         self._positions = {(topic, 0): 0 for topic in topics}
         self._slow_s = slow_s
+        self.stopped = False
         self.caught_up = False
 
     async def start(self) -> None:
@@ -175,6 +176,7 @@ class FakeBroadcast:
 
     async def poll(self, timeout_ms: int) -> list[Record]:
         """Return what has arrived."""
+        assert not self.stopped, "a client may not be used once it is stopped"
         found = []
         for partition, position in self._positions.items():
             new = self._broker.logs[partition][position:]
@@ -185,7 +187,9 @@ class FakeBroadcast:
         return found
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect."""
+        """Disconnect, which takes its time."""
+        self.stopped = True
+        await asyncio.sleep(ROUND_TRIP_S)
 
 
 class FakePositions:

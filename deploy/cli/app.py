@@ -91,6 +91,15 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
         print_table(("", ""), record.items())
 
 
+@app.command()
+@with_settings
+def apply(settings: Settings) -> None:
+    """Create missing topics and publish the models and applications of the settings file; `skysail run` does it too."""
+    deployed = desired.establish(settings, codec_for(settings))
+    click.echo(f"models: {', '.join(sorted(deployed)) or 'none'}")
+    click.echo(f"applications: {', '.join(settings.applications) or 'none'}")
+
+
 def _find(settings: Settings, codec: Codec, name: str) -> Application:
     known = catalog.read(settings, codec, Application)
     if name not in known:

@@ -1,1 +1,117 @@
-"""`skysail load`: scenarios and their results."""
+"""`skysail load`: lists scenarios, runs them on a broker of their own, compares their results."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.common import Verb, VerbGroup, json_option, print_json, print_table
+from deploy.errors import UsageError
+from deploy.launch import launcher
+from deploy.local.redis import RedisServer
+from deploy.local.services import APACHE, open_broker
+from load import report, results, targets
+from load.compare import compare
+from load.registry import SCENARIOS, find
+from load.system import Stage
+
+if TYPE_CHECKING:
+    from load.registry import Scenario
+    from load.results import Result
+
+MISSED = 1  # exit status: a target was not reached, or a figure got worse
+
+EXAMPLES = """\
+skysail load list
+skysail load run loop
+skysail load run figure8 --seconds 30 --out reports/load --check
+skysail load compare reports/before/loop.json reports/load/loop.json
+"""
+
+
+@click.group(cls=VerbGroup, epilog=EXAMPLES)
+def load() -> None:
+    """List, run and compare load scenarios."""
+
+
+@load.command("list", cls=Verb, epilog="skysail load list --json")
+@json_option
+def list_scenarios(*, as_json: bool) -> None:
+    """Print the scenarios and what each must reach."""
+    if as_json:
+        print_json({name: [asdict(target) for target in targets.TARGETS.get(name, ())] for name in SCENARIOS})
+        return
+    print_table(("SCENARIO", "WHAT IT SHOWS"), [(s.name, s.summary) for s in SCENARIOS.values()])
+
+
+@load.command("run", cls=Verb, epilog="skysail load run loop --seconds 20 --check")
+@click.argument("name")
+@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Of a measured stretch.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
+@click.option("--broker", default=lambda: os.environ.get("BROKER", APACHE), help="apache or HOST:PORT [$BROKER].")
+@click.option("--redis", "redis_url", help="URL of a Redis that runs [default: one of its own].")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("reports/load"), show_default=True)
+@click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
+@json_option
+def run(
+    name: str, *, seconds: float, seed: int, broker: str, redis_url: str | None, out: Path, check: bool, as_json: bool
+) -> None:
+    """Run scenario NAME, print its figures and write them to OUT."""
+    try:
+        scenario = find(name)
+    except LookupError as error:
+        raise UsageError(str(error.args[0])) from error
+    result, services = _measure(scenario, seconds, seed, broker, redis_url)
+    path = results.write(result, out, services)
+    if as_json:
+        print_json(asdict(result))
+    else:
+        click.echo(report.describe(result))
+        click.echo(f"written to {path}")
+    if check and not all(verdict.reached for verdict in targets.verdicts(result)):
+        raise SystemExit(MISSED)
+
+
+def _measure(
+    scenario: Scenario, seconds: float, seed: int, broker: str, redis_url: str | None
+) -> tuple[Result, dict[str, str]]:
+    """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
+    kafka = open_broker(broker)
+    redis = None if redis_url else RedisServer()
+    try:
+        if redis is not None:
+            redis.start()
+        url = redis_url or (redis.url if redis is not None else "")
+        with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
+            launch = launcher(kafka.bootstrap, url, Path(folder) / "runs")
+            stage = Stage(kafka.bootstrap, launch, Path(folder), seconds, seed)
+            result = asyncio.run(scenario.run(stage))
+        return result, {"broker": kafka.description}
+    finally:
+        if redis is not None:
+            redis.stop()
+        kafka.stop()
+
+
+@load.command("compare", cls=Verb, epilog="skysail load compare base/loop.json head/loop.json")
+@click.argument("base", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("head", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_option
+def compare_results(base: Path, head: Path, *, as_json: bool) -> None:
+    """Compare two results of one scenario; exits with 1 if a figure got worse by more than its tolerance."""
+    try:
+        comparison = compare(results.read(base), results.read(head))
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if as_json:
+        print_json({change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
+    else:
+        click.echo(report.describe_comparison(comparison))
+    if comparison.worse:
+        raise SystemExit(MISSED)

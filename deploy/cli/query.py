@@ -15,8 +15,8 @@ import yaml
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.clients import properties
 from deploy.errors import UsageError
-from deploy.plain import plain
 from deploy.registry import codec_for
+from schemas.jsonable import query_from_json, to_json
 from schemas.records import Feedback, Input, Tensor
 from streams.client import Client
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 QUERY_EXAMPLES = """\
 skysail query digits --input '[0, 0, 5, 13, 9, 1, 0, 0, ...]'
+skysail query pixels --input '{"values": [0, 255, 3], "dtype": "uint8"}'
+skysail query reviews --input '"a fine piece of work"'
 skysail query digits --npy row.npy --context user-17 --json
 """
 FEEDBACK_EXAMPLES = """\
@@ -37,10 +39,8 @@ skysail feedback 5f0c... --loss 0.25 --context user-17
 
 @click.command(cls=Verb, epilog=FEEDBACK_EXAMPLES)
 @click.argument("application")
-@click.option("--input", "text", help="One row as JSON, e.g. '[0, 1.5, 2]'.")
+@click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
-@click.option("--string", help="A text input.")
-@click.option("--dtype", default="float32", show_default=True, help="Of the elements of --input.")
 @click.option("--context", help="User, session or region whose policy state decides.")
 @click.option("--slo-ms", type=float, help="Instead of the application's objective.")
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
@@ -48,26 +48,25 @@ skysail feedback 5f0c... --loss 0.25 --context user-17
 @with_settings
 def query(settings: Settings, application: str, *, as_json: bool, **options: Any) -> None:
     """Ask APPLICATION and print the prediction."""
-    row = _input(options.pop("text"), options.pop("npy"), options.pop("string"), options.pop("dtype"))
+    row = _input(application, options.pop("text"), options.pop("npy"))
     prediction = asyncio.run(_ask(settings, application, row, options))
     if as_json:
-        print_json(plain(prediction))
+        print_json(to_json(prediction))
     else:
         click.echo(_line(prediction))
         click.echo(f"say what the truth was: skysail feedback {_address(prediction)} --label LABEL")
 
 
-def _input(text: str | None, npy: Path | None, string: str | None, dtype: str) -> Input:
-    if sum(option is not None for option in (text, npy, string)) != 1:
-        raise UsageError("give exactly one of --input, --npy and --string")
-    if string is not None:
-        return string
+def _input(application: str, text: str | None, npy: Path | None) -> Input:
+    if (text is None) == (npy is None):
+        raise UsageError("give either --input or --npy")
     try:
-        row = np.load(npy, allow_pickle=False) if npy else np.asarray(json.loads(text or ""), dtype=dtype)
-    except (ValueError, TypeError) as error:
-        message = f"the input is no row of numbers: {error}"
+        if npy is not None:
+            return Tensor.of(np.load(npy, allow_pickle=False))
+        return query_from_json({"query_id": "", "application": application, "input": json.loads(text or "")}).input
+    except ValueError as error:
+        message = f"this is no input: {error}"
         raise UsageError(message) from error
-    return Tensor.of(row)
 
 
 async def _ask(settings: Settings, application: str, row: Input, options: dict[str, Any]) -> Prediction:
@@ -88,7 +87,7 @@ def _line(prediction: Prediction) -> str:
     asked = ", ".join(output.model for output in prediction.outputs) or "none"
     reason = f" ({prediction.reason})" if prediction.reason else ""
     return (
-        f"{plain(prediction.answer)}   confidence {prediction.confidence:.2f}, {prediction.status.value}{reason},"
+        f"{to_json(prediction)['answer']}   confidence {prediction.confidence:.2f}, {prediction.status.value}{reason},"
         f" asked {asked}, {took_ms:.1f} ms"
     )
 

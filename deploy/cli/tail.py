@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from deploy.cli.common import Verb, with_settings
 from deploy.clients import TIMEOUT_S, librdkafka
 from deploy.errors import UsageError
-from deploy.plain import plain
 from deploy.registry import codec_for
 from deploy.topics import partition_counts
 from schemas import records
 from schemas.errors import DecodeError
+from schemas.jsonable import to_json
 from schemas.topics import dead_letters
 from streams.topology import build
 
@@ -43,7 +43,7 @@ skysail tail feedback --count 1 --raw        which bytes go where
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record instead of the next one.")
 @click.option("--count", "limit", type=int, help="Stop after so many records.")
 @click.option("--end", "stops_at_end", is_flag=True, help="Stop at the present end instead of waiting for more.")
-@click.option("--raw", is_flag=True, help="Do not decode: key and value as base64, as a plain Kafka tool sees them.")
+@click.option("--raw", is_flag=True, help="Do not decode values: the bytes as base64.")
 @with_settings
 def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **options: Any) -> None:
     """Print the records of TOPIC (its name without the prefix), one JSON document a line."""
@@ -102,8 +102,11 @@ def _read(
             continue
         if message.error():
             raise KafkaException(message.error())
-        if message.offset() + 1 >= ends.get(message.partition(), 0):
-            ends.pop(message.partition(), None)
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None
+        assert offset is not None
+        if offset + 1 >= ends.get(partition, 0):
+            ends.pop(partition, None)
         yield message
 
 
@@ -113,15 +116,19 @@ def _shown(message: Message, record: type | None, codec: Codec) -> dict[str, Any
         "offset": message.offset(),
         "timestamp_ms": message.timestamp()[1],
         "key": _text(message.key()),
-        "headers": {name: _text(value) for name, value in message.headers() or []},
+        "headers": {name: _text(value) for name, value in _headers(message)},
     }
     value = message.value()
     if record is None or value is None:
-        return shown | {"value": None if value is None else plain(value)}
+        return shown | {"value": _text(value)}
     try:
-        return shown | {"value": plain(codec.decode(record, value))}
+        return shown | {"value": to_json(codec.decode(record, value))}
     except DecodeError as error:
-        return shown | {"value": plain(value), "undecodable": str(error)}
+        return shown | {"value": _text(value), "undecodable": str(error)}
+
+
+def _headers(message: Message) -> list[tuple[str, bytes]]:
+    return list(message.headers() or [])  # type: ignore[arg-type]  # values read from a broker are bytes
 
 
 def _text(value: bytes | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import TYPE_CHECKING, TypeAlias
 
 from streams.control.figures import parse
@@ -20,24 +20,25 @@ class Meters:
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], float] = {}
         self._gauges: defaultdict[Subject, dict[str, float]] = defaultdict(dict)
-        self._counts: Counter[Subject] = Counter()
+        self._counts: dict[Subject, float] = {}
 
     def take(self, report: Report) -> dict[Subject, float]:
         """Add one report; returns by how much each counter grew."""
-        grown: Counter[Subject] = Counter()
+        grown: dict[Subject, float] = {}
         for metric, value in report.counters.items():
             last = self._last.get((report.instance, metric), 0.0)
             self._last[report.instance, metric] = value
             # A counter that fell belongs to a new process under an old name: all of it is new.
-            grown[_subject(metric)] += value - last if value >= last else value
+            grown[_subject(metric)] = grown.get(_subject(metric), 0.0) + (value - last if value >= last else value)
         for metric, value in report.gauges.items():
             self._gauges[_subject(metric)][report.instance] = value
-        self._counts.update(grown)
-        return dict(grown)
+        for subject, growth in grown.items():
+            self._counts[subject] = self._counts.get(subject, 0.0) + growth
+        return grown
 
     def count(self, metric: str, subject: str = "") -> int:
         """Return a counter's sum."""
-        return int(self._counts[metric, subject])
+        return int(self._counts.get((metric, subject), 0.0))
 
     def gauge(self, metric: str, subject: str = "") -> float:
         """Return a gauge's sum over the processes that report it, 0 if none does."""

@@ -23,7 +23,7 @@ def page(report: Mapping[str, Any], series: Series) -> str:
         draw.__name__: draw(series)
         for draw in (plots.traffic, plots.error, plots.total_error, plots.latency, plots.batch_cap)
     }
-    words = {name: escape(str(report[name])) for name in ("stamp", "seconds", "rate", "policy", "broker", "redis")}
+    words = {name: escape(_shown(report[name])) for name in ("stamp", "seconds", "rate", "policy", "broker", "redis")}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         **words,
         **drawn,

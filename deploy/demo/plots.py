@@ -97,6 +97,7 @@ def latency(series: Series) -> str:
     axes.axhline(series.slo_ms, color="black", linewidth=1, linestyle=":", label=f"objective {series.slo_ms:g} ms")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     return _svg(figure, axes)
 
 

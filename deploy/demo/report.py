@@ -47,7 +47,7 @@ def figures(
 def _model(tally: Tally, name: str) -> dict[str, float]:
     return {
         **{f"share_{phase}": round(tally.share(name, phase), 4) for phase in ("before", "during", "after")},
-        "batch_cap_max": tally.models[name].cap_max,
+        "batch_cap_max": int(tally.models[name].cap_max),
         "batches": tally.meters.count("batches_total", name),
         "rows": tally.meters.count("batch_rows_total", name),
     }

@@ -62,6 +62,18 @@ POLICY = "exp3"
 SLO_MS = 100.0
 TICK_S = 1.0
 LEAD_S = 0.3  # between building the client and its first query
+COUNTED = (
+    "queries_sent",
+    "predictions_distinct",
+    "lost",
+    "duplicates",
+    "defaults",
+    "late",
+    "feedback_sent",
+    "observations_joined",
+    "observations_applied",
+    "dead_letters",
+)
 SAMPLED = 20_000  # row numbers drawn; a longer run begins again
 
 
@@ -118,9 +130,7 @@ def _prepare(plan: Plan, console: Console, stack: ExitStack) -> Stage:
     with step(console, "training and packaging five models") as say:
         data = digits(plan.seed)
         packages = dict(models.train(data, folder, plan.seed))
-        say(
-            f"five models on {len(data.train_rows)} digits: {', '.join(packages)}; {len(data.asked_rows)} kept for queries"
-        )
+        say(f"five models: {', '.join(packages)}; {len(data.asked_rows)} rows that none has seen are kept for queries")
     return Stage(folder, broker, redis, data, packages)
 
 
@@ -260,9 +270,7 @@ def _summarise(folder: Path, console: Console) -> None:
     content = report.read_json(folder)
     console.print()
     console.print(story(content), highlight=False)
-    counted = ("queries_sent", "predictions_distinct", "lost", "duplicates", "defaults", "late", "feedback_sent")
-    counted += ("observations_joined", "observations_applied", "dead_letters")
-    console.print(", ".join(f"{name} {content[name]}" for name in counted), highlight=False)
+    console.print(", ".join(f"{name} {content[name]}" for name in COUNTED), highlight=False)
     latency = ", ".join(f"{name} {value:.1f} ms" for name, value in content["latency_ms"].items())
     console.print(f"latency {latency}; within the objective {content['within_slo']:.2%}", highlight=False)
     console.print(f"report: {folder.resolve() / 'report.html'}", soft_wrap=True, highlight=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from load.openloop import Asked, OpenLoop
-from load.wire import Wire
 from load.workload import Rows
 from schemas import topics
 from schemas.errors import DecodeError
@@ -20,12 +19,13 @@ if TYPE_CHECKING:
     from deploy.demo.digits import Digits
     from deploy.demo.tally import Tally
     from load.recorder import Recorder
-    from load.wire import Arrival
+    from load.wire import Arrival, Wire
     from schemas.codec import Codec
     from streams.topology import Topology
 
 R = TypeVar("R", Observation, Report)
 SETTLE_S = 10.0
+QUIET_S = 2.5  # learners report once a second; after two reports without news nothing more is coming
 TURN_S = 0.1
 
 
@@ -98,19 +98,19 @@ class Traffic:
         return self._loop.feedback_sent
 
     def run(self, offsets_us: Iterable[int]) -> None:
-        """Send all queries when they are due, then read on until everything is joined and learnt, at most 10 s."""
+        """Send all queries when they are due, then read on until no more is joined and learnt, at most 10 s."""
         self._loop.run(offsets_us)
         end_us = self._now_us() + int(SETTLE_S * 1e6)
-        while self._now_us() < end_us and not (self._stopped or self._settled()):
+        quiet_us, last = self._now_us() + int(QUIET_S * 1e6), (0, 0)
+        while not self._stopped and self._now_us() < min(end_us, quiet_us):
             self._loop.turn(TURN_S)
+            if last != (last := (self._tally.joined, self._tally.applied)):
+                quiet_us = self._now_us() + int(QUIET_S * 1e6)
 
     def stop(self) -> None:
         """End the sending early; may be called from another thread."""
         self._stopped = True
         self._loop.stop()
-
-    def _settled(self) -> bool:
-        return self._tally.applied >= self._tally.joined >= self._loop.feedback_sent
 
     def _dead(self, found: Sequence[Arrival]) -> None:
         self._tally.dead_letters += len(found)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deploy.demo.snapshot import ModelLine, Snapshot
 
-BAR_CELLS = 28
+BAR_CELLS = 16
 # Above this a share of errors is shown as bad: an honest digits model errs on less than a third.
 BAD_ERROR = 0.4
 
@@ -34,38 +34,35 @@ def line(now: Snapshot) -> str:
 
 def screen(now: Snapshot) -> RenderableType:
     """Return the live screen."""
-    return Group(_head(now), Text(), _application(now), Text(), _models(now), Text(), _legend())
+    blank = Text()
+    return Group(_head(now), blank, _application(now), blank, _counts(now), blank, _models(now), blank, _legend())
 
 
 def _head(now: Snapshot) -> RenderableType:
     row = Table.grid(padding=(0, 2), expand=False)
     state = Text("a model is broken", "bold red") if now.is_broken else Text("all models are sound", "green")
-    bar = ProgressBar(total=now.seconds, completed=now.second, width=BAR_CELLS + 12)
+    bar = ProgressBar(total=now.seconds, completed=now.second, width=BAR_CELLS + 14)
     row.add_row(Text("Skysail", "bold"), bar, Text(f"{now.second:.0f} of {now.seconds:.0f} s"), state)
     return row
 
 
 def _application(now: Snapshot) -> Table:
-    table = _table("application", "rate /s", "error", "p50 ms", "p95", "p99", "in time", "default", "late", "joined")
-    for name in ("learnt", "dead letters"):
-        table.add_column(name, justify="right")
-    table.add_row(
-        now.application,
-        f"{now.rate:.0f}",
-        _error(now.error),
-        *(f"{now.latency_ms[name]:.1f}" for name in ("p50", "p95", "p99")),
-        str(now.in_time),
-        _count(now.defaults),
-        _count(now.late),
-        f"{now.joined} of {now.feedback_sent}",
-        str(now.applied),
-        _count(now.dead_letters),
-    )
+    table = _table("application", "rate /s", "error", "p50 ms", "p95", "p99")
+    latency = (f"{now.latency_ms[name]:.1f}" for name in ("p50", "p95", "p99"))
+    table.add_row(now.application, f"{now.rate:.0f}", _error(now.error), *latency)
+    return table
+
+
+def _counts(now: Snapshot) -> Table:
+    table = _table("since the start", "in time", "default", "late", "joined", "learnt", "dead letters")
+    joined = f"{now.joined} of {now.feedback_sent}"
+    trouble = (_count(now.defaults), _count(now.late))
+    table.add_row("", str(now.in_time), *trouble, joined, str(now.applied), _count(now.dead_letters))
     return table
 
 
 def _models(now: Snapshot) -> Table:
-    table = _table("model", "", "share", "error", "batch cap", "batch rows", "queue")
+    table = _table("model", "", "share", "error", "batch cap", "rows", "queue")
     table.columns[1].justify = "left"
     for model in now.models:
         name = Text(f"{model.name}  BROKEN", "bold red") if model.is_broken else Text(model.name)
@@ -82,16 +79,17 @@ def _models(now: Snapshot) -> Table:
 
 
 def _table(*heads: str) -> Table:
-    table = Table(box=None, padding=(0, 2), header_style="dim")
+    table = Table(box=None, padding=(0, 1), header_style="dim")
     for place, head in enumerate(heads):
         table.add_column(head, justify="left" if place == 0 else "right", no_wrap=True)
-    table.columns[0].min_width = 20  # so that a name does not jump when BROKEN is put behind it
+    table.columns[0].min_width = 18  # so that a name does not jump when BROKEN is put behind it
     return table
 
 
 def _bar(model: ModelLine) -> Text:
     cells = round(model.share * BAR_CELLS)
-    return Text("█" * cells, "red" if model.is_broken else "cyan").append("░" * (BAR_CELLS - cells), "dim")
+    bar = Text().append("█" * cells, "red" if model.is_broken else "cyan")
+    return bar.append("░" * (BAR_CELLS - cells), "dim")
 
 
 def _error(error: float | None) -> Text:
@@ -108,6 +106,4 @@ def _count(count: int) -> Text:
 
 
 def _legend() -> Text:
-    return Text(
-        f"rate, share and error: last {WINDOW_S} s; latency from the intended send time, since the start", "dim"
-    )
+    return Text(f"rate, error, share: last {WINDOW_S} s; latency: from the intended send time", "dim")

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import fastavro
-import joblib  # type: ignore[import-untyped]  # it has none
+import joblib
 import numpy as np
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import joblib  # type: ignore[import-untyped]  # it has none
+import joblib
 
 from load.floor.measure import VARIANTS, chain, drain
 from load.results import Result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import joblib  # type: ignore[import-untyped]  # it has none
+import joblib
 import numpy as np
 
 from load import topics

@@ -42,7 +42,6 @@ class Options:
     port: int
     data: Path  # Faust insists on a folder, though the table itself is in memory
     credentials: CredentialsT | None = None
-    replication: int = 1
 
 
 def create(options: Options, codec: Codec) -> faust.App:
@@ -66,8 +65,8 @@ def _bare(options: Options) -> faust.App:
         consumer_auto_offset_reset="latest",
         datadir=options.data,
         store="memory://",
-        topic_replication_factor=options.replication,
         topic_disable_leader=True,
+        topic_allow_declare=False,  # the topology has made them
         topic_partitions=1,
         table_standby_replicas=0,
         stream_buffer_maxsize=STREAM_BUFFER,

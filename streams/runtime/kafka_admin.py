@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from streams.runtime.kafka_client import KafkaConnection
+
+
+READY_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,10 @@ class KafkaAdmin:
         self._connection = connection
 
     async def create(self, plans: Iterable[TopicPlan]) -> list[str]:
-        """Create the topics that are not there; return their names.
+        """Create the topics that are not there, wait until they can be used, and return their names.
 
         Raises:
-            BrokerUnavailableError: no broker answered.
+            BrokerUnavailableError: no broker answered, or partitions have no leader after `READY_S`.
             MisconfiguredError: the broker refuses a topic.
         """
         wanted = {self._connection.real(plan.name): plan for plan in plans}
@@ -54,8 +58,13 @@ class KafkaAdmin:
         ]
         async with self._client() as client:
             answer = await client.create_topics(new)
+            created = self._created(answer.topic_errors, wanted)
+            await _usable(client, wanted)
+        return created
+
+    def _created(self, outcomes: Iterable[Any], wanted: Mapping[str, TopicPlan]) -> list[str]:
         created = []
-        for real, code, *message in answer.topic_errors:
+        for real, code, *message in outcomes:
             error = for_code(code)
             if code == 0:
                 created.append(wanted[real].name)
@@ -97,3 +106,18 @@ class KafkaAdmin:
             raise BrokerUnavailableError(f"cannot administer {self._connection.bootstrap}: {fault!r}") from fault
         finally:
             await client.close()
+
+
+async def _usable(client: AIOKafkaAdminClient, wanted: Mapping[str, TopicPlan]) -> None:
+    """Wait until every partition has a leader: right after its creation a topic is known to few brokers, if any."""
+    try:
+        async with asyncio.timeout(READY_S):
+            while not all(map(_led, await client.describe_topics(list(wanted)))):  # noqa: ASYNC110 - nobody tells us
+                await asyncio.sleep(0.05)
+    except TimeoutError as fault:
+        raise BrokerUnavailableError(f"some of {sorted(wanted)} have no leader after {READY_S} s") from fault
+
+
+def _led(topic: Mapping[str, Any]) -> bool:
+    partitions = topic["partitions"]
+    return topic["error_code"] == 0 and all(p["error_code"] == 0 and p["leader"] >= 0 for p in partitions)

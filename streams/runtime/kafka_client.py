@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streams.runtime.ports import TopicPartition
+
+# It says ten times a second that a topic is missing; the adapters say it once, and with what to do.
+logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
 
 # Properties that describe a TLS context; aiokafka takes the context itself.
 _SSL = {"ssl_cafile": "cafile", "ssl_certfile": "certfile", "ssl_keyfile": "keyfile", "ssl_password": "password"}

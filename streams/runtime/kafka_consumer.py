@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -25,16 +25,16 @@ from aiokafka.errors import (
     KafkaError,
     TopicAuthorizationFailedError,
 )
+from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from aiokafka.structs import ConsumerRecord
-    from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.runtime.clock import Clock
     from streams.runtime.kafka_client import KafkaConnection
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Polled alone it drains nothing, but lets the group's errors through: for while the start positions are awaited.
+_NOWHERE = KafkaPartition("", 0)
+_NOWHERE_MS = 50
 _REFUSED = (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
@@ -141,14 +144,11 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
-        consumer = self._running()
         wanted = self._wanted(only)
-        if only is not None and not wanted:
-            await asyncio.sleep(timeout_ms / 1000)
-            self._polled_us = self._clock.now_us()
-            return []
+        if not self._ready.is_set() or (only is not None and not wanted):
+            wanted, timeout_ms = [_NOWHERE], min(timeout_ms, _NOWHERE_MS)
         try:
-            fetched = await consumer.getmany(*wanted, timeout_ms=timeout_ms)
+            fetched = await self._running().getmany(*wanted, timeout_ms=timeout_ms)
         except KafkaError as fault:
             await self._recover(fault)
             return []
@@ -212,19 +212,28 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     async def _assigned(self, assigned: list[KafkaPartition]) -> None:
         assert self._rebalanced is not None
-        committed = {self._named(partition): await self._committed(partition) for partition in assigned}
+        asked = [self._insist(lambda consumer, known=partition: consumer.committed(known)) for partition in assigned]
+        offsets: list[int | None] = await asyncio.gather(*asked)
+        committed = dict(zip(map(self._named, assigned), offsets, strict=True))
         starts = {**committed, **await self._rebalanced.on_assigned(committed)}
         unknown = [partition for partition in assigned if starts[self._named(partition)] is None]
-        oldest = await self._running().beginning_offsets(unknown) if unknown else {}
+        oldest = await self._insist(lambda consumer: consumer.beginning_offsets(unknown)) if unknown else {}
         for partition in assigned:
             start = starts[self._named(partition)]
             self._next[partition] = oldest[partition] if start is None else start
         self._set_back(assigned)
         self._ready.set()
 
-    async def _committed(self, partition: KafkaPartition) -> int | None:
-        offset: int | None = await self._running().committed(partition)
-        return offset
+    async def _insist(self, ask: Callable[[AIOKafkaConsumer], Awaitable[Any]]) -> Any:
+        """Ask the broker until it answers: without start positions there is nothing to do."""
+        while True:
+            try:
+                return await ask(self._running())
+            except KafkaError as fault:
+                if isinstance(fault, _REFUSED):
+                    raise _translated(fault) from fault
+                _log.warning("start positions are not known yet: %r", fault)
+                await asyncio.sleep(self._settings.backoff_s)
 
     async def _kept(self, callback: Coroutine[None, None, None]) -> None:
         """Run a rebalance callback; aiokafka swallows what it raises, so the next poll raises it."""

@@ -80,6 +80,7 @@ class KafkaTransport:
         self._producer: AIOKafkaProducer | None = None
         self._replacing = asyncio.Lock()
         self._failures = 0
+        self._stopped = False
         self._leaving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -111,9 +112,7 @@ class KafkaTransport:
             raise RecordTooLargeError(
                 f"{len(emits[0].value)} bytes for {topic}; the limit is {self._settings.record_bytes}"
             )
-        producer = self._producer
-        if producer is None:
-            raise BrokerUnavailableError("the producer is being replaced")
+        producer = self._producer or await self._reconnected()
         try:
             count = await self._deliver(producer, self._connection.real(topic), partition, emits)
         except KafkaError as fault:
@@ -124,6 +123,7 @@ class KafkaTransport:
 
     async def stop(self) -> None:
         """Disconnect within `stop_s`; what is in flight is abandoned (flush the lanes first)."""
+        self._stopped = True
         if self._producer is not None:
             await self._close(self._producer)
             self._producer = None
@@ -173,13 +173,20 @@ class KafkaTransport:
 
     async def _replace(self, broken: AIOKafkaProducer) -> None:
         async with self._replacing:
-            if self._producer is not broken and self._producer is not None:
+            if self._producer is not broken:
                 return  # another lane did it meanwhile
             _log.warning("replacing the producer after %d failures in a row", self._failures)
             self._producer = None
             self._failures = 0
             await self._close(broken)
-            await self.start()
+
+    async def _reconnected(self) -> AIOKafkaProducer:
+        async with self._replacing:
+            if self._stopped:
+                raise BrokerUnavailableError("the producer was stopped")
+            if self._producer is None:
+                await self.start()
+            return self._producer
 
     async def _close(self, producer: AIOKafkaProducer) -> None:
         """Stop a producer, but wait for it no longer than `stop_s`: aiokafka waits for a dead broker."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_CONNECT_S = 10.0
+_CONNECT_S = 5.0
 _STOP_S = 3.0
 _FETCH_WAIT_MS = 200  # as the group consumer: latency does not depend on it, what idling costs does
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError, UnknownPartitionError
@@ -124,10 +125,8 @@ class Lanes:
 
     async def _advance(self, topic: str, partition: int, lane: _Lane) -> None:
         """Send one batch, or wait before the next attempt."""
-        pending = lane.pending
-        offered = list(pending) if len(pending) <= _OFFERED else [pending[i] for i in range(_OFFERED)]
         try:
-            count = await self._transport.send(topic, partition, offered)
+            count = await self._transport.send(topic, partition, [*islice(lane.pending, _OFFERED)])
         except RecordTooLargeError:
             self._events.refused(self._take(lane, 1)[0])
             self.counters["lane_refused_total"] += 1

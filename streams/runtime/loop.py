@@ -93,11 +93,11 @@ class RoleLoop:
                 await self._reader.run(stop)
                 await self._finish()
             finally:
+                self._lanes.abandon()
+                for helper in helpers:
+                    helper.cancel()
                 await self._ports.consumer.stop(STOP_S)
                 await self._follower.stop(STOP_S)
-            for helper in helpers:
-                helper.cancel()
-            self._lanes.abandon()
 
     def perform(self, effects: Effects) -> None:
         """Perform effects; also for what a companion has found out."""

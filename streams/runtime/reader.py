@@ -119,6 +119,7 @@ class Reader:
             records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
             if records:
                 await self._take(records)
+                await asyncio.sleep(self._role.linger_s)
 
     @property
     def throttled(self) -> bool:

@@ -1,0 +1,47 @@
+# One command each: what a newcomer runs is what CI runs. Everything is set up in .venv; `make clean` removes it.
+
+PYTHON ?= $(shell for v in 3.14 3.13 3.12 3.11 3; do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+TESTS ?= tests
+
+export BROKER ?= apache
+export DEMO_SECONDS ?= 60
+export DEMO_RATE ?= 150
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint clean
+
+help:  ## what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+
+demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy walk away (BROKER, DEMO_SECONDS, DEMO_RATE)
+	@$(BIN)/skysail demo
+
+test: $(VENV)/test.stamp  ## every test (TESTS=tests/unit for a part)
+	@$(BIN)/python -m pytest $(TESTS)
+
+lint: $(VENV)/test.stamp  ## style, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove what was set up and produced
+	rm -rf $(VENV) build reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Skysail needs Python 3.11 or later; install it, or say where it is: make demo PYTHON=/path/to/python"; exit 1; }
+	@echo "setting up $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+
+$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+	@echo "installing what the demo needs (about 200 MB the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/test.stamp: pyproject.toml | $(BIN)/python
+	@echo "installing what the tests need, torch included"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[torch,registry,dev]'
+	@touch $@ $(VENV)/demo.stamp
