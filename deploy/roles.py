@@ -23,7 +23,7 @@ from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
-from streams.runtime.kafka_consumer import KafkaConsumer
+from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.process import run_process
 from streams.runtime.redis_store import RedisSettings, RedisStore
@@ -112,7 +112,7 @@ def worker(common: Shared, model: Model) -> Worker:
     )
     node = topology.build([model.name]).node(topology.worker_role(model.name))
     ports = Ports(
-        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock),
+        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common)),
         transport=common.transport,
         clock=common.clock,
         encode=common.codec.encode,
@@ -128,9 +128,21 @@ def _role(name: str, common: Shared, replies: int = 0, **options: float) -> Role
     return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
 
 
+def _consumer(common: Shared) -> ConsumerSettings:
+    return ConsumerSettings(fetch_wait_ms=common.settings.kafka.fetch_wait_ms)
+
+
 def _loop(role: Role, kernel: Operator, common: Shared, store: RedisStore | None = None) -> RoleLoop:
     return kafka_loop(
-        role, kernel, common.kafka, common.transport, common.clock, common.codec.encode, store, version=VERSION
+        role,
+        kernel,
+        common.kafka,
+        common.transport,
+        common.clock,
+        common.codec.encode,
+        store,
+        _consumer(common),
+        version=VERSION,
     )
 
 

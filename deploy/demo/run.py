@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 APPLICATION = "digits"
 POLICY = "exp3"
 SLO_MS = 100.0
+EMBEDDED_WAIT_MS = 10
 TICK_S = 1.0
 LEAD_S = 0.3  # between building the client and its first query
 COUNTED = (
@@ -135,10 +136,11 @@ def _prepare(plan: Plan, console: Console, stack: ExitStack) -> Stage:
 
 
 def _settings(plan: Plan, stage: Stage) -> Settings:
+    waiting = {"fetch_wait_ms": EMBEDDED_WAIT_MS} if isinstance(stage.broker, EmbeddedBroker) else {}
     return Settings.model_validate(
         {
             "prefix": f"demo-{time.strftime('%Y%m%d-%H%M%S')}",
-            "kafka": {"bootstrap": stage.broker.bootstrap},
+            "kafka": {"bootstrap": stage.broker.bootstrap, **waiting},
             "redis": {"url": stage.redis.url},
             "models": dict(stage.packages),
             "applications": {
@@ -212,7 +214,9 @@ async def _send(
 
 
 def _extra(settings: Settings) -> dict[str, str]:
-    return {name: value for name, value in librdkafka(settings).items() if name != "bootstrap.servers"}
+    """Return librdkafka's properties for the client; it waits as the roles do, and says nothing on the terminal."""
+    own = {"fetch.wait.max.ms": str(settings.kafka.fetch_wait_ms), "log_level": "3"}
+    return own | {name: value for name, value in librdkafka(settings).items() if name != "bootstrap.servers"}
 
 
 def _break_on_time(plan: Plan, flag: Path, start_s: float) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -212,23 +213,24 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     async def _assigned(self, assigned: list[KafkaPartition]) -> None:
         assert self._rebalanced is not None
-        asked = [self._insist(lambda consumer, known=partition: consumer.committed(known)) for partition in assigned]
+        consumer = self._running()
+        asked = [self._insist(partial(consumer.committed, partition)) for partition in assigned]
         offsets: list[int | None] = await asyncio.gather(*asked)
         committed = dict(zip(map(self._named, assigned), offsets, strict=True))
         starts = {**committed, **await self._rebalanced.on_assigned(committed)}
         unknown = [partition for partition in assigned if starts[self._named(partition)] is None]
-        oldest = await self._insist(lambda consumer: consumer.beginning_offsets(unknown)) if unknown else {}
+        oldest = await self._insist(partial(consumer.beginning_offsets, unknown)) if unknown else {}
         for partition in assigned:
             start = starts[self._named(partition)]
             self._next[partition] = oldest[partition] if start is None else start
         self._set_back(assigned)
         self._ready.set()
 
-    async def _insist(self, ask: Callable[[AIOKafkaConsumer], Awaitable[Any]]) -> Any:
+    async def _insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Ask the broker until it answers: without start positions there is nothing to do."""
         while True:
             try:
-                return await ask(self._running())
+                return await ask()
             except KafkaError as fault:
                 if isinstance(fault, _REFUSED):
                     raise _translated(fault) from fault

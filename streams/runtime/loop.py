@@ -98,6 +98,8 @@ class RoleLoop:
                     helper.cancel()
                 await self._ports.consumer.stop(STOP_S)
                 await self._follower.stop(STOP_S)
+                if self._ports.store is not None:
+                    await self._ports.store.close()
 
     def perform(self, effects: Effects) -> None:
         """Perform effects; also for what a companion has found out."""

@@ -56,7 +56,7 @@ class Ports:
         encode: turns a report into a value of topic `reports`.
         version: of this program, for the headers of dead letters.
         broadcast: needed where the role follows topics.
-        store: needed where the kernel reads or writes states.
+        store: needed where the kernel reads or writes states; closed by the loop.
         positions: needed where the role owns states or the kernel reads back.
         hooks: are given every report.
     """

@@ -293,7 +293,8 @@ async def test_a_broken_producer_is_replaced(kafka: Broker, prefix: str) -> None
         await broken.stop()
         with pytest.raises(BrokerUnavailableError, match="ProducerClosed"):
             await transport.send("in", 0, [Emit("in", 0, None, b"2")])
-        await put(transport, [b"2"])
+        assert transport._producer is None
+        await transport.send("in", 0, [Emit("in", 0, None, b"2")])
         assert transport._producer is not broken
         assert [record.value for record in await take(connection, "in")] == [b"1", b"2"]
 

@@ -1,0 +1,177 @@
+"""What a query costs inside the kernels: CPU per step with no broker, no runtime and no model's own time.
+
+    python -m load.kernels [queries]
+
+The same queries go through every kernel in turn, one's effects as the next one's records, in polls of a busy system.
+Best of some rounds, since a neighbour on the machine only ever adds.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from contextlib import contextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from policies.batching import create_controller
+from schemas import topics
+from schemas.codec import Codec
+from schemas.framing import peek_id
+from schemas.records import Application, Feedback, Model, PolicyState, Query, Tensor
+from streams.operators.contract import Effects, Emit, FetchStates, Record, WriteStates
+from streams.operators.joiner import Joiner, JoinerSettings
+from streams.operators.learner import Learner
+from streams.operators.selection import Selection, SelectionSettings
+from workers.batcher import Batcher
+from workers.manifest import Manifest, Signature
+from workers.operator import Asked, Identity, ModelWorker
+from workers.rows import predict_rows
+from workers.runtimes.contract import Outputs, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streams.operators.contract import Operator
+
+MODELS: Final = ("a", "b")
+FEATURES: Final = 64
+PARTITIONS: Final = 4
+POLL: Final = 500
+BATCH: Final = 128
+ROUNDS: Final = 5
+NOW_US: Final = 1_700_000_000_000_000
+_STEPS: Final = ("select", "work: queue", "work: rows", "work: answer", "combine", "join", "learn")
+
+
+class Zero:
+    """A model that costs nothing."""
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Answer 0 to every row."""
+        return Outputs(np.zeros(len(rows), dtype=np.int64))
+
+
+class Bench:
+    """All kernels around one application, and the CPU that each step has taken."""
+
+    def __init__(self) -> None:
+        self.spent_s = dict.fromkeys(_STEPS, 0.0)
+        self._codec = codec = Codec()
+        self._offsets = count()
+        self._selection = Selection(codec, SelectionSettings(PARTITIONS, PARTITIONS))
+        self._joiner = Joiner(codec, JoinerSettings(PARTITIONS))
+        self._learner = Learner(codec)
+        self._manifest = Manifest("a", "1", "function", Signature("tensor", "float32", (FEATURES,)), "label")
+        self._batchers: dict[str, Batcher[Asked]] = {
+            model: Batcher(create_controller("fixed", {"rows": BATCH}), objective_us=20_000) for model in MODELS
+        }
+        self._workers = {
+            model: ModelWorker(codec, Identity(model, "1", "bench"), batcher, PARTITIONS)
+            for model, batcher in self._batchers.items()
+        }
+        for kernel in (self._selection, self._joiner, self._learner):
+            kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
+            kernel.on_records(self._configuration(), NOW_US)
+
+    def run(self, rows: Iterable[Query]) -> int:
+        """Ask, answer, join and learn; returns how many observations were folded."""
+        codec = self._codec
+        queries = [self._record(topics.QUERIES, row % PARTITIONS, codec.encode(query)) for row, query in enumerate(rows)]
+        asked = self._through("select", self._selection, queries)
+        outputs = [record for model in MODELS for record in self._worked(model, asked)]
+        predictions = self._through("combine", self._selection, outputs)
+        feedback = [
+            self._record(topics.FEEDBACK, p.partition, codec.encode(Feedback(peek_id(p.value), 0, None, NOW_US)))
+            for p in predictions
+        ]
+        joined = self._through("join", self._joiner, predictions + feedback)
+        applied = self._learner.statistics().get("applied_total{application=digits}", 0.0)
+        self._through("learn", self._learner, joined)
+        return int(self._learner.statistics()["applied_total{application=digits}"] - applied)
+
+    def _worked(self, model: str, asked: list[Record]) -> list[Record]:
+        worker, effects = self._workers[model], Effects()
+        mine = [record for record in asked if record.topic == topics.model_queries(model)]
+        with self._timed("work: queue"):
+            effects += worker.on_records(mine, NOW_US)
+        while True:
+            with self._timed("work: queue"):
+                take = worker.take(NOW_US)
+            if not take.rows:
+                return self._records(effects)
+            with self._timed("work: rows"):
+                predicted = predict_rows(Zero(), self._manifest, [row.item.query.input for row in take.rows])
+            with self._timed("work: answer"):
+                worker.done(take, 1_000, NOW_US)
+                effects += worker.answer(take, predicted, NOW_US, 1_000)
+
+    def _through(self, step: str, kernel: Operator, records: list[Record]) -> list[Record]:
+        """Hand records to a kernel by polls; what it wants to know of the store is answered untimed."""
+        effects: Effects = []
+        for start in range(0, len(records), POLL):
+            poll = records[start : start + POLL]
+            with self._timed(step):
+                made = kernel.on_records(poll, NOW_US)
+            for wanted in [effect for effect in made if isinstance(effect, FetchStates)]:
+                made += kernel.on_states(dict[..., PolicyState | None].fromkeys(wanted.keys), NOW_US)
+            effects += made
+        return self._records(effects)
+
+    def _records(self, effects: Effects) -> list[Record]:
+        """Return what was produced as what is consumed."""
+        fine = (Emit, FetchStates, WriteStates)
+        assert all(isinstance(effect, fine) or not getattr(effect, "reason", "") for effect in effects)
+        return [self._record(e.topic, e.partition, e.value, e.key) for e in effects if isinstance(e, Emit)]
+
+    def _record(self, topic: str, partition: int, value: bytes, key: bytes | None = None) -> Record:
+        return Record(topic, partition, next(self._offsets), NOW_US, key, value)
+
+    def _configuration(self) -> list[Record]:
+        encode = self._codec.encode
+        models = [Model(name, "1", "function", "", "", "label", "float32", (FEATURES,)) for name in MODELS]
+        return [
+            self._record(topics.APPLICATIONS, 0, encode(Application("digits", MODELS, default_output=0)), b"digits"),
+            *(self._record(topics.MODELS, 0, encode(model), model.name.encode()) for model in models),
+        ]
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        started_s = time.process_time()
+        yield
+        self.spent_s[step] += time.process_time() - started_s
+
+
+def measure(queries: int) -> dict[str, float]:
+    """Return the CPU time of each step in us per query."""
+    rng = np.random.default_rng(0)
+    best = dict.fromkeys(_STEPS, float("inf"))
+    for _ in range(ROUNDS):
+        bench = Bench()
+        bench.run(_queries(1, rng))  # the states are known from here on
+        bench.spent_s = dict.fromkeys(_STEPS, 0.0)
+        rows = _queries(queries, rng)
+        gc.collect()
+        folded = bench.run(rows)
+        assert folded == queries, f"{folded} of {queries} queries came through"
+        best = {step: min(best[step], spent_s / queries * 1e6) for step, spent_s in bench.spent_s.items()}
+    return best
+
+
+def _queries(number: int, rng: np.random.Generator) -> list[Query]:
+    inputs = rng.random((number, FEATURES), dtype=np.float32)
+    return [Query(rng.bytes(16).hex(), "digits", Tensor.of(row), None, NOW_US, 10_000.0) for row in inputs]
+
+
+def main() -> None:
+    """Measure and print."""
+    costs = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000)
+    for step, cost_us in (*costs.items(), ("all", sum(costs.values()))):
+        print(f"{step:<14}{cost_us:6.1f} us a query")
+
+
+if __name__ == "__main__":
+    main()
