@@ -47,8 +47,6 @@ VERSION = metadata.version("skysail")  # for the headers of dead letters
 JOINER_OUTSTANDING = 2_000_000
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
-# Nobody waits for a join or a lesson as for an answer: a few requests a second, each carrying many records.
-LINGER_S = 0.1
 Runnable: TypeAlias = "RoleLoop | Worker"
 
 
@@ -83,14 +81,19 @@ def selection(common: Shared) -> RoleLoop:
 
 def joiner(common: Shared) -> RoleLoop:
     """Build the role that joins predictions and feedback."""
-    role = _role("joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=LINGER_S)
+    role = _role(
+        "joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=common.settings.kafka.linger_ms / 1000
+    )
     return _loop(role, Joiner(common.codec, JoinerSettings(partitions=common.settings.partitions)), common)
 
 
 def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
     return _loop(
-        _role("learner", common, owns_states=True, linger_s=LINGER_S), Learner(common.codec), common, _store(common)
+        _role("learner", common, owns_states=True, linger_s=common.settings.kafka.linger_ms / 1000),
+        Learner(common.codec),
+        common,
+        _store(common),
     )
 
 

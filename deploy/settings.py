@@ -52,12 +52,15 @@ class Kafka(Section):
 
     `properties` are keyword arguments of the aiokafka clients: `security_protocol`, `sasl_plain_password_file`, ...
     `fetch_wait_ms` is how long a broker may hold a fetch without data; with Kafka it costs idle CPU, not latency, but
-    the embedded broker holds every fetch that long, data or not: 10 there.
+    the embedded broker holds every fetch that long, data or not: 10 there. `linger_ms` is how long joiner and learner
+    pause after a poll that brought something, so that the next one brings more: nobody waits for a join or a lesson as
+    for an answer. 0 for the embedded broker, which gives one batch of a partition at a time.
     """
 
     bootstrap: str = "127.0.0.1:9092"
     properties: dict[str, Scalar] = Field(default_factory=dict)
     fetch_wait_ms: int = Field(default=200, gt=0)
+    linger_ms: int = Field(default=100, ge=0)
 
     @model_validator(mode="before")
     @classmethod

@@ -7,6 +7,7 @@ changes again. Both are read once, at import.
 from __future__ import annotations
 
 from importlib.resources import files
+from inspect import signature
 from typing import TYPE_CHECKING
 
 from schemas import avsc, records
@@ -56,3 +57,8 @@ def members(kind: avsc.Enumeration) -> tuple[object, ...]:
     """Return what each symbol stands for: a member of the enumeration of that name in `records`, or just its text."""
     value_of = getattr(records, kind.name, str)
     return tuple(value_of(symbol) for symbol in kind.symbols)
+
+
+def field_names(record: type) -> tuple[str, ...]:
+    """Return the fields of a record class, in the order of its constructor."""
+    return tuple(signature(record).parameters)

@@ -12,8 +12,9 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from schemas import avsc, records, wire
-from schemas.definitions import members
+from schemas.definitions import field_names, members
 from schemas.errors import SchemaError
+from schemas.recall import SHARED, recalling_writer
 from schemas.source import Source
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _SCOPE: dict[str, object] = {
     "SMALL": wire.SMALL,
     "Tensor": records.Tensor,
     "check_sequence": _check_sequence,
+    "recalling_writer": recalling_writer,
     "write_boolean": _write_boolean,
     "write_bytes": _write_bytes,
     "write_double": _write_double,
@@ -107,13 +109,23 @@ def explain(record: object, schema: avsc.Record, error: Exception) -> SchemaErro
 def _define(source: Source, record: avsc.Record) -> None:
     """Append the writer of one record type."""
     with source.block(f"def write_{record.name}(r, head):"):
+        values = _unpack(source, record)
         parts = ["head"]
         for field in record.fields:
-            value, out = source.fresh(), source.fresh()
-            source.add(f"{value} = r.{field.name}")
-            _write(source, field.type, value, out)
-            parts.append(out)
+            parts.append(source.fresh())
+            _write(source, field.type, values[field.name], parts[-1])
         source.add(f"return b''.join(({', '.join(parts)}))")
+    if record.name in SHARED:
+        source.add("write_<name> = recalling_writer(write_<name>)", name=record.name)
+
+
+def _unpack(source: Source, record: avsc.Record) -> dict[str, str]:
+    """Append the taking apart of record `r`: a tuple's fields at once, which costs less than one attribute."""
+    known = getattr(records, record.name)
+    names = field_names(known) if issubclass(known, tuple) else tuple(field.name for field in record.fields)
+    values = {name: source.fresh() for name in names}
+    source.add(f"({''.join(f'{value}, ' for value in values.values())}) = " + ("r" if issubclass(known, tuple) else f"({''.join(f'r.{name}, ' for name in names)})"))
+    return values
 
 
 def _write(source: Source, kind: avsc.Type, value: str, out: str) -> None:

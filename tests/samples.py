@@ -26,7 +26,7 @@ from schemas.records import (
 NOW_US = 1_766_000_000_000_000
 ROW = Tensor.of(np.arange(64, dtype=np.float32))
 SCORES = Tensor.of(np.array([0.25, 0.75]))
-DECISION = Decision("exp3(eta=0.05,gamma=0.05,share=0.0001)", "digits/ann", ("good", "bad"), (0.25, 0.75), (1,), 70)
+DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
     ModelOutput("bad", "2", Outcome.MISSING, None),

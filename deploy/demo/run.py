@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 APPLICATION = "digits"
 POLICY = "exp3"
 SLO_MS = 100.0
-EMBEDDED_WAIT_MS = 10
+EMBEDDED_WAITS = {"fetch_wait_ms": 10, "linger_ms": 0}
 TICK_S = 1.0
 LEAD_S = 0.3  # between building the client and its first query
 COUNTED = (
@@ -136,7 +136,7 @@ def _prepare(plan: Plan, console: Console, stack: ExitStack) -> Stage:
 
 
 def _settings(plan: Plan, stage: Stage) -> Settings:
-    waiting = {"fetch_wait_ms": EMBEDDED_WAIT_MS} if isinstance(stage.broker, EmbeddedBroker) else {}
+    waiting = EMBEDDED_WAITS if isinstance(stage.broker, EmbeddedBroker) else {}
     return Settings.model_validate(
         {
             "prefix": f"demo-{time.strftime('%Y%m%d-%H%M%S')}",

@@ -117,7 +117,7 @@ def _prediction(name: str, arm: int, now_us: int) -> Prediction:
         query_id=name,
         application="digits",
         context=None,
-        decision=Decision(_POLICY, "digits", _MODELS, (0.5, 0.5), (arm,), 0),
+        decision=Decision((arm,), 0, "digits", _POLICY, _MODELS, (0.5, 0.5)),
         status=Status.COMPLETE,
         reason=None,
         answer=3,

@@ -70,7 +70,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         names,
         tuple(accumulate(shares)),
         policy.weights(values, count),
-        tuple(Decision(spec, name, names, shares, chosen, version) for chosen in asked),
+        tuple(Decision(chosen, version, name, spec, names, shares) for chosen in asked),
     )
 
 

@@ -65,7 +65,7 @@ async def test_a_killed_broker_loses_nothing(own_kafka: ApacheKafka, prefix: str
 
 def observation(n: int) -> Observation:
     """Return the n-th observation; every tenth comes twice."""
-    decision = Decision("exp3(eta=0.05,gamma=0.05,share=0.0001)", "digits", ("a", "b"), (0.5, 0.5), (n % 2,), n)
+    decision = Decision((n % 2,), n, "digits", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("a", "b"), (0.5, 0.5))
     losses = (0.25, None) if n % 2 == 0 else (None, 0.75)
     return Observation(
         f"q{n // 10 * 10 if n % 10 == 1 else n}", "digits", None, decision, losses, 0.5, None, JoinStatus.JOINED, n, n

@@ -19,7 +19,7 @@ def observation(arms: tuple[str, ...] = ("a", "b"), policy: str = "exp3", query_
     """Make an observation in which the first arm was wrong."""
     losses = (1.0, *(None for _ in arms[1:]))
     shares = tuple(1.0 / len(arms) for _ in arms)
-    decision = Decision(registry.spec(registry.create(policy)), "app", arms, shares, (0,), 0)
+    decision = Decision((0,), 0, "app", registry.spec(registry.create(policy)), arms, shares)
     return Observation(query_id, "app", None, decision, losses, 1.0, None, JoinStatus.JOINED, 0, 0)
 
 
@@ -91,7 +91,7 @@ def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
     """The log moves on."""
     loop = run([])
     good = observation()
-    broken = Observation(**{name: getattr(good, name) for name in good.__slots__} | {"losses": (1.0,)})
+    broken = good._replace(losses=(1.0,))
     from tests.loops import CODEC
 
     loop.driver.produce(topics.OBSERVATIONS, 0, CODEC.encode(broken))
