@@ -38,10 +38,10 @@ $(BIN)/python:
 
 $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 	@echo "installing what the demo needs (about 200 MB the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	@echo "installing what the tests need, torch included"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[torch,registry,dev]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[torch,registry,dev]'
 	@touch $@ $(VENV)/demo.stamp

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -69,12 +70,11 @@ def start(
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
-    try:
+    with ExitStack() as undo:
+        undo.callback(process.wait)
+        undo.callback(process.terminate)
         _await_ready(process, ready, log, timeout_s)
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
+        undo.pop_all()
     running = Running(process.pid, psutil.Process(process.pid).create_time(), address)
     state.write_text(json.dumps(asdict(running)), encoding="utf-8")
     return running

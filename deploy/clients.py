@@ -47,9 +47,12 @@ def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnectio
 
 
 def librdkafka(settings: Settings) -> dict[str, str]:
-    """Return the same connection in librdkafka's words; properties that only aiokafka knows are left out."""
+    """Return the same connection in librdkafka's words; properties that only aiokafka knows are left out.
+
+    The library says nothing on the terminal by itself: whoever uses it gets an error or an exception.
+    """
     known = {LIBRDKAFKA[name]: str(value) for name, value in properties(settings).items() if name in LIBRDKAFKA}
-    return {"bootstrap.servers": settings.kafka.bootstrap, "socket.timeout.ms": "5000", **known}
+    return {"bootstrap.servers": settings.kafka.bootstrap, "socket.timeout.ms": "5000", "log_level": "2", **known}
 
 
 def admin(settings: Settings) -> AdminClient:
@@ -58,7 +61,7 @@ def admin(settings: Settings) -> AdminClient:
     Raises:
         Unreachable: none does.
     """
-    client = AdminClient({**librdkafka(settings), "log_level": "0"})
+    client = AdminClient(librdkafka(settings))
     try:
         client.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:

@@ -14,7 +14,7 @@ import asyncio
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -123,15 +123,15 @@ class System:
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
-        try:
-            await asyncio.to_thread(self._supervisor.start)
-            # The page is nobody's source of truth: nothing waits for it.
-            await self._ready(reports, {child.name for child in children} - {"control"})
-        except BaseException:
-            await asyncio.to_thread(self._supervisor.stop)
-            raise
-        finally:
-            await reports.stop()
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(asyncio.to_thread, self._supervisor.stop)
+            try:
+                await asyncio.to_thread(self._supervisor.start)
+                # The page is nobody's source of truth: nothing waits for it.
+                await self._ready(reports, {child.name for child in children} - {"control"})
+            finally:
+                await reports.stop()
+            undo.pop_all()
         return self
 
     async def __aexit__(

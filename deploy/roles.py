@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from deploy.clients import connection, redis_url
 from deploy.errors import UsageError
 from streams import topology
+from streams.control.app import Options, create  # `import faust` loads nothing before its first use: 40 MB
+from streams.control.credentials import credentials
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
@@ -28,6 +30,7 @@ from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.process import run_process
 from streams.runtime.redis_store import RedisSettings, RedisStore
 from streams.runtime.roles import Ports, Role
+from workers.runner import Worker, WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Operator
     from streams.runtime.kafka_client import KafkaConnection
     from streams.runtime.loop import RoleLoop
-    from workers.runner import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -102,8 +104,6 @@ KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"selection": selection, "
 
 def worker(common: Shared, model: Model) -> Worker:
     """Build the role that runs one model."""
-    from workers.runner import Worker, WorkerSettings
-
     given = common.settings.worker
     settings = WorkerSettings(
         partitions=common.settings.partitions,
@@ -187,10 +187,6 @@ async def run(settings: Settings, codec: Codec, roles: Sequence[str], models: Se
 
 async def control(common: Shared, stop: asyncio.Event) -> None:
     """Run the Faust app until `stop`."""
-    # Faust costs 40 MB and half a second that the other roles need not pay.
-    from streams.control.app import Options, create
-    from streams.control.credentials import credentials
-
     given = common.settings
     try:
         login = credentials(common.kafka.options())

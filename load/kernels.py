@@ -2,8 +2,8 @@
 
     python -m load.kernels [queries]
 
-The same queries go through every kernel in turn, one's effects as the next one's records, in polls of a busy system.
-Best of some rounds, since a neighbour on the machine only ever adds.
+Poll by poll the same queries go through every kernel, one's effects as the next one's records. Best of some rounds,
+since a neighbour on the machine only ever adds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policies.batching import create_controller
 from schemas import topics
 from schemas.codec import Codec
 from schemas.framing import peek_id
-from schemas.records import Application, Feedback, Model, PolicyState, Query, Tensor
+from schemas.records import Application, Feedback, Model, Query, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, Record, WriteStates
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import Learner
@@ -80,7 +80,9 @@ class Bench:
     def run(self, rows: Iterable[Query]) -> int:
         """Ask, answer, join and learn; returns how many observations were folded."""
         codec = self._codec
-        queries = [self._record(topics.QUERIES, row % PARTITIONS, codec.encode(query)) for row, query in enumerate(rows)]
+        queries = [
+            self._record(topics.QUERIES, row % PARTITIONS, codec.encode(query)) for row, query in enumerate(rows)
+        ]
         asked = self._through("select", self._selection, queries)
         outputs = [record for model in MODELS for record in self._worked(model, asked)]
         predictions = self._through("combine", self._selection, outputs)
@@ -117,7 +119,7 @@ class Bench:
             with self._timed(step):
                 made = kernel.on_records(poll, NOW_US)
             for wanted in [effect for effect in made if isinstance(effect, FetchStates)]:
-                made += kernel.on_states(dict[..., PolicyState | None].fromkeys(wanted.keys), NOW_US)
+                made += kernel.on_states(dict.fromkeys(wanted.keys), NOW_US)
             effects += made
         return self._records(effects)
 
@@ -155,7 +157,7 @@ def measure(queries: int) -> dict[str, float]:
         bench.spent_s = dict.fromkeys(_STEPS, 0.0)
         rows = _queries(queries, rng)
         gc.collect()
-        folded = bench.run(rows)
+        folded = sum(bench.run(rows[start : start + POLL]) for start in range(0, queries, POLL))
         assert folded == queries, f"{folded} of {queries} queries came through"
         best = {step: min(best[step], spent_s / queries * 1e6) for step, spent_s in bench.spent_s.items()}
     return best

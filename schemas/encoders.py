@@ -120,11 +120,14 @@ def _define(source: Source, record: avsc.Record) -> None:
 
 
 def _unpack(source: Source, record: avsc.Record) -> dict[str, str]:
-    """Append the taking apart of record `r`: a tuple's fields at once, which costs less than one attribute."""
+    """Append the taking apart of record `r`, a tuple's fields all at once; returns the variable of each field."""
     known = getattr(records, record.name)
-    names = field_names(known) if issubclass(known, tuple) else tuple(field.name for field in record.fields)
-    values = {name: source.fresh() for name in names}
-    source.add(f"({''.join(f'{value}, ' for value in values.values())}) = " + ("r" if issubclass(known, tuple) else f"({''.join(f'r.{name}, ' for name in names)})"))
+    values = {name: source.fresh() for name in field_names(known)}
+    if issubclass(known, tuple):
+        source.add(f"{', '.join(values.values())} = r")
+    else:
+        for name, value in values.items():
+            source.add(f"{value} = r.{name}")
     return values
 
 

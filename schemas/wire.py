@@ -30,8 +30,8 @@ SMALL: Final = tuple(bytes((2 * number,)) for number in range(64))
 pack_double: Final = struct.Struct("<d").pack
 unpack_double: Final = struct.Struct("<d").unpack_from
 _DOUBLES: Final = tuple(struct.Struct(f"<{count}d") for count in range(64))
-_pack_eight: Final = struct.Struct("8B").pack
-_unpack_eight: Final = struct.Struct("<Q").unpack_from
+_pack_four: Final = struct.Struct("4B").pack
+_unpack_halves: Final = struct.Struct("<II").unpack_from
 
 
 # --- Numbers ----------------------------------------------------------------------------------------------------------
@@ -40,23 +40,30 @@ _unpack_eight: Final = struct.Struct("<Q").unpack_from
 def write_long(number: int) -> bytes:
     """Return a long (or a size) as a zigzag varint.
 
-    Microseconds since the epoch take eight bytes until the year 3111 and are written without a loop.
+    Microseconds since the epoch take eight bytes until the year 3111. They are written in halves, as the upper one
+    changes every 134 s only.
     """
     if 1 << 48 <= number < 1 << 55:
-        high, low = number >> 27, number << 1 & 0xFFFFFFF
-        return _pack_eight(
-            low & 127 | 128, low >> 7 & 127 | 128, low >> 14 & 127 | 128, low >> 21 | 128,
-            high & 127 | 128, high >> 7 & 127 | 128, high >> 14 & 127 | 128, high >> 21,
-        )  # fmt: skip
+        low = number << 1
+        return _pack_four(low & 127 | 128, low >> 7 & 127 | 128, low >> 14 & 127 | 128, low >> 21 & 127 | 128) + (
+            _write_upper(number >> 27)
+        )
     zigzag = (number << 1) ^ (number >> 63)
     if not 0 <= zigzag < 1 << 64:
         raise OverflowError(f"{number} does not fit 64 bits")
+    return _write_varint(zigzag)
+
+
+def _write_varint(zigzag: int) -> bytes:
     out = bytearray()
     while zigzag > 127:
         out.append(zigzag & 127 | 128)
         zigzag >>= 7
     out.append(zigzag)
     return bytes(out)
+
+
+_write_upper = lru_cache(maxsize=1024)(_write_varint)
 
 
 def write_int(number: int) -> bytes:
@@ -66,15 +73,22 @@ def write_int(number: int) -> bytes:
     return write_long(number)
 
 
+@lru_cache(maxsize=1024)
+def _read_upper(half: int) -> int:
+    """Return what the last four of a number's eight bytes stand for, without its sign; -1 if it does not end there."""
+    if half & 0x80808080 != 0x00808080 or half <= 0xFFFFFF:
+        return -1
+    return sum((half >> 8 * index & 127) << 7 * index for index in range(4)) << 28
+
+
 def read_long(buffer: bytes, at: int) -> tuple[int, int]:
-    """Read a long. Eight bytes at once where they are one number: their seven-bit groups are folded in three steps."""
+    """Read a long. Eight bytes that are one number, as times are, are folded by halves; the upper one is known."""
     if len(buffer) - at >= 8:
-        word: int = _unpack_eight(buffer, at)[0]
-        if word & 0x8080808080808080 == 0x0080808080808080 and word > 0xFFFFFFFFFFFFFF:
-            word = (word & 0x007F007F007F007F) + (word >> 1 & 0x3F803F803F803F80)
-            word = (word & 0x00003FFF00003FFF) + (word >> 2 & 0x0FFFC0000FFFC000)
-            word = (word & 0x000000000FFFFFFF) + (word >> 4 & 0x00FFFFFFF0000000)
-            return (word >> 1) ^ -(word & 1), at + 8
+        low, half = _unpack_halves(buffer, at)
+        if low & 0x80808080 == 0x80808080 and (upper := _read_upper(half)) >= 0:
+            low = (low & 0x007F007F) + (low >> 1 & 0x3F803F80)
+            low = (low & 0x3FFF) + (low >> 2 & 0xFFFC000)
+            return (upper + low >> 1) ^ -(low & 1), at + 8
     byte = buffer[at]
     number, shift = byte & 127, 0
     while byte > 127:
@@ -205,12 +219,15 @@ def _parse_layout(buffer: bytes, at: int) -> tuple[str, tuple[int, ...], int, in
 
 
 @lru_cache(maxsize=1024)
-def _layout(head: bytes) -> tuple[str, tuple[int, ...], int]:
-    """Read a layout that should fill `head` exactly; IndexError if it does not. Only whole, valid ones are kept."""
+def _layout(head: bytes) -> tuple[str, tuple[int, ...], int, bytes]:
+    """Read a layout that should fill `head` exactly, and spell the size that must follow.
+
+    IndexError if it does not fill `head`: only whole, valid ones are kept.
+    """
     dtype, shape, size, end = _parse_layout(head, 0)
     if end != len(head):
         raise IndexError
-    return dtype, shape, size
+    return dtype, shape, size, write_long(size)
 
 
 def read_tensor(buffer: bytes, at: int) -> tuple[Tensor, int]:
@@ -221,18 +238,15 @@ def read_tensor(buffer: bytes, at: int) -> tuple[Tensor, int]:
     """
     end = buffer.find(0, at + 1) + 1
     try:
-        dtype, shape, expected = _layout(buffer[at:end])
+        dtype, shape, expected, spelt = _layout(buffer[at:end])
     except (IndexError, DecodeError):
         dtype, shape, expected, end = _parse_layout(buffer, at)
-    at = end + 1
-    size = buffer[end]
-    if size & 129:
+        spelt = write_long(expected)
+    if not buffer.startswith(spelt, end):
         size, at = read_size(buffer, end)
-    else:
-        size >>= 1
-    if size != expected:
         raise DecodeError("invalid", f"{dtype}{list(shape)} needs {expected} bytes of data, not {size}")
-    end = at + size
+    at = end + len(spelt)
+    end = at + expected
     tensor = _new_tensor(Tensor)
     _set_dtype(tensor, dtype)
     _set_shape(tensor, shape)

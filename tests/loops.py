@@ -58,7 +58,9 @@ class ScriptedModel(Operator):
         return [Emit(topics.MODEL_PREDICTIONS, query.reply_partition, None, value, (record.position,))]
 
 
-def model_predictions(model: str, answers: dict[str, Value | Outcome], outcome: Outcome = Outcome.OK) -> ModelPredictions:
+def model_predictions(
+    model: str, answers: dict[str, Value | Outcome], outcome: Outcome = Outcome.OK
+) -> ModelPredictions:
     """Make a worker batch of labels; the outcome is the same for all its rows."""
     labels = [0 if isinstance(answer, Outcome) else answer for answer in answers.values()]
     text = any(isinstance(label, str) for label in labels)
@@ -123,7 +125,11 @@ class Loop:
         """Send a query now; fields of `Query` may be changed."""
         self.sent += 1
         query_id = query_id or f"q{self.sent}"
-        fields: dict[str, object] = {"application": self.application.name, "input": row(), "sent_us": self.driver.now_us}
+        fields: dict[str, object] = {
+            "application": self.application.name,
+            "input": row(),
+            "sent_us": self.driver.now_us,
+        }
         query = Query(query_id, **(fields | changes))  # type: ignore[arg-type]
         self.driver.produce(topics.QUERIES, 0, CODEC.encode(query), query_id.encode())
         return query_id

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -222,11 +222,10 @@ def _new_folder(folder: Path | str) -> Iterator[Path]:
     path.mkdir(parents=True, exist_ok=True)
     if any(path.iterdir()):
         raise PackageError(f"{path} is not empty: packages do not change, use a new folder for a new version")
-    try:
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, path)
         yield path
-    except BaseException:
-        shutil.rmtree(path)
-        raise
+        undo.pop_all()
 
 
 def _signature(sample: Sample, *, allow_nan: bool) -> Signature:

@@ -37,7 +37,7 @@ skysail feedback 5f0c... --loss 0.25 --context user-17
 """
 
 
-@click.command(cls=Verb, epilog=FEEDBACK_EXAMPLES)
+@click.command(cls=Verb, epilog=QUERY_EXAMPLES)
 @click.argument("application")
 @click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
@@ -96,7 +96,7 @@ def _address(prediction: Prediction) -> str:
     return prediction.query_id + (f" --context {prediction.context}" if prediction.context else "")
 
 
-@click.command()
+@click.command(cls=Verb, epilog=FEEDBACK_EXAMPLES)
 @click.argument("query_id")
 @click.option("--label", help="The truth: a label or a number, as YAML (3 is a number, '\"3\"' a string).")
 @click.option("--loss", type=click.FloatRange(0, 1), help="Or the loss of the answer that was given.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,8 +97,9 @@ def latency(series: Series) -> str:
         axes.plot(_seconds(series), values, color=colour, label=name)
     axes.axhline(series.slo_ms, color="black", linewidth=1, linestyle=":", label=f"objective {series.slo_ms:g} ms")
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.yaxis.set_minor_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     return _svg(figure, axes)
 
 

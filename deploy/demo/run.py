@@ -214,8 +214,8 @@ async def _send(
 
 
 def _extra(settings: Settings) -> dict[str, str]:
-    """Return librdkafka's properties for the client; it waits as the roles do, and says nothing on the terminal."""
-    own = {"fetch.wait.max.ms": str(settings.kafka.fetch_wait_ms), "log_level": "3"}
+    """Return librdkafka's properties for the client; it waits as the roles do."""
+    own = {"fetch.wait.max.ms": str(settings.kafka.fetch_wait_ms)}
     return own | {name: value for name, value in librdkafka(settings).items() if name != "bootstrap.servers"}
 
 

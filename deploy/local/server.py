@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -67,12 +68,11 @@ class LocalServer(ABC):
         """
         if self.pid is not None:
             return self
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.stop)  # at Ctrl-C, too
             self._process = spawn(self._prepare(), log=self.log)
             wait_ready(self._process, self._ready, name=self.name, log=self.log, timeout_s=self.start_timeout_s)
-        except BaseException:  # Ctrl-C included: what was started is stopped
-            self.stop()
-            raise
+            undo.pop_all()
         return self
 
     def stop(self) -> None:

@@ -7,15 +7,13 @@ what has arrived; with nothing usable it is the application's default output, ma
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from policies.combine import combine
 from schemas import topics
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
-from streams.operators.contract import Emit, Position
-from streams.operators.counters import render
+from streams.operators.contract import Emit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -64,7 +62,6 @@ class Combiner:
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
-        self._answered: Counter[tuple[str, Status, str | None]] = Counter()
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -115,12 +112,8 @@ class Combiner:
         return answers
 
     def statistics(self) -> dict[str, float]:
-        """Return answers by application, status and reason, and how many queries wait."""
-        rendered = {
-            render(("answers_total", "application", name, "status", status.value, "reason", reason or "")): float(count)
-            for (name, status, reason), count in self._answered.items()
-        }
-        return {**rendered, "pending": float(len(self))}
+        """Return how many queries wait."""
+        return {"pending": float(len(self))}
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget the queries of these partitions: their new owner answers them."""
@@ -133,16 +126,12 @@ class Combiner:
         query.answered = True
         self._pending.get(query.record.partition, {}).pop(query.query_id, None)
         prediction = _prediction(query, now_us, reason)
-        self._answered[query.application_name, prediction.status, prediction.reason] += 1
+        name, status, reason = query.application_name, prediction.status, prediction.reason
+        word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
+        self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
         record = query.record
-        return Emit(
-            topics.PREDICTIONS,
-            record.partition,
-            record.key,
-            self._codec.encode(prediction),
-            (Position(record.topic, record.partition, record.offset),),
-            record.headers,
-        )
+        value = self._codec.encode(prediction)
+        return Emit(topics.PREDICTIONS, record.partition, record.key, value, (record.position,), record.headers)
 
 
 def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
@@ -161,8 +150,8 @@ def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
 
 def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
     outputs = _asked(query)
-    answer: Value | None
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
+    answer: Value | None
     if usable and reason is None:
         answer, confidence = _combined(query.weights, outputs, usable)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
@@ -171,19 +160,19 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
         answer = query.application.default_output if query.application else None
         confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
     return Prediction(
-        query_id=query.query_id,
-        application=query.application_name,
-        context=query.context,
-        decision=query.decision,
-        status=status,
-        reason=reason,
-        answer=answer,
-        confidence=confidence,
-        outputs=tuple(outputs.values()),
-        sent_us=query.sent_us,
-        received_us=query.received_us,
-        deadline_us=query.deadline_us,
-        answered_us=now_us,
+        query.query_id,
+        query.application_name,
+        query.context,
+        query.decision,
+        status,
+        reason,
+        answer,
+        confidence,
+        tuple(outputs.values()),
+        query.sent_us,
+        query.received_us,
+        query.deadline_us,
+        now_us,
     )
 
 

@@ -43,7 +43,7 @@ class Record(NamedTuple):
     @property
     def position(self) -> Position:
         """Where this record stands."""
-        return Position(self.topic, self.partition, self.offset)
+        return tuple.__new__(Position, self[:3])  # half the cost of the constructor
 
 
 class StateKey(NamedTuple):

@@ -15,12 +15,13 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.framing import peek_texts
+from schemas.framing import peek_id, peek_texts
 from schemas.records import Feedback, Prediction
 from streams.operators.applications import Configuration
 from streams.operators.contract import DeadLetter, Emit, Operator, Position, Skip
@@ -128,8 +129,13 @@ class Joiner(Operator):
             "feedback_waiting": float(sum(len(p.early) for p in self._partitions.values())),
         }
 
+    def _start(self, number: int) -> _Partition:
+        """Take up a partition whose records come without an assignment, as in tests of one kernel."""
+        partition = self._partitions[number] = _Partition(0)
+        return partition
+
     def _on_prediction(self, record: Record, effects: Effects) -> None:
-        partition = self._partitions.setdefault(record.partition, _Partition(0))
+        partition = self._partitions.get(record.partition) or self._start(record.partition)
         query_id, application = peek_texts(record.value, 2)
         end_us = record.timestamp_us + self._window_us(application)
         if record.offset < partition.start:
@@ -147,8 +153,8 @@ class Joiner(Operator):
             self._join(early, partition, query_id, effects)
 
     def _on_feedback(self, record: Record, effects: Effects) -> None:
-        partition = self._partitions.setdefault(record.partition, _Partition(0))
-        (query_id,) = peek_texts(record.value, 1)
+        partition = self._partitions.get(record.partition) or self._start(record.partition)
+        query_id = peek_id(record.value)
         if query_id in partition.waiting:
             self._join(record, partition, query_id, effects)
         elif query_id in partition.early or partition.closed.get(query_id):
@@ -201,9 +207,8 @@ class Joiner(Operator):
         effects.append(self._emit(seen, completes) if seen else Skip(completes, "no_feedback"))
 
     def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
-        name = seen.decision.state
-        partition = state_partition(name, self._settings.partitions)
-        return Emit(topics.OBSERVATIONS, partition, name.encode(), self._codec.encode(seen), completes)
+        partition, key = _route(seen.decision.state, self._settings.partitions)
+        return Emit(topics.OBSERVATIONS, partition, key, self._codec.encode(seen), completes)
 
     def _refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
         self._counters["refused_feedback_total", "cause", cause] += 1
@@ -216,6 +221,12 @@ class Joiner(Operator):
     def _default_loss(self, prediction: Prediction) -> float | None:
         deployed = self._configuration.applications.get(prediction.application)
         return deployed.application.default_loss if deployed else None
+
+
+@lru_cache(maxsize=65_536)
+def _route(state: str, partitions: int) -> tuple[int, bytes]:
+    """Return partition and key of a state's observations."""
+    return state_partition(state, partitions), state.encode()
 
 
 def _position(stored: bytes, partition: int) -> Position:

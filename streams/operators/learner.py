@@ -57,7 +57,7 @@ def _check(seen: Observation) -> None:
     count = len(decision.arms)
     if count == 0 or len(decision.propensities) != count or len(seen.losses) != count:
         raise PolicyError(f"{count} arms, {len(decision.propensities)} propensities, {len(seen.losses)} losses")
-    if any(not 0 <= arm < count for arm in decision.chosen):
+    if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         raise PolicyError(f"chosen arms {decision.chosen} of {count}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from policies.errors import LossError
 from policies.losses import loss
-from schemas.records import JoinStatus, Observation, Outcome
+from schemas.records import JoinStatus, Observation, Outcome, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def observation(
     asked = {output.model: output for output in prediction.outputs}
     arms = prediction.decision.arms
     losses = tuple(
-        _arm_loss(asked[arm], prediction.answer, feedback, kind, classes) if arm in asked else None for arm in arms
+        [_arm_loss(asked[arm], prediction, served, feedback, kind, classes) if arm in asked else None for arm in arms]
     )
     return _observation(prediction, losses, served, feedback.label, JoinStatus.JOINED, feedback_us)
 
@@ -70,16 +70,16 @@ def _observation(
 ) -> Observation:
     assert prediction.decision is not None
     return Observation(
-        query_id=prediction.query_id,
-        application=prediction.application,
-        context=prediction.context,
-        decision=prediction.decision,
-        losses=losses,
-        loss=served,
-        label=label,
-        status=status,
-        predicted_us=prediction.answered_us,
-        observed_us=observed_us,
+        prediction.query_id,
+        prediction.application,
+        prediction.context,
+        prediction.decision,
+        losses,
+        served,
+        label,
+        status,
+        prediction.answered_us,
+        observed_us,
     )
 
 
@@ -103,15 +103,23 @@ def _served_loss(
 
 
 def _arm_loss(
-    output: ModelOutput, served: Value | None, feedback: Feedback, kind: str, classes: Mapping[str, Sequence[str]]
+    output: ModelOutput,
+    prediction: Prediction,
+    served: float | None,
+    feedback: Feedback,
+    kind: str,
+    classes: Mapping[str, Sequence[str]],
 ) -> float | None:
     if output.outcome is Outcome.INVALID:
         return None  # the input's fault: it says nothing about the model
     if output.outcome is not Outcome.OK:
         return NO_ANSWER_LOSS
+    alike = output.answer == prediction.answer
     if feedback.loss is not None:
-        return feedback.loss if output.answer == served else None
+        return feedback.loss if alike else None
     assert feedback.label is not None
+    if alike and kind != "log" and not isinstance(output.answer, Tensor):
+        return served  # the same answer costs the same, where scores and their classes do not count
     return _of_output(output, feedback.label, kind, classes)
 
 

@@ -11,6 +11,7 @@ that is read again is decided by the same draw, asked again and answered again.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policies.draw import uniform
@@ -167,7 +168,9 @@ class Selection(Operator):
             reason = "unknown_application" if deployed is None else "expired"
             effects.append(self._combiner.answer(pending, now_us, reason))
             return
-        key = self._state_key(deployed, query.context)
+        key = _state_key(
+            query.application, query.context if deployed.application.per_context else None, self._settings.partitions
+        )
         arms = self._states.arms(key, deployed.policy, deployed.application.models)
         if arms is not None:
             if self._states.is_stale(key, now_us):
@@ -180,10 +183,6 @@ class Selection(Operator):
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
             wanted.append(key)
 
-    def _state_key(self, deployed: Deployed, context: str | None) -> StateKey:
-        name = state_name(deployed.application.name, context if deployed.application.per_context else None)
-        return StateKey(state_partition(name, self._settings.partitions), name)
-
     def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:
         for deployed, pending in self._parked.pop(key).queries:
             models = deployed.application.models
@@ -193,20 +192,25 @@ class Selection(Operator):
     def _ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms, wait for them, and send each model its query."""
         pending.weights = arms.weights
-        pending.decision = decision = arms.decide(uniform(pending.query_id))
-        models = [arms.names[arm] for arm in decision.chosen]
-        for model in models:
-            if model not in self._configuration.models:
-                effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
-                return
+        pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
+        if not all(map(self._configuration.models.__contains__, models)):
+            effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
+            return
         self._combiner.open(pending)
         allowed_us = (pending.deadline_us - pending.sent_us) * MAX_RETURN_SHARE
         due_us = pending.deadline_us - self._settings.margin_us - int(min(self._return_us.value, allowed_us))
         assert pending.input is not None
         value = self._codec.encode(ModelQuery(pending.query_id, pending.record.partition, due_us, pending.input))
         pending.input = None
-        headers = pending.record.headers
-        effects += [Emit(topics.model_queries(model), self._turn, None, value, (), headers) for model in models]
+        for topic in model_topics:
+            effects.append(Emit(topic, self._turn, None, value, (), pending.record.headers))
+
+
+# One entry a context seen lately: a third of what working it out costs.
+@lru_cache(maxsize=65_536)
+def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
+    name = state_name(application, context)
+    return StateKey(state_partition(name, partitions), name)
 
 
 def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: int) -> Pending:

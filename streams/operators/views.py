@@ -9,9 +9,10 @@ from bisect import bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
+from schemas import topics
 from schemas.records import Decision
 
 if TYPE_CHECKING:
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 STALE_US = 100_000
 
 
+class Choice(NamedTuple):
+    """A decision, and where it sends the query: the models that it asks and their topics."""
+
+    decision: Decision
+    models: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Arms:
     """A policy with one state of it, ready to decide: what does not depend on the query is worked out once.
@@ -33,20 +42,20 @@ class Arms:
         names: of the arms.
         cumulative: of the propensities, one for each arm.
         weights: how much each arm's answer counts.
-        decisions: one for each arm that can be asked alone, or the one that asks them all.
+        choices: one for each arm that can be asked alone, or the one that asks them all.
     """
 
     policy: Policy
     names: tuple[str, ...]
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
-    decisions: tuple[Decision, ...]
+    choices: tuple[Choice, ...]
 
-    def decide(self, u: float) -> Decision:
-        """Return the decision for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
-        if len(self.decisions) == 1:
-            return self.decisions[0]
-        return self.decisions[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.decisions) - 1)]
+    def decide(self, u: float) -> Choice:
+        """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
+        if len(self.choices) == 1:
+            return self.choices[0]
+        return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
 
 
 def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
@@ -70,8 +79,13 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         names,
         tuple(accumulate(shares)),
         policy.weights(values, count),
-        tuple(Decision(chosen, version, name, spec, names, shares) for chosen in asked),
+        tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
     )
+
+
+def _choice(decision: Decision) -> Choice:
+    models = tuple(decision.arms[arm] for arm in decision.chosen)
+    return Choice(decision, models, tuple(map(topics.model_queries, models)))
 
 
 class _Entry:

@@ -43,9 +43,7 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     freezing = running.call_later(FREEZE_S, freeze)
     try:
         if await _connected(transport, stop):
-            async with asyncio.TaskGroup() as tasks:
-                for loop in loops:
-                    tasks.create_task(loop.run(stop))
+            await _run_all(loops, stop)
     finally:
         freezing.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,6 +55,12 @@ def freeze() -> None:
     """Take everything that lives now out of the garbage collector's sight: full collections cost 30 ms and more."""
     gc.collect()
     gc.freeze()
+
+
+async def _run_all(loops: Sequence[Runnable], stop: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for loop in loops:
+            tasks.create_task(loop.run(stop))
 
 
 async def _connected(transport: KafkaTransport, stop: asyncio.Event) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, cast
 
 import fastavro
@@ -13,7 +12,7 @@ import pytest
 
 from schemas import avsc, records, wire
 from schemas.codec import Codec
-from schemas.definitions import CURRENT, RECORDS
+from schemas.definitions import CURRENT, RECORDS, field_names
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import (
     Feedback,

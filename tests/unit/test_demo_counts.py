@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000
 MODELS = ("svc", "tree")
-DECISION = Decision("exp3()", MODELS, (0.5, 0.5), (0,), 0)
+DECISION = Decision(chosen=(0,), state_version=0, state="digits", policy="exp3()", arms=MODELS, propensities=(0.5, 0.5))
 
 
 def answered(query_id: str, model: str, answer: int, outcome: Outcome = Outcome.OK) -> Prediction:
@@ -255,7 +255,7 @@ def test_line_and_screen_show_the_broken_model() -> None:
         console.print(screen(now))
     assert "svc  BROKEN" in shown.get()
     assert "a model is broken" in shown.get()
-    assert "svc!=36%" in line(now)
+    assert "svc!=54%" in line(now)
     assert "joined 900 learnt 900 dead 0" in line(now)
 
 

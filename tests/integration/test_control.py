@@ -1,0 +1,97 @@
+"""The control page on real Kafka: Faust reads reports, keeps them in its table and serves page and status."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+
+from deploy.local.process import free_port
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Report
+from streams.control.app import Options, create
+from streams.operators.contract import Emit
+from streams.runtime.clock import SystemClock
+from streams.runtime.kafka_client import KafkaConnection
+from streams.runtime.kafka_producer import KafkaTransport
+from streams.topology import CONTROL_TABLE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from deploy.local.services import Broker
+
+CODEC = Codec()
+WAIT_S = 30.0
+
+
+class Page:
+    """A running control app, and a way to report to it."""
+
+    def __init__(self, address: str, transport: KafkaTransport) -> None:
+        self.address = address
+        self._transport = transport
+
+    async def report(self, value: bytes) -> None:
+        """Put a value on `reports`."""
+        await self._transport.send(topics.REPORTS, 0, [Emit(topics.REPORTS, 0, b"x", value)])
+
+    async def status(self) -> Any:
+        """Return what the API says."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self.address}/api/status") as response:
+            return await response.json()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Return code and body of any path."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self.address}{path}") as response:
+            return response.status, await response.text()
+
+    async def until_known(self, instance: str) -> Any:
+        """Report until the instance is known; returns its entry."""
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            now_us = time.time_ns() // 1000
+            await self.report(
+                CODEC.encode(Report(instance, "joiner", now_us, {"joined_total{application=a}": 1.0}, {}))
+            )
+            found = [entry for entry in (await self.status())["processes"] if entry["instance"] == instance]
+            if found:
+                return found[0]
+            await asyncio.sleep(0.2)
+        pytest.fail(f"{instance} was not shown within {WAIT_S} s")
+
+
+@pytest.fixture
+async def page(kafka: Broker, prefix: str, tmp_path: Path) -> AsyncIterator[Page]:
+    """Run the app on topics of its own."""
+    kafka.create_topics({f"{prefix}.{topics.REPORTS}": 1, f"{prefix}.{CONTROL_TABLE}": 1})
+    port = free_port()
+    app = create(Options(kafka.bootstrap, prefix, "control@test", "127.0.0.1", port, tmp_path), CODEC)
+    transport = KafkaTransport(KafkaConnection(kafka.bootstrap, prefix), SystemClock())
+    await transport.start()
+    await app.start()
+    try:
+        yield Page(f"http://127.0.0.1:{port}", transport)
+    finally:
+        await app.stop()
+        await transport.stop()
+
+
+async def test_reports_become_figures_and_garbage_does_no_harm(page: Page) -> None:
+    """A report is shown with its process; bytes that are no report are passed over; only our two views are served."""
+    await page.report(b"garbage")
+    entry = await page.until_known("joiner@1")
+    assert (entry["role"], entry["silent"]) == ("joiner", False)
+    assert "a" in (await page.status())["applications"]
+
+    code, body = await page.get("/")
+    assert code == 200
+    assert "/api/status" in body
+    assert "src=" not in body  # nothing is fetched from elsewhere
+    for path in ("/tables/", "/router/", "/graph/", "/stats/", "/metrics"):
+        assert (await page.get(path))[0] == 404, path

@@ -1,0 +1,107 @@
+"""A whole deployment on real services: commands, a query and its feedback, a role that is killed, nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+import pytest
+from click.testing import CliRunner
+from sklearn.naive_bayes import GaussianNB
+
+from deploy import configuration
+from deploy.cli import skysail
+from deploy.launch import System
+from deploy.registry import codec_for
+from deploy.settings import Settings
+from schemas.records import Status
+from streams.client import Client
+from workers.packaging import package_sklearn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from deploy.local.redis import RedisServer
+    from deploy.local.services import Broker
+
+ROW = np.array([0.0, 0.0], dtype=np.float32)
+
+
+@pytest.fixture
+def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> Settings:
+    """Settings of a deployment with one small model that answers 0 near the origin and 1 elsewhere."""
+    rows = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], dtype=np.float32)
+    package_sklearn(GaussianNB().fit(rows, [0, 0, 1, 1]), tmp_path / "corner", "corner", "1", rows)
+    return Settings.model_validate(
+        {
+            "prefix": prefix,
+            "partitions": 2,
+            "kafka": {"bootstrap": kafka.bootstrap},
+            "redis": {"url": redis_server.url},
+            "roles": ["selection", "joiner", "learner", "worker"],
+            "models": {"corner": tmp_path / "corner"},
+            "applications": {"corners": {"models": ["corner"], "policy": "exp3", "slo_ms": 2000, "default_output": -1}},
+        }
+    )
+
+
+@pytest.fixture
+async def system(settings: Settings, tmp_path: Path) -> AsyncIterator[System]:
+    """Run the deployment; afterwards no process of it may be left."""
+    async with System(settings, codec_for(settings), tmp_path / "run") as running:
+        pids = set(running.pids.values())
+        yield running
+        pids |= set(running.pids.values())
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+async def answer(settings: Settings) -> tuple[Status, object]:
+    """Ask once and send feedback."""
+    async with Client(settings.kafka.bootstrap, settings.prefix) as client:
+        prediction = await client.predict("corners", ROW, timeout_s=20)
+        await client.feedback(prediction, label=0)
+    return prediction.status, prediction.answer
+
+
+async def test_a_deployment_answers_survives_a_kill_and_leaves_nothing(settings: Settings, system: System) -> None:
+    """Ready means ready; a worker that is killed comes back under a new pid and answers again."""
+    assert set(system.pids) == {"selection", "joiner", "learner", "worker.corner"}
+    assert await answer(settings) == (Status.COMPLETE, 0)
+    killed = system.kill("worker.corner")
+    assert await system.restarted("worker.corner", killed) != killed
+    end = time.monotonic() + 60
+    while (given := await answer(settings)) != (Status.COMPLETE, 0):
+        assert time.monotonic() < end, given
+        await asyncio.sleep(0.2)
+
+
+async def test_the_commands_speak_with_a_running_deployment(settings: Settings, system: System, tmp_path: Path) -> None:
+    """Query, feedback, tail, lists and the topic check, as a person or a script would use them."""
+    assert system.pids
+    file = configuration.write(settings, tmp_path / "skysail.yaml")
+    said = await asyncio.to_thread(run, "query", "corners", "--input", "[9, 9]", "--json", "--config", str(file))
+    prediction = json.loads(said)
+    assert (prediction["answer"], prediction["status"]) == (1, "complete")
+    await asyncio.to_thread(run, "feedback", prediction["query_id"], "--label", "1", "--config", str(file))
+    shown = await asyncio.to_thread(run, "tail", "feedback", "--from-beginning", "--count", "1", "--config", str(file))
+    assert json.loads(shown)["value"]["query_id"] == prediction["query_id"]
+    assert "corner" in await asyncio.to_thread(run, "model", "list", "--config", str(file))
+    apps = json.loads(await asyncio.to_thread(run, "app", "list", "--json", "--config", str(file)))
+    assert [app["name"] for app in apps] == ["corners"]
+    await asyncio.to_thread(run, "app", "set", "corners", "slo_ms=1500", "--config", str(file))
+    changed = json.loads(await asyncio.to_thread(run, "app", "show", "corners", "--json", "--config", str(file)))
+    assert changed["slo_ms"] == 1500
+    assert "as they should be" in await asyncio.to_thread(run, "topics", "check", "--config", str(file))
+
+
+def run(*arguments: str) -> str:
+    """Run a command line; returns what it printed."""
+    result = CliRunner(env=dict(os.environ)).invoke(skysail, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout

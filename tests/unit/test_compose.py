@@ -1,0 +1,89 @@
+"""The compose file and the Dockerfile say what the command line and the package understand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from deploy.cli import skysail
+from deploy.configuration import load
+from deploy.settings import ROLES
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
+    "services"
+]
+OURS = sorted(SERVICES.keys() - {"kafka", "redis"})
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_every_role_has_a_service_of_its_own() -> None:
+    """One service runs one role, and is called after it."""
+    for role in ROLES:
+        assert SERVICES[role]["command"][:3] == ["run", "--role", role]
+    assert set(OURS) == {*ROLES, "setup"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_command_line_takes_every_command(name: str) -> None:
+    """Verbs and options of the services exist; asking for help instead of running shows it."""
+    command = [re.sub(r"\$\{\w+:-(\w+)\}", r"\1", word) for word in SERVICES[name]["command"]]
+    assert CliRunner().invoke(skysail, [*command, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_the_settings_take_every_variable(name: str) -> None:
+    """The environment of a service leads to the brokers of the file, by keys that exist."""
+    settings = load(environment=SERVICES[name]["environment"])
+    assert settings.kafka.bootstrap == "kafka:9092"
+    assert settings.redis.url == "redis://redis:6379/0"
+
+
+def test_roles_wait_for_the_topics_and_the_topics_for_the_services() -> None:
+    """Nothing starts against a broker that is not healthy, or before its topics are there."""
+    assert {key: need["condition"] for key, need in SERVICES["setup"]["depends_on"].items()} == {
+        "kafka": "service_healthy",
+        "redis": "service_healthy",
+    }
+    assert all("test" in SERVICES[service]["healthcheck"] for service in ("kafka", "redis"))
+    for role in ROLES:
+        assert SERVICES[role]["depends_on"] == {"setup": {"condition": "service_completed_successfully"}}
+
+
+def test_kafka_is_its_own_controller_and_creates_no_topics_by_itself() -> None:
+    """KRaft on one node; a misspelt topic is an error, not a new topic with one partition."""
+    environment = SERVICES["kafka"]["environment"]
+    assert SERVICES["kafka"]["image"].startswith("apache/kafka:4.")
+    assert environment["KAFKA_PROCESS_ROLES"] == "broker,controller"
+    assert environment["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://kafka:9092"
+    assert environment["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
+
+
+def test_nothing_is_published_beyond_this_machine() -> None:
+    """Broker, Redis and page have no log-in: every published port is on the loopback address."""
+    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_services_read_the_files_where_the_image_starts() -> None:
+    """Relative paths of the settings file mean the same in the container as beside it."""
+    (home,) = re.findall(r"^WORKDIR (/home/\S+)$", DOCKERFILE, re.MULTILINE)
+    targets = [volume["target"] for volume in SERVICES["worker"]["volumes"]]
+    assert targets == [f"{home}/skysail.yaml", f"{home}/models"]
+
+
+def test_the_image_holds_every_package() -> None:
+    """A package that the Dockerfile does not copy would be missing in the image alone."""
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+    assert packages <= set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
+
+
+def test_no_container_runs_as_root() -> None:
+    """The image ends as a user of its own."""
+    assert re.search(r"^USER skysail$", DOCKERFILE, re.MULTILINE)
