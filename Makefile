@@ -28,7 +28,7 @@ lint: $(VENV)/test.stamp  ## style, types, import contracts
 	$(BIN)/lint-imports
 
 clean:  ## remove what was set up and produced
-	rm -rf $(VENV) build reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
+	rm -rf $(VENV) build reports .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .grimp_cache *.egg-info
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Skysail needs Python 3.11 or later; install it, or say where it is: make demo PYTHON=/path/to/python"; exit 1; }

@@ -61,7 +61,7 @@ def admin(settings: Settings) -> AdminClient:
     Raises:
         Unreachable: none does.
     """
-    client = AdminClient(librdkafka(settings))
+    client = AdminClient({**librdkafka(settings)})
     try:
         client.list_topics(timeout=TIMEOUT_S)
     except KafkaException as error:

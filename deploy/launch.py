@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from schemas.records import Application, Model
 
 READY_S = 60.0
+# The page is nobody's source of truth: a deployment is ready without it.
+PAGE = "control"
+PAGE_S = 10.0
 POLL_MS = 200
 GRACE_S = 8.0
 ROOT = Path(__file__).resolve().parent.parent
@@ -127,8 +130,10 @@ class System:
             undo.push_async_callback(asyncio.to_thread, self._supervisor.stop)
             try:
                 await asyncio.to_thread(self._supervisor.start)
-                # The page is nobody's source of truth: nothing waits for it.
-                await self._ready(reports, {child.name for child in children} - {"control"})
+                started = {child.name for child in children}
+                await self._ready(reports, started - {PAGE})
+                if PAGE in started:
+                    await self._page_ready(reports)
             finally:
                 await reports.stop()
             undo.pop_all()
@@ -163,13 +168,21 @@ class System:
                     f"not ready after {READY_S:g} s: {', '.join(sorted(missing))}.\n{tail(self.log(name))}"
                 )
 
+    async def _page_ready(self, reports: KafkaTail) -> None:
+        """Give the page a few seconds, so that its start takes no time from the first queries; it may stay away."""
+        end = asyncio.get_running_loop().time() + PAGE_S
+        while asyncio.get_running_loop().time() < end:
+            if PAGE in {self._announced(record.value) for record in await reports.poll(POLL_MS)}:
+                return
+
     def _announced(self, value: bytes | None) -> str:
         """Return whose report this is if it is ready, else nothing."""
         try:
             report = self._codec.decode(Report, value)
         except DecodeError:
             return ""
-        return report.instance.partition("@")[0] if report.gauges.get("partitions", 0) > 0 else ""
+        is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
+        return report.instance.partition("@")[0] if is_ready else ""
 
 
 def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:

@@ -77,8 +77,8 @@ def shared(settings: Settings, codec: Codec, instance: str) -> Shared:
 def selection(common: Shared) -> RoleLoop:
     """Build the role that decides and combines."""
     role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
-    kernel = Selection(common.codec, SelectionSettings(partitions=common.settings.partitions))
-    return _loop(role, kernel, common, _store(common))
+    settings = SelectionSettings(common.settings.partitions, margin_us=int(common.settings.selection.margin_ms * 1_000))
+    return _loop(role, Selection(common.codec, settings), common, _store(common))
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -86,7 +86,8 @@ def joiner(common: Shared) -> RoleLoop:
     role = _role(
         "joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=common.settings.kafka.linger_ms / 1000
     )
-    return _loop(role, Joiner(common.codec, JoinerSettings(partitions=common.settings.partitions)), common)
+    settings = JoinerSettings(common.settings.partitions, early_us=int(common.settings.joiner.early_s * 1_000_000))
+    return _loop(role, Joiner(common.codec, settings), common)
 
 
 def learner(common: Shared) -> RoleLoop:
@@ -112,6 +113,9 @@ def worker(common: Shared, model: Model) -> Worker:
         objective_us=None if given.objective_ms is None else int(given.objective_ms * 1000),
         queue_rows=given.queue_rows,
         threads=given.threads,
+        process=given.process,
+        patience_s=given.patience_s,
+        allow_pickle=given.allow_pickle,
     )
     node = topology.build([model.name]).node(topology.worker_role(model.name))
     ports = Ports(

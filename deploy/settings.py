@@ -90,6 +90,9 @@ class Worker(Section):
 
     Without `objective_ms` a batch may take half of what the deadline leaves after the time outside the worker.
     `threads` are the arithmetic threads of the model's library; one keeps the roles from fighting for cores.
+    A batch that takes longer than `patience_s` (without it 10 objectives, at least 5 s) means that the model hangs: the
+    worker ends and is started again, or, with `process`, the model's own process is, which costs a copy of each batch.
+    `allow_pickle` loads pickled models, if their digest is the one that was deployed.
     """
 
     controller: Literal["aimd", "fixed"] = "aimd"
@@ -97,6 +100,21 @@ class Worker(Section):
     objective_ms: float | None = Field(default=None, gt=0)
     queue_rows: int = Field(default=4096, gt=0)
     threads: int = Field(default=1, gt=0)
+    process: bool = False
+    patience_s: float | None = Field(default=None, gt=0)
+    allow_pickle: bool = False
+
+
+class Selection(Section):
+    """`margin_ms` is how long before its deadline an answer leaves: the leg back to the client takes that long."""
+
+    margin_ms: float = Field(default=5.0, ge=0)
+
+
+class Joiner(Section):
+    """`early_s` is how long feedback waits for a prediction that has not been seen, before it is `unmatched`."""
+
+    early_s: float = Field(default=60.0, gt=0)
 
 
 class Control(Section):
@@ -134,7 +152,9 @@ class Settings(Section):
     redis: Redis = Redis()
     registry: Registry = Registry()
     roles: tuple[Role, ...] = ROLES
+    selection: Selection = Selection()
     worker: Worker = Worker()
+    joiner: Joiner = Joiner()
     control: Control = Control()
     models: dict[Name, Path] = Field(default_factory=dict)
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)

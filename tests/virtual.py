@@ -54,3 +54,9 @@ def run(scene: Coroutine[Any, Any, _T]) -> _T:
     """Run a scene to its end in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(scene)
+
+
+async def elapse(seconds: float) -> None:
+    """Let virtual time pass; refuses a loop on which that would be waiting."""
+    assert isinstance(asyncio.get_running_loop(), VirtualLoop), "run the scene with tests.virtual.run"
+    await asyncio.sleep(seconds)

@@ -22,6 +22,10 @@ class Meters:
         self._gauges: defaultdict[Subject, dict[str, float]] = defaultdict(dict)
         self._counts: dict[Subject, float] = {}
 
+    def begin(self, report: Report) -> None:
+        """Take a report from before the load: what was counted until then does not count."""
+        self._last.update({(report.instance, metric): value for metric, value in report.counters.items()})
+
     def take(self, report: Report) -> dict[Subject, float]:
         """Add one report; returns by how much each counter grew."""
         grown: dict[Subject, float] = {}

@@ -28,7 +28,7 @@ from deploy.demo.page import page, story
 from deploy.demo.snapshot import take
 from deploy.demo.steps import step
 from deploy.demo.tally import Tally
-from deploy.demo.traffic import Queries, Traffic
+from deploy.demo.traffic import Queries, Traffic, warm_up
 from deploy.demo.view import line, screen
 from deploy.desired import build
 from deploy.launch import System
@@ -62,7 +62,8 @@ POLICY = "exp3"
 SLO_MS = 100.0
 EMBEDDED_WAITS = {"fetch_wait_ms": 10, "linger_ms": 0}
 TICK_S = 1.0
-LEAD_S = 0.3  # between building the client and its first query
+WARM_UP_S = 3.0
+LEAD_S = 1.5  # before the first query every process reports once more: what it counted until then is not ours
 COUNTED = (
     "queries_sent",
     "predictions_distinct",
@@ -186,6 +187,9 @@ async def _send(
 ) -> tuple[Tally, Recorder, int]:
     """Run the client in a thread, break the model on time, show what happens."""
     clock = SystemClock()
+    with step(console, "warming up") as say:
+        warmed = await _warm_up(plan, stage, settings, clock)
+        say(f"warmed up with {warmed} queries that are not counted")
     wire = Wire(settings.kafka.bootstrap, settings.prefix, _extra(settings))
     start_us = clock.now_us() + int(LEAD_S * 1e6)
     tally = Tally(APPLICATION, list(stage.packages), start_us, plan.broken_s)
@@ -211,6 +215,17 @@ async def _send(
         await asyncio.wait([sending])
         wire.close()
     return tally, recorder, traffic.feedback_sent
+
+
+async def _warm_up(plan: Plan, stage: Stage, settings: Settings, clock: SystemClock) -> int:
+    offsets = arrivals.until(arrivals.poisson(plan.rate, plan.seed), WARM_UP_S)
+    wire = Wire(settings.kafka.bootstrap, settings.prefix, _extra(settings))
+    try:
+        return await asyncio.to_thread(
+            warm_up, wire, codec_for(settings), APPLICATION, stage.data, offsets, clock.now_us
+        )
+    finally:
+        wire.close()
 
 
 def _extra(settings: Settings) -> dict[str, str]:

@@ -119,12 +119,15 @@ class Tally:
     def reports(self, records: Iterable[Report]) -> None:
         """Take what the processes say about themselves."""
         for report in records:
+            if report.time_us < self.start_us:
+                self.meters.begin(report)
+                continue
             grown = self.meters.take(report)
             second = (report.time_us - self.start_us) // 1_000_000
             for name, model in self.models.items():
                 if grown.get(("batches_total", name)):
                     model.batch_rows = grown.get(("batch_rows_total", name), 0.0) / grown["batches_total", name]
-                if second >= 0 and (cap := self.meters.gauge("batch_cap", name)):
+                if cap := self.meters.gauge("batch_cap", name):
                     model.cap_by_second[second] = cap
                     model.cap_max = max(model.cap_max, cap)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from load.openloop import Asked, OpenLoop
+from load.recorder import Recorder
 from load.workload import Rows
 from schemas import topics
 from schemas.errors import DecodeError
@@ -18,15 +19,32 @@ if TYPE_CHECKING:
 
     from deploy.demo.digits import Digits
     from deploy.demo.tally import Tally
-    from load.recorder import Recorder
     from load.wire import Arrival, Wire
     from schemas.codec import Codec
     from streams.topology import Topology
 
 R = TypeVar("R", Observation, Report)
 SETTLE_S = 10.0
+WARM_UP_SEED = -1  # of query ids that no counted run has
 QUIET_S = 2.5  # learners report once a second; after two reports without news nothing more is coming
 TURN_S = 0.1
+
+
+def warm_up(
+    wire: Wire, codec: Codec, application: str, data: Digits, offsets_us: Iterable[int], now_us: Callable[[], int]
+) -> int:
+    """Ask without feedback and without counting until broker, roles and models have done everything once.
+
+    A cold JVM and first calls into models take some hundred milliseconds; they are no part of how the loop behaves.
+
+    Returns:
+        how many queries were asked; nothing is learnt from them.
+    """
+    wire.follow((topics.PREDICTIONS,))
+    recorder = Recorder(now_us(), slo_us=1)
+    rows = Rows(application, [Tensor.of(row) for row in data.train_rows], seed=WARM_UP_SEED)
+    OpenLoop(wire, codec, rows, recorder, now_us).run(offsets_us)
+    return recorder.total.sent
 
 
 class Queries:

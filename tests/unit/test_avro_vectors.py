@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import fastavro
@@ -30,11 +31,14 @@ MESSAGE_SCHEMA = """{"type": "record", "namespace": "org.apache.avro", "name": "
   {"name": "tags", "type": {"type": "array", "items": "string"}}]}"""
 
 
+@dataclass
 class TestMessage:
     """The record of the vector."""
 
     __test__ = False
-    __slots__ = ("id", "name", "tags")
+    id: int
+    name: str
+    tags: tuple[str, ...]
 
 
 def test_the_single_object_vector_is_read() -> None:

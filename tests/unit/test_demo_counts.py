@@ -127,6 +127,13 @@ def test_the_highest_cap_is_kept_with_its_second() -> None:
     assert tally.models["svc"].cap_by_second == {1: 6, 2: 3}
 
 
+def test_what_was_counted_before_the_load_does_not_count() -> None:
+    """The warm-up's batches are no part of the run."""
+    tally = tally_of(1)
+    tally.reports([reported("w", -SECOND, 70, 90), reported("w", SECOND, 75, 100)])
+    assert (tally.meters.count("batches_total", "svc"), tally.meters.count("batch_rows_total", "svc")) == (5, 10)
+
+
 def test_gauges_add_up_over_processes() -> None:
     """Two replicas' queues are one queue to the reader of the screen."""
     meters = Meters()

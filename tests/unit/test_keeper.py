@@ -12,7 +12,7 @@ from streams.operators.contract import FetchStates, Position, StateKey, WriteSta
 from streams.runtime.keeper import READ_KEYS, WRITE_STATES, Keeper, KeeperEvents
 from streams.runtime.store import MemoryStore, merged
 from tests.fakes import FaultyStore
-from tests.virtual import run
+from tests.virtual import elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -150,7 +150,7 @@ def test_a_write_whose_answer_was_lost_is_recognised() -> None:
         async with running() as s:
             s.store.lose_answers = 1
             s.keeper.ask(write(None, 1, digits=state(1)))
-            await asyncio.sleep(0.002)
+            await elapse(0.002)
             s.keeper.ask(write(1, 2, digits=state(2)))
             assert await s.keeper.flush(5)
             assert [w.offset for w in s.store.writes] == [1, 1, 2]
@@ -185,7 +185,7 @@ def test_forgotten_partitions_are_neither_written_nor_answered() -> None:
             s.store.down = True
             s.keeper.ask(write(None, 1, digits=state(1)))
             s.keeper.ask(FetchStates((StateKey(0, "digits"), StateKey(1, "kept"))))
-            await asyncio.sleep(0.5)
+            await elapse(0.5)
             s.keeper.forget([0])
             s.store.down = False
             await s.keeper.flush(5)

@@ -13,7 +13,7 @@ from streams.operators.contract import Emit, Position
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.lanes import LaneEvents, Lanes
 from tests.fakes import ROUND_TRIP_S, FakeBroker, FakeTransport
-from tests.virtual import run
+from tests.virtual import elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ def test_what_piles_up_goes_into_the_next_batch() -> None:
     async def scene() -> None:
         async with opened() as s:
             s.lanes.send([emit(0)])
-            await asyncio.sleep(ROUND_TRIP_S / 2)
+            await elapse(ROUND_TRIP_S / 2)
             for number in range(1, 50):
                 s.lanes.send([emit(number)])
             assert await s.lanes.flush(1)
@@ -102,7 +102,7 @@ def test_a_failed_batch_is_sent_again_in_order() -> None:
         async with opened() as s:
             s.transport.faults.extend(BrokerUnavailableError("gone") for _ in range(12))
             s.lanes.send([emit(n) for n in range(3)])
-            await asyncio.sleep(ROUND_TRIP_S)
+            await elapse(ROUND_TRIP_S)
             s.lanes.send([emit(3)])
             assert await s.lanes.flush(60)
             assert s.broker.values("out") == [b"0", b"1", b"2", b"3"]
@@ -155,7 +155,7 @@ def test_pressure_is_the_share_of_the_bound_that_waits() -> None:
         async with opened(bound_bytes=10_000) as s:
             s.transport.up.clear()
             s.lanes.send([emit(b"x" * 4_800), emit(b"y" * 4_800)])
-            await asyncio.sleep(1)
+            await elapse(1)
             assert s.lanes.pressure() == 1.0
             s.transport.up.set()
             await s.lanes.flush(1)

@@ -26,7 +26,7 @@ from tests.fakes import (
     echo,
     fake_ports,
 )
-from tests.virtual import START_US, run
+from tests.virtual import START_US, elapse, run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,7 +83,7 @@ def test_records_become_effects_and_are_committed_once_acknowledged() -> None:
         kernel = ScriptedKernel()
         async with running(kernel) as s:
             s.broker.put(*Q, b"1", b"2", b"3")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert s.broker.values("out") == [b"1", b"2", b"3"]
             assert s.broker.committed == {Q: 3}
             assert s.broker.commits == [{Q: 3}]
@@ -98,7 +98,7 @@ def test_nothing_is_committed_past_a_record_without_outcome() -> None:
         kernel = ScriptedKernel(decide=lambda record: [] if record.value == b"2" else [echo(record)])
         async with running(kernel) as s:
             s.broker.put(*Q, b"1", b"2", b"3")
-            await asyncio.sleep(2)
+            await elapse(2)
         assert s.broker.values("out") == [b"1", b"3"]
         assert s.broker.committed == {Q: 1}
 
@@ -112,10 +112,10 @@ def test_a_refused_commit_is_tried_again() -> None:
         async with running(ScriptedKernel()) as s:
             s.consumer.refuse_commits = True
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert s.broker.committed == {}
             s.consumer.refuse_commits = False
-            await asyncio.sleep(1)
+            await elapse(1)
             assert s.broker.committed == {Q: 1}
 
     run(scene())
@@ -135,9 +135,9 @@ def test_the_timer_fires_on_time_while_a_poll_hangs() -> None:
         kernel.decide = decide
         async with running(kernel) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(0.6)
+            await elapse(0.6)
             s.consumer.hang_s = 5.0
-            await asyncio.sleep(1)
+            await elapse(1)
             assert 0 <= kernel.fired_us[0] - due_us <= 1_000
             assert s.broker.values("out") == [b"default"]
 
@@ -151,7 +151,7 @@ def test_deadlines_are_followed_to_the_millisecond() -> None:
         kernel = ScriptedKernel(wakes=[START_US + n * 10_000 for n in range(60, 80)])
         async with running(kernel) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(2)
+            await elapse(2)
         late = [
             fired - due
             for fired, due in zip(kernel.fired_us, range(START_US + 600_000, START_US + 800_000, 10_000), strict=True)
@@ -168,7 +168,7 @@ def test_a_kernel_gets_bounded_slices() -> None:
         kernel, broker = ScriptedKernel(), FakeBroker()
         broker.put(*Q, *(b"%d" % n for n in range(3 * SLICE + 1)))
         async with running(kernel, broker=broker) as s:
-            await asyncio.sleep(1)
+            await elapse(1)
             assert [len(call) for call in kernel.calls] == [SLICE, SLICE, SLICE, 1]
             assert len(s.broker.values("out")) == 3 * SLICE + 1
 
@@ -183,7 +183,7 @@ def test_skips_complete_and_are_counted() -> None:
         kernel = ScriptedKernel(decide=lambda record: [Skip((record.position,), "duplicate")])
         async with running(kernel, hooks=(reports.append,)) as s:
             s.broker.put(*Q, b"1", b"2")
-            await asyncio.sleep(3)
+            await elapse(3)
             assert s.broker.committed == {Q: 2}
         assert reports[-1].counters["skipped_total{reason=duplicate}"] == 2
 
@@ -198,10 +198,10 @@ def test_a_dead_letter_is_acknowledged_before_its_source_is_committed() -> None:
         async with running(kernel) as s:
             s.transport.up.clear()
             s.broker.put(*Q, b"\x00garbage")
-            await asyncio.sleep(3)
+            await elapse(3)
             assert s.broker.committed == {}
             s.transport.up.set()
-            await asyncio.sleep(1)
+            await elapse(1)
             assert s.broker.values("queries.dlq") == [b"\x00garbage"]
             assert s.broker.committed == {Q: 1}
 
@@ -215,7 +215,7 @@ def test_an_emit_that_is_too_large_becomes_a_dead_letter_and_its_source_complete
         async with running(ScriptedKernel()) as s:
             s.transport.limit = 100_000
             s.broker.put(*Q, b"x" * 200_000, b"small")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert [len(value or b"") for value in s.broker.values("out.dlq")] == [65_536]
             assert s.broker.values("out") == [b"small"]
             assert s.broker.committed == {Q: 2}
@@ -237,12 +237,12 @@ def test_the_record_a_kernel_fails_on_becomes_a_dead_letter_and_its_neighbours_a
         kernel = ScriptedKernel(decide=failing)
         async with running(kernel) as s:
             s.broker.put(*Q, b"1", b"2", b"poison", b"3", b"4")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert s.broker.values("out") == [b"1", b"2", b"3", b"4"]
             assert s.broker.values("queries.dlq") == [b"poison"]
             assert s.broker.committed == {Q: 5}
             s.broker.put(*Q, b"5", b"6")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert len(kernel.calls[-1]) == 2, "later slices are whole again"
 
     run(scene())
@@ -263,9 +263,9 @@ def test_a_kernel_that_failed_starts_over_from_what_is_incomplete() -> None:
         kernel = ScriptedKernel(decide=decide)
         async with running(kernel) as s:
             s.broker.put(*Q, b"1", b"held")
-            await asyncio.sleep(1)
+            await elapse(1)
             s.broker.put(*Q, b"2", b"poison")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert kernel.revoked == [(0,)]
             assert kernel.starts == [{0: 0}, {0: 1}]
             assert [record.value for record in held] == [b"held", b"held"]
@@ -286,7 +286,7 @@ def test_a_failing_timer_ends_the_process_with_its_cause() -> None:
         with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="timer")):
             async with running(kernel) as s:
                 s.broker.put(*Q, b"1")
-                await asyncio.sleep(2)
+                await elapse(2)
         assert s.consumer.stopped
 
     run(scene())
@@ -299,7 +299,7 @@ def test_a_stuck_consumer_ends_the_process() -> None:
         with pytest.RaisesGroup(StuckError):
             async with running(ScriptedKernel()) as s:
                 s.consumer.fault = StuckError("20 polls failed")
-                await asyncio.sleep(2)
+                await elapse(2)
         assert s.consumer.stopped
 
     run(scene())
@@ -322,13 +322,13 @@ def test_with_too_much_in_hand_only_replies_are_read() -> None:
         role = {"replies": frozenset({"replies"}), "outstanding": 3}
         async with running(kernel, ("queries", "replies"), role=role) as s:
             s.broker.put(*Q, b"1", b"2", b"3")
-            await asyncio.sleep(1)
+            await elapse(1)
             s.broker.put(*Q, b"4")
-            await asyncio.sleep(1)
+            await elapse(1)
             assert len(waiting) == 3
             assert s.consumer.polls[-1] == frozenset({"replies"})
             s.broker.put("replies", 0, b"r")
-            await asyncio.sleep(1)
+            await elapse(1)
             assert s.broker.values("out") == [b"answer"]
             assert [record.value for record in waiting] == [b"2", b"3", b"4"]
 
@@ -342,13 +342,13 @@ def test_a_role_without_replies_waits_for_room_and_notices_it_at_once() -> None:
         async with running(ScriptedKernel(), role={"outstanding": 1}) as s:
             s.transport.up.clear()
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(1)
+            await elapse(1)
             polls = len(s.consumer.polls)
             s.broker.put(*Q, b"2")
-            await asyncio.sleep(1)
+            await elapse(1)
             assert len(s.consumer.polls) == polls
             s.transport.up.set()
-            await asyncio.sleep(0.005)
+            await elapse(0.005)
             assert s.broker.values("out") == [b"1", b"2"]
 
     run(scene())
@@ -363,12 +363,12 @@ def test_followed_topics_are_known_before_the_first_query() -> None:
         broker.put("applications", 0, b"digits")
         broadcast = FakeBroadcast(broker, ["applications"], slow_s=30)
         async with running(kernel, broker=broker, broadcast=broadcast) as s:
-            await asyncio.sleep(29)
+            await elapse(29)
             assert kernel.calls == []
-            await asyncio.sleep(5)
+            await elapse(5)
             assert kernel.seen() == [b"digits", b"query"]
             s.broker.put("applications", 0, b"digits 2")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert kernel.seen()[-1] == b"digits 2"
 
     run(scene())
@@ -388,7 +388,7 @@ def test_a_bad_followed_record_is_counted_but_not_written_at_every_start() -> No
         kernel = ScriptedKernel(decide=decide)
         broadcast = FakeBroadcast(broker, ["applications"])
         async with running(kernel, broker=broker, broadcast=broadcast, hooks=(reports.append,)) as s:
-            await asyncio.sleep(3)
+            await elapse(3)
             assert s.broker.values("applications.dlq") == []
             assert kernel.seen()[-1] == b"good"
         assert reports[-1].counters["refused_again_total{cause=undecodable}"] >= 1
@@ -403,10 +403,10 @@ def test_a_rebalance_commits_first_and_reads_again_what_was_not_done() -> None:
         kernel = ScriptedKernel(decide=lambda record: [] if record.value == b"3" else [echo(record)])
         async with running(kernel) as s:
             s.broker.put(*Q, b"1", b"2", b"3", b"4")
-            await asyncio.sleep(0.0005)
+            await elapse(0.0005)
             await s.consumer.rebalance()
             assert s.broker.commits == [{Q: 2}]
-            await asyncio.sleep(1)
+            await elapse(1)
             assert kernel.revoked == [(0,)]
             assert kernel.starts == [{0: 0}, {0: 2}]
             assert kernel.seen() == [b"1", b"2", b"3", b"4", b"3", b"4"]
@@ -426,7 +426,7 @@ def test_records_in_hand_are_dropped_when_their_partition_goes() -> None:
                 if kernel.calls:
                     break
             await s.consumer.rebalance()
-            await asyncio.sleep(1)
+            await elapse(1)
             first = [call[0].offset for call in kernel.calls]
             assert first == [0, 0, SLICE]
 
@@ -438,7 +438,7 @@ def test_partitions_that_do_not_match_are_a_configuration_error() -> None:
 
     async def scene() -> None:
         async with running(ScriptedKernel(), ("queries", "replies")) as s:
-            await asyncio.sleep(1)
+            await elapse(1)
             s.consumer.partitions = (("queries", 0), ("replies", 0), ("replies", 1))
             with pytest.raises(MisconfiguredError, match="make their counts equal"):
                 await s.consumer.rebalance()
@@ -457,11 +457,11 @@ def test_states_are_fetched_and_answered() -> None:
         store.down = True
         async with running(kernel, store=store) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(3)
+            await elapse(3)
             assert s.broker.values("out") == [b"1"]
             assert kernel.answers == []
             store.down = False
-            await asyncio.sleep(2)
+            await elapse(2)
             assert kernel.answers == [{key: STATE}]
 
     run(scene())
@@ -486,7 +486,7 @@ def test_an_owner_of_states_starts_where_the_store_is_and_reads_back() -> None:
         store.offsets[0] = 4
         kernel = ScriptedKernel(decide=lambda record: learner(record) if record.offset >= 4 else [])
         async with running(kernel, broker=broker, store=store, **OWNER) as s:
-            await asyncio.sleep(2)
+            await elapse(2)
             assert kernel.starts == [{0: 4}]
             assert kernel.seen() == [b"2", b"3", b"4", b"5"]
             assert store.offsets == {0: 6}
@@ -503,12 +503,12 @@ def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
         kernel = ScriptedKernel(decide=learner)
         async with running(kernel, store=store, **OWNER) as s:
             s.broker.put(*Q, *(b"%d" % n for n in range(6)))
-            await asyncio.sleep(1)
+            await elapse(1)
             assert store.offsets == {0: 6}
             store.offsets[0] = 3
             s.broker.put(*Q, b"6")
             kernel.decide = lambda record: learner(record) if record.offset >= 3 else []
-            await asyncio.sleep(2)
+            await elapse(2)
             assert kernel.refused == [(0, 3)]
             assert kernel.starts == [{0: 0}, {0: 3}]
             assert s.consumer.seeks == [(Q, 1)]
@@ -527,10 +527,10 @@ def test_a_store_that_is_down_at_the_start_is_waited_for() -> None:
         store.down = True
         kernel = ScriptedKernel(decide=learner)
         async with running(kernel, broker=broker, store=store, **OWNER):
-            await asyncio.sleep(20)
+            await elapse(20)
             assert kernel.calls == []
             store.down = False
-            await asyncio.sleep(2)
+            await elapse(2)
             assert store.offsets == {0: 1}
 
     run(scene())
@@ -543,7 +543,7 @@ def test_an_effect_without_a_store_is_a_mistake_of_the_wiring() -> None:
         with pytest.RaisesGroup(pytest.RaisesExc(TypeError, match="give the loop a store")):
             async with running(ScriptedKernel(decide=learner)) as s:
                 s.broker.put(*Q, b"0")
-                await asyncio.sleep(2)
+                await elapse(2)
 
     run(scene())
 
@@ -555,7 +555,7 @@ def test_a_stop_waits_for_acknowledgements_and_commits() -> None:
         kernel = ScriptedKernel()
         async with running(kernel) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(0.0005)
+            await elapse(0.0005)
             s.stop.set()
         assert s.broker.values("out") == [b"1"]
         assert s.broker.committed == {Q: 1}
@@ -579,9 +579,9 @@ def test_a_stop_drains_replies_for_a_while() -> None:
         role = {"replies": frozenset({"replies"}), "drain_s": 1.0}
         async with running(ScriptedKernel(decide=decide), ("queries", "replies"), role=role) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(0.6)
+            await elapse(0.6)
             s.stop.set()
-            await asyncio.sleep(0.6)
+            await elapse(0.6)
             s.broker.put(*Q, b"too late")
             s.broker.put("replies", 0, b"r")
         assert s.broker.values("out") == [b"answer"]
@@ -597,7 +597,7 @@ def test_a_stop_does_not_wait_for_a_dead_broker() -> None:
         async with running(ScriptedKernel()) as s:
             s.transport.up.clear()
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(1)
+            await elapse(1)
             s.stop.set()
             await s.task
             assert asyncio.get_running_loop().time() < 10
@@ -613,7 +613,7 @@ def test_every_second_a_report_goes_to_the_hooks_and_to_the_topic() -> None:
         reports: list[Report] = []
         async with running(ScriptedKernel(), hooks=(reports.append,)) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(3.5)
+            await elapse(3.5)
             assert len(reports) == 3
             assert reports[-1].counters["calls_total"] == 1
             assert reports[-1].counters["lane_records_total"] >= 1
@@ -629,14 +629,14 @@ def test_companions_run_with_the_loop_and_use_it() -> None:
     async def scene() -> None:
         async def companion(loop: RoleLoop) -> None:
             await loop.ready.wait()
-            await asyncio.sleep(1)
+            await elapse(1)
             loop.perform([Emit("out", 0, None, b"predicted", (Position("queries", 0, 0),))])
-            await asyncio.sleep(1_000_000)
+            await elapse(1_000_000)
 
         kernel = ScriptedKernel(decide=lambda record: [])
         async with running(kernel, companions=(companion,)) as s:
             s.broker.put(*Q, b"1")
-            await asyncio.sleep(2)
+            await elapse(2)
             assert s.broker.values("out") == [b"predicted"]
             assert s.broker.committed == {Q: 1}
 

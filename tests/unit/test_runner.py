@@ -13,7 +13,7 @@ from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, ModelQuery, Outcome, Report, Tensor
 from streams.topology import worker_role
 from tests.fakes import FakeBroker, FakeConsumer, fake_ports
-from tests.virtual import VirtualClock, run
+from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
 from workers.executor import Timed
 from workers.rows import Predicted
@@ -51,7 +51,7 @@ class ScriptedExecutor:
             raise self.fault
         self.batches.append(len(inputs))
         predict_us = 5 * MS + 100 * len(inputs)
-        await asyncio.sleep(predict_us / 1e6)
+        await elapse(predict_us / 1e6)
         numbers = [int(row.numpy()[0]) for row in inputs if isinstance(row, Tensor)]
         return Timed(Predicted((Outcome.OK,) * len(inputs), np.array(numbers)), predict_us)
 
@@ -95,7 +95,7 @@ class Scene:
     async def serve(self, seconds: float) -> None:
         """Run the worker for a while, then stop it in order."""
         running = asyncio.create_task(self.worker.run(self.stop))
-        await asyncio.sleep(seconds)
+        await elapse(seconds)
         self.stop.set()
         await running
 
@@ -150,9 +150,9 @@ def test_a_fresh_query_is_answered_at_once() -> None:
     async def scene() -> None:
         scene = Scene()
         running = asyncio.create_task(scene.serve(3))
-        await asyncio.sleep(1)
+        await elapse(1)
         scene.ask(0, 1)
-        await asyncio.sleep(1.6)
+        await elapse(1.6)
         (batch,) = scene.batches()
         assert (batch.query_ids, batch.batch_rows, batch.queue_rows) == (("q0",), 1, 0)
         await running
@@ -182,7 +182,7 @@ def test_what_waits_in_a_lost_partition_is_read_again() -> None:
         scene = Scene()
         scene.ask(0, 300, slack_us=5_000 * MS)
         running = asyncio.create_task(scene.serve(4))
-        await asyncio.sleep(0.1)
+        await elapse(0.1)
         await scene.consumer.rebalance()
         await running
         seen = {query_id for batch in scene.batches() for query_id in batch.query_ids}
