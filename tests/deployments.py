@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient
+from confluent_kafka import Producer
 
-from deploy.clients import connection
+from deploy.clients import connection, librdkafka
 from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings
 from schemas import topics
 from schemas.records import Report
 from streams.client import Client
-from streams.link import KafkaLink
 from streams.runtime.kafka_reader import KafkaBroadcast
 from workers.packaging import package_function
 
@@ -156,14 +156,24 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A running deployment: its processes, a client, the eyes, and a link for bytes that no client would send."""
+    """A running deployment: its processes, a client, the eyes, and a producer of bytes that no client would send."""
 
     settings: Settings
     codec: Codec
     system: System
     client: Client
     watch: Watch
-    link: KafkaLink
+    producer: Producer
+
+    def put(self, topic: str, *values: bytes | None, key: bytes | None = b"key", partition: int = 0) -> None:
+        """Produce values as they are; returns when the broker has them."""
+        for value in values:
+            self.producer.produce(f"{self.settings.prefix}.{topic}", value, key, partition=partition)
+        assert self.producer.flush(10) == 0
+
+    def put_record(self, topic: str, record: object, key: bytes | None = b"key", partition: int = 0) -> None:
+        """Produce a record."""
+        self.put(topic, self.codec.encode(record), key=key, partition=partition)
 
 
 @asynccontextmanager
@@ -200,17 +210,13 @@ async def deployed(
         }
     )
     codec, place = codec_for(settings), connection(settings)
-    link = KafkaLink(place)
+    producer = Producer({**librdkafka(settings), "message.max.bytes": str(4 << 20), "linger.ms": "0"})
     async with (
         System(settings, codec, folder / "run") as system,
         Watch(place, _watched(settings), codec) as watch,
         Client(kafka.bootstrap, prefix) as client,
     ):
-        await link.start((topics.FEEDBACK,))
-        try:
-            yield Deployed(settings, codec, system, client, watch, link)
-        finally:
-            await link.close()
+        yield Deployed(settings, codec, system, client, watch, producer)
 
 
 def _watched(settings: Settings) -> list[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from workers import frames
 from workers.errors import PackageError
 from workers.packaging import load_package
-from workers.rows import predict_rows
+from workers.predictor import predictor
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -36,12 +36,13 @@ def main(arguments: list[str]) -> int:
     except PackageError as error:
         frames.write(output, str(error).encode())
         return 1
+    predict = predictor(model)
     frames.write(output, b"")
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
     while True:
         rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
-        frames.write(output, frames.pack(predict_rows(model.runtime, model.manifest, rows)))
+        frames.write(output, frames.pack(predict(rows)))
 
 
 def _read(stream: BinaryIO, inputs: queue.SimpleQueue[bytes]) -> None:

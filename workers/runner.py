@@ -25,7 +25,7 @@ from workers.batcher import Batcher, Take
 from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
 from workers.operator import Asked, Identity, ModelWorker
 from workers.packaging import load_package
-from workers.rows import Predicted, predict_rows
+from workers.predictor import predictor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Model
     from streams.operators.contract import Effects, Record
+    from workers.rows import Predicted
 
 _log = logging.getLogger(__name__)
 
@@ -205,7 +206,6 @@ def _executor(model: Model, settings: WorkerSettings, now_us: Callable[[], int])
         return ProcessExecutor(model.path, now_us, **options)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
-        loaded = load_package(model.path, **options)
-        return lambda inputs: predict_rows(loaded.runtime, loaded.manifest, inputs)
+        return predictor(load_package(model.path, **options))
 
     return ThreadExecutor(load, now_us)
