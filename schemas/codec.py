@@ -26,6 +26,9 @@ _Write: TypeAlias = "Callable[[object, bytes], bytes]"
 # A query of 64 float32 takes 0.3 KB and a megapixel image of uint8 does not fit: large inputs belong in a store, with
 # their address in the query. Half of Kafka's default message.max.bytes, so that a dead letter's headers still fit.
 MAX_BYTES: Final = 524_288
+# What a query may say beside its input (id, application, context, in characters): all of it travels with the answer,
+# with the observation and to every model, beside things that need the room.
+MAX_TEXT: Final = 4_096
 
 
 class Codec:

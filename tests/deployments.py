@@ -23,7 +23,9 @@ from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings
 from schemas import topics
-from schemas.records import Report
+from schemas.errors import DecodeError
+from schemas.framing import peek_id
+from schemas.records import Prediction, Report
 from streams.client import Client
 from streams.runtime.kafka_reader import KafkaBroadcast
 from workers.packaging import package_function
@@ -122,6 +124,16 @@ class Watch:
         report = self.reports().get(role)
         return report.counters.get(name, 0.0) if report else 0.0
 
+    async def answer(self, query_id: str, timeout_s: float = UNTIL_S) -> Prediction:
+        """Wait for the prediction of a query that was not sent by the client."""
+        found = await self.until(lambda: self.answers(query_id), f"no answer to {query_id}", timeout_s)
+        return found[0]
+
+    def answers(self, query_id: str) -> list[Prediction]:
+        """Return all predictions of a query."""
+        ours = (r.value for r in self.records[topics.PREDICTIONS] if _is_about(r, query_id))
+        return [self._codec.decode(Prediction, value) for value in ours]
+
     async def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return what a group has committed, by logical topic and partition."""
         client = AIOKafkaAdminClient(**self._kafka.options())
@@ -219,9 +231,16 @@ async def deployed(
         yield Deployed(settings, codec, system, client, watch, producer)
 
 
+def _is_about(record: Record, query_id: str) -> bool:
+    try:
+        return peek_id(record.value) == query_id
+    except DecodeError:
+        return False
+
+
 def _watched(settings: Settings) -> list[str]:
     asked = [topics.model_queries(name) for name in settings.models]
-    return [*CIRCLE, *map(topics.dead_letters, (*CIRCLE, *asked)), topics.REPORTS]
+    return [*CIRCLE, *asked, *map(topics.dead_letters, (*CIRCLE, *asked)), topics.REPORTS]
 
 
 def _package(folder: Path, name: str, model: Toy | Path) -> Path:

@@ -37,7 +37,11 @@ def lengths(rows: Sequence[bytes]) -> NDArray[np.float64]:
 
 
 def moody(rows: Sequence[str]) -> list[str]:
-    """Do what the text says: hang, or end the process, or chat; otherwise answer the text."""
+    """Do what the text says: raise, forget a row, hang or end the process; otherwise chat and answer the text."""
+    if "raise" in rows:
+        raise RuntimeError("as you wish")
+    if "forget" in rows:
+        return list(rows)[:-1]
     if "hang" in rows:
         threading.Event().wait()
     if "die" in rows:

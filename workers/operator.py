@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from schemas import topics
+from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQuery, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Emit, Operator, Position
@@ -92,6 +93,10 @@ class ModelWorker(Operator):
                 query = self._codec.decode(ModelQuery, record.value)
             except DecodeError as error:
                 effects.append(DeadLetter(record, error.cause, str(error)))
+                continue
+            if len(query.query_id) > MAX_TEXT:
+                why = f"ModelQuery: a query id of {len(query.query_id)} characters, over {MAX_TEXT}"
+                effects.append(DeadLetter(record, "invalid", why))
                 continue
             if not 0 <= query.reply_partition < self._partitions:
                 why = f"reply partition {query.reply_partition} is not one of the {self._partitions} there are"

@@ -82,7 +82,7 @@ def _measure(
     scenario: Scenario, seconds: float, seed: int, broker: str, redis_url: str | None
 ) -> tuple[Result, dict[str, str]]:
     """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
-    kafka = open_broker(broker)
+    kafka = open_broker(broker, bench=True)
     redis = None if redis_url else RedisServer()
     try:
         if redis is not None:

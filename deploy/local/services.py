@@ -61,7 +61,9 @@ class RunningBroker:
         """Leave it running."""
 
 
-def open_broker(spec: str, *, data: Path | None = None, port: int = 0, probe_s: float = 10.0) -> Broker:
+def open_broker(
+    spec: str, *, data: Path | None = None, port: int = 0, probe_s: float = 10.0, bench: bool = False
+) -> Broker:
     """Return a broker that answers.
 
     Args:
@@ -69,6 +71,7 @@ def open_broker(spec: str, *, data: Path | None = None, port: int = 0, probe_s: 
         data: Apache Kafka's data folder; a temporary one by default.
         port: Apache Kafka's port; 0 takes a free one.
         probe_s: How long a broker at an address may take to answer.
+        bench: Start Apache Kafka for steady throughput, not for a quick start.
 
     Raises:
         UsageError: `spec` is none of these.
@@ -79,7 +82,7 @@ def open_broker(spec: str, *, data: Path | None = None, port: int = 0, probe_s: 
         return EmbeddedBroker().start()
     if spec == APACHE:
         try:
-            return ApacheKafka(data, port=port).start()
+            return ApacheKafka(data, port=port, bench=bench).start()
         except MissingError as error:
             raise MissingError(
                 f"{error}\nWithout Apache Kafka: BROKER=embedded runs on a broker inside the process."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from load.floor.job import Done, Job
 from load.floor.work import Work
@@ -41,13 +41,22 @@ def run(job: Job) -> Done:
         producer.poll(0)
         if started and time.perf_counter() - committed > _COMMIT_S:
             producer.flush()
-            consumer.commit(asynchronous=False)
+            _commit(consumer)
             committed = time.perf_counter()
     producer.flush()
-    consumer.commit(asynchronous=False)
+    _commit(consumer)
     done = Done(rows, time.perf_counter() - started, time.process_time() - cpu_started)
     consumer.close()
     return done
+
+
+def _commit(consumer: Consumer) -> None:
+    """Commit what was consumed; having nothing new to commit is no fault."""
+    try:
+        consumer.commit(asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._NO_OFFSET:  # noqa: SLF001  # the client's public name for it
+            raise
 
 
 def _poll(consumer: Consumer) -> list[Message]:

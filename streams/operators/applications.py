@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
 
+# Predictions and feedback are kept for as long: a longer window could not be read back.
+MAX_WINDOW_S = 604_800.0
+
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
@@ -48,6 +51,7 @@ class Configuration:
                 self.applications.pop(name, None)
                 return
             application = self._codec.decode(Application, record.value)
+            _check(application)
             try:
                 policy = registry.create(application.policy, application.parameters)
                 policy.init(len(application.models))
@@ -60,3 +64,17 @@ class Configuration:
             model = self._codec.decode(Model, record.value)
             self.models[model.name] = model
             self.classes[model.name] = model.classes
+
+
+def _check(application: Application) -> None:
+    """Refuse what would fail at every query or window of the application."""
+    default_loss = application.default_loss
+    faults = {
+        "it has no models": not application.models,
+        f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
+        f"window_s is {application.window_s}; make it at most a week": not 0 < application.window_s <= MAX_WINDOW_S,
+        f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
+    }
+    found = [fault for fault, is_there in faults.items() if is_there]
+    if found:
+        raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")

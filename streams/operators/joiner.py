@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 from policies.errors import LossError
 from schemas import topics
-from schemas.errors import DecodeError
+from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_id, peek_texts
 from schemas.records import Feedback, Prediction
 from streams.operators.applications import Configuration
-from streams.operators.contract import DeadLetter, Emit, Operator, Position, Skip
+from streams.operators.contract import DeadLetter, Emit, Operator, Position, Record, Skip
 from streams.operators.counters import Counters
 from streams.operators.observing import default_observation, observation
 from streams.operators.wheel import SecondsWheel
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Observation
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects
 
 _OFFSET_BYTES = 8
 _SECOND_US = 1_000_000
@@ -64,7 +64,8 @@ class _Partition:
     waiting: dict[str, bytes] = field(default_factory=dict)  # offset (8 bytes, big-endian) + the prediction's bytes
     early: dict[str, Record] = field(default_factory=dict)
     closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
-    wheel: SecondsWheel = field(default_factory=SecondsWheel)
+    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
+    early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
 
 
 class Joiner(Operator):
@@ -90,7 +91,7 @@ class Joiner(Operator):
                 if record.topic == topics.PREDICTIONS:
                     self._on_prediction(record, effects)
                 elif record.topic == topics.FEEDBACK:
-                    self._on_feedback(record, effects)
+                    self._on_feedback(record, now_us, effects)
                 else:
                     self._configuration.on_record(record)
             except DecodeError as error:
@@ -102,13 +103,15 @@ class Joiner(Operator):
         """End the windows that are over."""
         effects: Effects = []
         for number, partition in self._partitions.items():
+            for query_id in partition.early_wheel.due(now_us):
+                self._give_up(partition, query_id, effects)
             for query_id in partition.wheel.due(now_us):
                 self._expire(number, partition, query_id, effects)
         return effects
 
     def next_deadline(self) -> int | None:
         """Return when the next window ends, rounded up to a second (us)."""
-        ends = (partition.wheel.next_due() for partition in self._partitions.values())
+        ends = (wheel.next_due() for p in self._partitions.values() for wheel in (p.wheel, p.early_wheel))
         return min((end for end in ends if end is not None), default=None)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
@@ -152,7 +155,7 @@ class Joiner(Operator):
         if early is not None:
             self._join(early, partition, query_id, effects)
 
-    def _on_feedback(self, record: Record, effects: Effects) -> None:
+    def _on_feedback(self, record: Record, now_us: int, effects: Effects) -> None:
         partition = self._partitions.get(record.partition) or self._start(record.partition)
         query_id = peek_id(record.value)
         if query_id in partition.waiting:
@@ -163,48 +166,58 @@ class Joiner(Operator):
             self._refuse(record, "late", "the window had ended before this feedback came", effects)
         else:
             partition.early[query_id] = record
-            partition.wheel.add(record.timestamp_us + self._settings.early_us, query_id)
+            # From now on, not from when it was written: after an outage its prediction may be read a moment later.
+            partition.early_wheel.add(now_us + self._settings.early_us, query_id)
 
     def _join(self, feedback_record: Record, partition: _Partition, query_id: str, effects: Effects) -> None:
         """Make the observation of a waiting prediction; wrong feedback leaves it waiting."""
         stored = partition.waiting[query_id]
-        position = _position(stored, feedback_record.partition)
+        completes = (_position(stored, feedback_record.partition), feedback_record.position)
         try:
             feedback = self._codec.decode(Feedback, feedback_record.value)
             prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
             deployed = self._configuration.applications.get(prediction.application)
             kind = deployed.application.loss if deployed else "zero_one"
             seen = observation(prediction, feedback, kind, self._configuration.classes, feedback_record.timestamp_us)
-        except (LossError, DecodeError) as error:
+            effect = self._emit(seen, completes) if seen else Skip(completes, "nothing_to_learn")
+        except (LossError, DecodeError, SchemaError) as error:
             self._refuse(feedback_record, "invalid_feedback", str(error), effects)
             return
         del partition.waiting[query_id]
         partition.closed[query_id] = True
-        completes = (position, feedback_record.position)
-        if seen is None:
-            effects.append(Skip(completes, "nothing_to_learn"))
-            return
-        self._counters["joined_total", "application", prediction.application] += 1
-        effects.append(self._emit(seen, completes))
+        self._counters["joined_total", "application", prediction.application] += seen is not None
+        effects.append(effect)
 
-    def _expire(self, number: int, partition: _Partition, query_id: str, effects: Effects) -> None:
-        """End what ran out for this id: a window, feedback's wait, or the memory of a closed query."""
+    def _give_up(self, partition: _Partition, query_id: str, effects: Effects) -> None:
+        """End feedback's wait for a prediction."""
         early = partition.early.pop(query_id, None)
         if early is not None:
             self._refuse(early, "unmatched", "no prediction with this query id was seen", effects)
+
+    def _expire(self, number: int, partition: _Partition, query_id: str, effects: Effects) -> None:
+        """End what ran out for this id: a window, or the memory of a closed query."""
         stored = partition.waiting.pop(query_id, None)
         if stored is None:
             partition.closed.pop(query_id, None)
             return
         partition.closed[query_id] = False
-        prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
+        position = _position(stored, number)
+        try:
+            effects.append(self._unjoined(partition, position, stored[_OFFSET_BYTES:]))
+        except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
+            self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
+            record = Record(*position, timestamp_us=0, key=None, value=stored[_OFFSET_BYTES:])
+            effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
+
+    def _unjoined(self, partition: _Partition, position: Position, value: bytes) -> Emit | Skip:
+        """Say what the end of a window teaches."""
+        prediction = self._codec.decode(Prediction, value)
         window_us = self._window_us(prediction.application)
         # Late feedback is told from unknown for one more window.
-        partition.wheel.add(prediction.answered_us + 2 * window_us, query_id)
-        completes = (_position(stored, number),)
+        partition.wheel.add(prediction.answered_us + 2 * window_us, prediction.query_id)
         seen = default_observation(prediction, self._default_loss(prediction), prediction.answered_us + window_us)
         self._counters["unjoined_total", "application", prediction.application] += 1
-        effects.append(self._emit(seen, completes) if seen else Skip(completes, "no_feedback"))
+        return self._emit(seen, (position,)) if seen else Skip((position,), "no_feedback")
 
     def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(seen.decision.state, self._settings.partitions)

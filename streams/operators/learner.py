@@ -58,6 +58,12 @@ def _check(seen: Observation) -> None:
         raise PolicyError(f"{count} arms, {len(decision.propensities)} propensities, {len(seen.losses)} losses")
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         raise PolicyError(f"chosen arms {decision.chosen} of {count}")
+    if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
+        raise PolicyError("propensities and losses lie in [0, 1]")
+
+
+def _is_share(value: float | None) -> bool:
+    return value is None or 0.0 <= value <= 1.0
 
 
 class SeenIds:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from policies.draw import uniform
 from schemas import topics
-from schemas.errors import DecodeError
+from schemas.codec import MAX_TEXT
+from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQuery, Query
 from streams.operators.applications import Configuration, Deployed
 from streams.operators.combiner import Combiner, Pending
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 MAX_SKEW_US = 5_000_000
 # How long a query of a never-seen context waits for its state: about ten Redis round trips (0.84 ms each, measured).
 PARK_US = 10_000
+# An objective longer than the models' topics are kept is none.
+MAX_SLO_MS = 3_600_000.0
 # The share of the objective that the way back from a worker may claim, however slow it has been.
 MAX_RETURN_SHARE = 0.25
 
@@ -158,6 +161,8 @@ class Selection(Operator):
 
     def _on_query(self, record: Record, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         query = self._codec.decode(Query, record.value)
+        if len(query.query_id) + len(query.application) + len(query.context or "") > MAX_TEXT:
+            raise DecodeError("invalid", f"Query: id, application and context have more than {MAX_TEXT} characters")
         self._counters["queries_total", "application", query.application] += 1
         if not self._recent.add(record.partition, query.query_id):
             effects.append(Skip((record.position,), "duplicate_query"))
@@ -196,11 +201,15 @@ class Selection(Operator):
         if not all(map(self._configuration.models.__contains__, models)):
             effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
             return
-        self._combiner.open(pending)
         allowed_us = (pending.deadline_us - pending.sent_us) * MAX_RETURN_SHARE
         due_us = pending.deadline_us - self._settings.margin_us - int(min(self._return_us.value, allowed_us))
         assert pending.input is not None
-        value = self._codec.encode(ModelQuery(pending.query_id, pending.record.partition, due_us, pending.input))
+        try:
+            value = self._codec.encode(ModelQuery(pending.query_id, pending.record.partition, due_us, pending.input))
+        except SchemaError:  # the input fills the query to the last byte, and a model's query says a little more
+            effects.append(self._combiner.answer(pending, now_us, "invalid_input"))
+            return
+        self._combiner.open(pending)
         pending.input = None
         for topic in model_topics:
             effects.append(Emit(topic, self._turn, None, value, (), pending.record.headers))
@@ -229,5 +238,5 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
         input=query.input,
         sent_us=sent_us,
         received_us=now_us,
-        deadline_us=sent_us + int(slo_ms * 1_000),
+        deadline_us=sent_us + int(min(max(slo_ms, 0.0), MAX_SLO_MS) * 1_000),
     )

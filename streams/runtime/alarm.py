@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 # asyncio and uvloop round timers to a millisecond and may fire early; waiting at least half of one avoids spinning.
 MIN_S = 0.0005
+# Event loops refuse timers of years; whoever is called too early says again when it is due.
+MAX_S = 3600.0
 
 
 class Alarm:
@@ -50,5 +52,5 @@ class Alarm:
             self._handle = None
         self._deadline_us = deadline_us
         if deadline_us is not None:
-            delay_s = max((deadline_us - self._clock.now_us()) / 1_000_000, MIN_S)
+            delay_s = min(max((deadline_us - self._clock.now_us()) / 1_000_000, MIN_S), MAX_S)
             self._handle = asyncio.get_running_loop().call_later(delay_s, self._due.set)
