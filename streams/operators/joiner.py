@@ -89,7 +89,7 @@ class Joiner(Operator):
         for record in records:
             try:
                 if record.topic == topics.PREDICTIONS:
-                    self._on_prediction(record, effects)
+                    self._on_prediction(record, now_us, effects)
                 elif record.topic == topics.FEEDBACK:
                     self._on_feedback(record, now_us, effects)
                 else:
@@ -137,7 +137,7 @@ class Joiner(Operator):
         partition = self._partitions[number] = _Partition(0)
         return partition
 
-    def _on_prediction(self, record: Record, effects: Effects) -> None:
+    def _on_prediction(self, record: Record, now_us: int, effects: Effects) -> None:
         partition = self._partitions.get(record.partition) or self._start(record.partition)
         query_id, application = peek_texts(record.value, 2)
         end_us = record.timestamp_us + self._window_us(application)
@@ -149,6 +149,8 @@ class Joiner(Operator):
             effects.append(Skip((record.position,), "duplicate_prediction"))
             return
         assert record.value is not None
+        if end_us <= now_us:  # after an outage: its feedback is still to be read, too
+            end_us = now_us + self._settings.early_us
         partition.waiting[query_id] = record.offset.to_bytes(_OFFSET_BYTES, "big") + record.value
         partition.wheel.add(end_us, query_id)
         early = partition.early.pop(query_id, None)

@@ -6,8 +6,10 @@ import pytest
 
 from schemas import topics
 from schemas.records import JoinStatus
+from streams.operators.contract import Emit
+from streams.operators.joiner import Joiner, JoinerSettings
 from streams.testing import Crash, Delay
-from tests.loops import Loop, digits
+from tests.loops import CODEC, Loop, digits
 
 GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
 
@@ -139,3 +141,60 @@ def test_feedback_read_again_after_a_crash_is_no_dead_letter() -> None:
 
     assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["unmatched"]
     assert len(loop.observations()) == 2
+
+
+def test_wrong_feedback_before_its_prediction_does_not_shorten_the_window() -> None:
+    """The time of early feedback runs out without taking the waiting prediction with it."""
+    loop = Loop(dict(GOOD), digits(), faults=[Delay(topics.PREDICTIONS, 2_000_000)])
+    query_id = loop.query()
+    loop.driver.run(0.1)
+    loop.feedback(query_id, label="seven")
+    loop.driver.run(20)
+    loop.feedback(query_id, label=7)
+    loop.driver.run(1)
+
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["invalid_feedback"]
+    assert len(loop.observations()) == 1
+
+
+def test_a_prediction_that_is_none_is_a_dead_letter_at_the_end_of_its_window() -> None:
+    """Its first fields were enough until then; the joiner goes on, and its partition moves on."""
+    loop, query_id = answered(default_loss=0.5)
+    value = loop.driver.read(topics.PREDICTIONS)[0].value
+    assert value is not None
+    broken = value.replace(query_id.encode(), b"x" * len(query_id))[:-2]
+    loop.driver.produce(topics.PREDICTIONS, 0, broken, b"x")
+    loop.driver.run(70)
+
+    assert loop.dead(topics.PREDICTIONS) == [("truncated", broken)]
+    assert [seen.query_id for _, seen in loop.observations()] == [query_id]
+    assert loop.driver.committed("joiner", topics.PREDICTIONS, 0) == 2
+
+
+def test_a_label_too_large_for_its_observation_is_wrong_feedback() -> None:
+    """The prediction waits on for one that fits."""
+    loop = Loop({"good": lambda _: "seven", "bad": lambda _: "three"}, digits(policy="single"))
+    query_id = loop.query()
+    loop.driver.run(0.1)
+    loop.feedback(query_id, label="x" * 524_200)
+    loop.feedback(query_id, label="seven")
+    loop.driver.run(0.1)
+
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["invalid_feedback"]
+    assert [seen.loss for _, seen in loop.observations()] == [0.0]
+
+
+def test_a_prediction_read_after_its_window_still_waits_for_feedback_to_be_read() -> None:
+    """After an outage longer than the window, the feedback stands in the log behind the prediction."""
+    loop, query_id = answered()
+    prediction = loop.driver.read(topics.PREDICTIONS)[0]
+    loop.feedback(query_id, label=7)
+    feedback = loop.driver.read(topics.FEEDBACK)[0]
+    late = Joiner(CODEC, JoinerSettings(partitions=1, window_us=60_000_000))
+    hour_later_us = loop.driver.now_us + 3_600_000_000
+    late.on_assigned({0: 0})
+    late.on_records([prediction], hour_later_us)
+
+    assert late.on_timer(hour_later_us) == []
+    (joined,) = late.on_records([feedback], hour_later_us + 1)
+    assert isinstance(joined, Emit)

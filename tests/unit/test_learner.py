@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies import registry
+from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, PolicyState
 from streams.operators.contract import StateKey
@@ -114,3 +115,22 @@ def test_states_are_values() -> None:
     apply(before, observation(query_id="r"))
 
     assert before == copy
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"losses": (1e308, None)}, {"losses": (-0.1, None)}, {"losses": (1.0,)}],
+    ids=["vast", "negative", "too-few"],
+)
+def test_losses_that_cannot_be_teach_nothing(changes: dict[str, object]) -> None:
+    """A state holds what was learnt from it for good, so it is refused, not clipped."""
+    with pytest.raises(PolicyError):
+        apply(None, observation()._replace(**changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shares", [(-1.0, 1.0), (0.5, 1.5), (1.0,)])
+def test_propensities_that_cannot_be_teach_nothing(shares: tuple[float, ...]) -> None:
+    """They are what losses are divided by."""
+    seen = observation()
+    with pytest.raises(PolicyError):
+        apply(None, seen._replace(decision=seen.decision._replace(propensities=shares)))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from schemas import topics
-from schemas.records import Outcome, Status
+from schemas.codec import MAX_BYTES
+from schemas.records import Outcome, Query, Status
 from streams.testing import Crash, StoreDown
-from tests.loops import Loop, digits
+from tests.loops import CODEC, Loop, digits
 
 GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
 
@@ -158,3 +161,64 @@ def test_each_context_has_its_own_state_where_the_application_says_so() -> None:
 
     assert decision is not None
     assert decision.state == "digits/user-7"
+
+
+def test_texts_that_would_not_fit_into_the_answer_are_dead_letters() -> None:
+    """An id, a name or a context travels with everything that follows."""
+    loop = Loop(dict(GOOD), digits())
+    loop.query("i" * 5_000)
+    loop.query(application="a" * 5_000)
+    loop.query(context="c" * 5_000)
+    fine = loop.query()
+    loop.driver.run(1)
+
+    assert [cause for cause, _ in loop.dead(topics.QUERIES)] == ["invalid"] * 3
+    assert [prediction.query_id for prediction in loop.predictions()] == [fine]
+
+
+@pytest.mark.parametrize("policy", ["single", "exp4"])
+def test_an_input_too_large_for_a_models_query_gets_the_default(policy: str) -> None:
+    """Also where the query had to wait for its state, and where several models would have been asked."""
+    loop = Loop(dict(GOOD), replace(digits(policy=policy), name="d"))
+    room = MAX_BYTES - len(CODEC.encode(Query("q", "d", b"x" * 500_000))) + 500_000
+    for query_id in ("p", "q"):
+        loop.query(query_id, input=b"x" * room, sent_us=0)
+    loop.driver.run(1)
+
+    assert [loop.answer(query_id).reason for query_id in ("p", "q")] == ["invalid_input"] * 2
+    assert loop.driver.committed("selection", topics.QUERIES, 0) == 2
+
+
+@pytest.mark.parametrize(("slo_ms", "reason"), [(1e300, None), (-1e300, "expired"), (0.0, "expired")])
+def test_an_impossible_objective_is_cut_to_a_possible_one(slo_ms: float, reason: str | None) -> None:
+    """It has its answer and stops nobody."""
+    loop = Loop(dict(GOOD), digits())
+    query_id = loop.query(slo_ms=slo_ms)
+    loop.driver.run(1)
+
+    assert loop.answer(query_id).reason == reason
+
+
+def test_outputs_too_large_for_one_answer_give_the_default() -> None:
+    """Each model's part may fit into a record of its own, and all of them not into one."""
+    loop = Loop({"good": lambda _: "x" * 300_000, "bad": lambda _: "y" * 300_000}, digits(policy="exp4"))
+    query_id = loop.query()
+    loop.driver.run(1)
+    prediction = loop.answer(query_id)
+
+    assert (prediction.status, prediction.reason, prediction.answer) == (Status.DEFAULT, "oversized_outputs", -1)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"models": ()}, {"slo_ms": 0.0}, {"window_s": 1e300}, {"default_loss": 7.0}, {"policy": "no-such-policy"}],
+)
+def test_an_application_that_cannot_be_leaves_what_was(changes: dict[str, object]) -> None:
+    """Whoever publishes nonsense does not take the application down."""
+    loop = Loop(dict(GOOD), digits())
+    loop.configure(digits(**changes))
+    loop.driver.run(0.1)
+    query_id = loop.query()
+    loop.driver.run(1)
+
+    assert loop.answer(query_id).status is Status.COMPLETE

@@ -172,6 +172,14 @@ def test_a_row_too_large_for_any_record_fails() -> None:
     assert (batch.outcomes, batch.scores) == ((FAILED,), None)
 
 
+def test_a_query_id_that_no_answer_has_room_for_is_a_dead_letter() -> None:
+    """Answers carry the ids of their queries."""
+    query = ModelQuery("i" * 500_000, 0, NOW, "x")
+    (effect,) = worker().on_records([asked(0, value=CODEC.encode(query))], NOW)
+    assert isinstance(effect, DeadLetter)
+    assert effect.cause == "invalid"
+
+
 def test_revoked_partitions_are_forgotten() -> None:
     """Their new owner answers them."""
     kernel = worker()
