@@ -7,7 +7,7 @@ TESTS ?= tests
 
 export BROKER ?= apache
 export DEMO_SECONDS ?= 60
-export DEMO_RATE ?= 150
+export DEMO_RATE ?= 100
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint clean

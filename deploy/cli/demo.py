@@ -23,7 +23,7 @@ DEMO_SECONDS=20 BROKER=apache make demo     the same from a fresh clone
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.option("--broker", envvar="BROKER", default="apache", show_default=True, help="apache, embedded or HOST:PORT.")
 @click.option("--seconds", envvar="DEMO_SECONDS", type=click.FloatRange(3), default=60, show_default=True)
-@click.option("--rate", envvar="DEMO_RATE", type=click.FloatRange(1, 2000), default=150, show_default=True)
+@click.option("--rate", envvar="DEMO_RATE", type=click.FloatRange(1, 2000), default=100, show_default=True)
 @click.option(
     "--seed", envvar="DEMO_SEED", default=7, show_default=True, help="Of the split, the queries, the arrivals."
 )

@@ -261,6 +261,7 @@ def _write(plan: Plan, stage: Stage, tally: Tally, recorder: Recorder, feedback_
         "seconds": plan.seconds,
         "rate": plan.rate,
         "seed": plan.seed,
+        "warm_up_s": WARM_UP_S,  # queries before the count: a cold start is not what is shown
         "policy": spec(parse(POLICY)),
         "broken_model": models.BREAKING,
         "best_model": best(judged),
