@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "SKYSAIL_"
 # Variables with the prefix that are no settings: where the file is, and where downloads are kept.
-OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE"})
+OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA"})
 DEFAULT_FILE = Path("skysail.yaml")
 SECRET_WORDS = re.compile(r"password|secret|token|credential", re.IGNORECASE)
 URL_PASSWORD = re.compile(r"(://[^:/@]*:)[^@/]+@")

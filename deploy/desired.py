@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from deploy import catalog, topics
 from deploy.errors import UsageError
 from policies.registry import create
+from schemas.errors import DecodeError
 from schemas.records import Application, Model
+from schemas.topics import check_name
 from streams import topology
+from streams.operators.applications import check
 from workers import manifest as manifests
 
 if TYPE_CHECKING:
@@ -66,17 +69,31 @@ def applications(settings: Settings) -> list[Application]:
 
     Raises:
         PolicyError: there is no such policy or parameter; names the nearest.
+        UsageError: an application is impossible.
     """
-    return [checked(Application(name=name, **app.model_dump())) for name, app in settings.applications.items()]
+    records = [checked(Application(name=name, **app.model_dump())) for name, app in settings.applications.items()]
+    longest_s = settings.joiner.window_s
+    for application in records:
+        if application.window_s > longest_s:
+            message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
+            raise UsageError(f"{message} ({longest_s:g}); make that longer, for the joiner and the learner")
+    return records
 
 
 def checked(application: Application) -> Application:
-    """Return the application if its policy can exist.
+    """Return the application if the roles would take it.
 
     Raises:
-        PolicyError: it cannot; names the nearest policy or parameter.
+        PolicyError: its policy cannot exist; names the nearest policy or parameter.
+        SchemaError: its name cannot be one.
+        UsageError: anything else about it is impossible.
     """
-    create(application.policy, application.parameters)
+    check_name(application.name, "application")
+    create(application.policy, application.parameters).init(len(application.models))
+    try:
+        check(application)
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
     return application
 
 

@@ -11,6 +11,7 @@ ready: they are in their group and own partitions.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from load.system import Deployment, Launch
     from schemas.codec import Codec
     from schemas.records import Application, Model
+
+_log = logging.getLogger(__name__)
 
 READY_S = 60.0
 # The page is nobody's source of truth: a deployment is ready without it.
@@ -122,7 +125,7 @@ class System:
         deployed = await asyncio.to_thread(desired.establish, self._settings, self._codec, self._create_topics)
         await asyncio.to_thread(check_topics, self._settings, deployed)
         file = configuration.write(self._settings, self._folder / "settings.yaml")
-        children = [self._child(role, model, file) for role, model in plan(self._settings, deployed)]
+        children = [self._child(role, model, file) for role, model in plan(self._settings, present(deployed))]
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
@@ -183,6 +186,14 @@ class System:
             return ""
         is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
         return report.instance.partition("@")[0] if is_ready else ""
+
+
+def present(models: Mapping[str, Model]) -> list[str]:
+    """Return the models whose packages are here; one published long ago from a folder that is gone stops nobody."""
+    for name, model in models.items():
+        if not Path(model.path).is_dir():
+            _log.warning("model %s gets no worker: its package %s is not here", name, model.path)
+    return [name for name, model in models.items() if Path(model.path).is_dir()]
 
 
 def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:

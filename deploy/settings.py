@@ -112,9 +112,14 @@ class Selection(Section):
 
 
 class Joiner(Section):
-    """`early_s` is how long feedback waits for a prediction that has not been seen, before it is `unmatched`."""
+    """How long things wait to be joined.
+
+    `early_s` is how long feedback waits for a prediction that has not been seen, before it is `unmatched`; `window_s`
+    is the longest window of any application. One window is read back when a joiner starts, two when a learner does.
+    """
 
     early_s: float = Field(default=60.0, gt=0)
+    window_s: float = Field(default=600.0, gt=0, le=604_800)
 
 
 class Control(Section):

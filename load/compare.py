@@ -1,6 +1,6 @@
 """Compares two results of a scenario: which figures count, which direction is better, how much they may differ.
 
-The tolerances come from the spread between equal runs on a shared two-core machine (medians of three differed by 20 %
+The tolerances come from the spread between equal runs on a busy two-core machine (medians of three differed by 20 %
 without a cause); figures that are exact by nature have none. What matches no rule is shown and never fails.
 """
 

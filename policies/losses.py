@@ -106,6 +106,9 @@ _KINDS: Mapping[str, Callable[[Value | None, Value | None, Tensor | None, Sequen
 }
 
 
+LOSSES = tuple(_KINDS)
+
+
 def _number(value: Value | None, what: str) -> float:
     if not isinstance(value, int | float) or not isfinite(value):
         raise LossError(f"{what} {value!r} is not a finite number")

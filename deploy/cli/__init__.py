@@ -14,13 +14,14 @@ import click
 
 from deploy.cli.common import VerbGroup
 from deploy.errors import DeployError
+from load.errors import MissingDataError
 from policies.errors import PolicyError
 from schemas.errors import SchemasError
 from streams.runtime.errors import StreamError
 from workers.errors import WorkerError
 
 # What a person can put right: the message says how, a traceback would only hide it.
-EXPECTED = (DeployError, PolicyError, SchemasError, StreamError, WorkerError)
+EXPECTED = (DeployError, MissingDataError, PolicyError, SchemasError, StreamError, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

@@ -57,7 +57,7 @@ def run(
 ) -> None:
     """Run the roles until Ctrl-C or SIGTERM.
 
-    Topics are created, and applications and models of the settings published, before anything starts.
+    Without --role, topics are created, and applications and models published, before anything starts.
     """
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     # At DEBUG aiokafka would write keys and values into the log.

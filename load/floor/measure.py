@@ -88,7 +88,9 @@ async def chain(stage: Stage, workload: Workload, rate: float, module: str = "ha
         wire = Wire(stage.bootstrap, prefix, stage.properties)
         try:
             wire.follow(legs[-1:])
-            await asyncio.to_thread(_send_through, wire, legs[0], workload, arrivals.poisson(_WARM_UP_RATE, 0), _WARM_UP_S)
+            await asyncio.to_thread(
+                _send_through, wire, legs[0], workload, arrivals.poisson(_WARM_UP_RATE, 0), _WARM_UP_S
+            )
             offsets_us = arrivals.poisson(rate, stage.seed)
             return await asyncio.to_thread(_send_through, wire, legs[0], workload, offsets_us, stage.seconds)
         finally:

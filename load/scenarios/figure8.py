@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from load import topics
+from load.data import DATA
 from load.driving import Driver
 from load.models import COLUMNS
 from load.openloop import Asked
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from schemas.records import Prediction
 
 NAME = "figure8"
-PUBLIC = Path("../shared/data/derived/mnist_preds_public.npz")
+PUBLIC = DATA / "derived/mnist_preds_public.npz"
 MODELS = ("tree", "sgd-hinge", "logreg", "rf40", "knn3")  # the last one is the best, and breaks
 QUERIES = 20_000
 BROKEN = slice(5_000, 10_000)

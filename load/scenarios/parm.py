@@ -6,12 +6,12 @@ ParM's base network for MNIST (784-200-100-10; Kosaian et al., SOSP 2019) answer
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from load import topics
+from load.data import DATA, need
 from load.driving import Driver
 from load.results import Result
 from load.system import Deployment
@@ -22,6 +22,7 @@ from workers.packaging import package_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from schemas.records import Prediction
 
 NAME = "parm"
-WEIGHTS = Path("../shared/data/vectors/parm/mnist-base-mlp.t7")
-IMAGES = Path("../shared/data/labelled/mnist")
+WEIGHTS = DATA / "vectors/parm/mnist-base-mlp.t7"
+IMAGES = DATA / "labelled/mnist"
 _MODEL = "mnist-mlp"
 _RATE = 800.0
 _SLO_MS = 120_000.0  # which answers come is measured here, not how fast: one by one they take longest
@@ -49,9 +50,10 @@ async def run(stage: Stage) -> Result:
     """Ask all test images under each batch limit and compare with direct torch.
 
     Raises:
-        FileNotFoundError: the published weights or MNIST are not there.
+        MissingDataError: the published weights or MNIST are not there.
         PackageError: torch is not installed.
     """
+    need(WEIGHTS, IMAGES)
     # By dotted path, as the worker does it: who lists scenarios needs no torch.
     network = resolve("load.parm_network:load_published")(WEIGHTS)
     images, labels = read_images(IMAGES), read_labels(IMAGES)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from policies import registry
 from policies.errors import PolicyError
+from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
@@ -51,7 +52,7 @@ class Configuration:
                 self.applications.pop(name, None)
                 return
             application = self._codec.decode(Application, record.value)
-            _check(application)
+            check(application)
             try:
                 policy = registry.create(application.policy, application.parameters)
                 policy.init(len(application.models))
@@ -66,10 +67,15 @@ class Configuration:
             self.classes[model.name] = model.classes
 
 
-def _check(application: Application) -> None:
-    """Refuse what would fail at every query or window of the application."""
+def check(application: Application) -> None:
+    """Refuse what would fail at every query or window of the application.
+
+    Raises:
+        DecodeError: it would; the message names every fault.
+    """
     default_loss = application.default_loss
     faults = {
+        f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
         "it has no models": not application.models,
         f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
         f"window_s is {application.window_s}; make it at most a week": not 0 < application.window_s <= MAX_WINDOW_S,

@@ -31,6 +31,7 @@ _REASONS = (
     (Outcome.EXPIRED, "expired_in_queue"),
     (Outcome.MISSING, "deadline"),
 )
+UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
@@ -48,6 +49,7 @@ class Pending:
     received_us: int
     deadline_us: int
     decision: Decision | None = None
+    models: tuple[str, ...] = ()  # that were asked
     weights: tuple[float, ...] = ()
     outputs: dict[str, ModelOutput] = field(default_factory=dict)
     answered: bool = False
@@ -90,11 +92,11 @@ class Combiner:
         late = 0
         for query_id, output in zip(batch.query_ids, _outputs(batch), strict=True):
             query = waiting.get(query_id)
-            if query is None or query.decision is None:
-                late += 1
+            if query is None or batch.model not in query.models:
+                late += 1  # answered, or asked of another model when it was read before a restart
                 continue
             query.outputs[batch.model] = output
-            if len(query.outputs) == len(query.decision.chosen):
+            if len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", batch.model] += late
@@ -133,7 +135,8 @@ class Combiner:
             query.outputs.clear()
             prediction = _prediction(query, now_us, "oversized_outputs")
             value = self._codec.encode(prediction)
-        name, status, reason = query.application_name, prediction.status, prediction.reason
+        name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
+        status, reason = prediction.status, prediction.reason
         word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
         record = query.record

@@ -47,7 +47,8 @@ class JoinerSettings:
 
     Attributes:
         partitions: of the topics on the circle of data.
-        window_us: the window of predictions whose application is unknown, and the longest that is read back at a start.
+        window_us: the longest window, which is read back at a start; also that of applications that are unknown. The
+            learner must remember ids for twice as long, or a window's end and its feedback could both be learnt.
         early_us: how long feedback waits for a prediction that has not been seen.
     """
 
@@ -187,7 +188,8 @@ class Joiner(Operator):
             return
         del partition.waiting[query_id]
         partition.closed[query_id] = True
-        self._counters["joined_total", "application", prediction.application] += seen is not None
+        if seen is not None:
+            self._counters["joined_total", "application", prediction.application] += 1
         effects.append(effect)
 
     def _give_up(self, partition: _Partition, query_id: str, effects: Effects) -> None:
@@ -218,7 +220,8 @@ class Joiner(Operator):
         # Late feedback is told from unknown for one more window.
         partition.wheel.add(prediction.answered_us + 2 * window_us, prediction.query_id)
         seen = default_observation(prediction, self._default_loss(prediction), prediction.answered_us + window_us)
-        self._counters["unjoined_total", "application", prediction.application] += 1
+        if prediction.decision is not None:
+            self._counters["unjoined_total", "application", prediction.application] += 1
         return self._emit(seen, (position,)) if seen else Skip((position,), "no_feedback")
 
     def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
@@ -231,7 +234,8 @@ class Joiner(Operator):
 
     def _window_us(self, application: str) -> int:
         deployed = self._configuration.applications.get(application)
-        return int(deployed.application.window_s * _SECOND_US) if deployed else self._settings.window_us
+        longest_us = self._settings.window_us
+        return min(int(deployed.application.window_s * _SECOND_US), longest_us) if deployed else longest_us
 
     def _default_loss(self, prediction: Prediction) -> float | None:
         deployed = self._configuration.applications.get(prediction.application)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
@@ -46,7 +47,12 @@ def apply(state: PolicyState | None, seen: Observation) -> PolicyState:
     elif state.arms != decision.arms:
         values = policy.extend(state.values, state.arms, decision.arms)
         state = PolicyState(decision.policy, decision.arms, state.version, values)
-    values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
+    try:
+        values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
+    except IndexError as error:
+        raise PolicyError(f"the stored state has {len(state.values)} values, which do not fit {count} arms") from error
+    if not all(map(isfinite, values)):
+        raise PolicyError(f"{decision.policy} leaves the finite numbers on these losses; make its parameters smaller")
     return PolicyState(decision.policy, decision.arms, state.version + 1, values)
 
 

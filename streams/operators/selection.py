@@ -20,7 +20,7 @@ from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQuery, Query
 from streams.operators.applications import Configuration, Deployed
-from streams.operators.combiner import Combiner, Pending
+from streams.operators.combiner import UNKNOWN, Combiner, Pending
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters
 from streams.operators.quantile import RunningQuantile
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Record
 
-# A client's clock may be ahead; more than this is an error and would buy time that nobody has (kafka-facts §4.3).
+# A client's clock may be ahead; more than this is an error and would buy time that nobody has.
 MAX_SKEW_US = 5_000_000
 # How long a query of a never-seen context waits for its state: about ten Redis round trips (0.84 ms each, measured).
 PARK_US = 10_000
@@ -163,11 +163,11 @@ class Selection(Operator):
         query = self._codec.decode(Query, record.value)
         if len(query.query_id) + len(query.application) + len(query.context or "") > MAX_TEXT:
             raise DecodeError("invalid", f"Query: id, application and context have more than {MAX_TEXT} characters")
-        self._counters["queries_total", "application", query.application] += 1
+        deployed = self._configuration.applications.get(query.application)
+        self._counters["queries_total", "application", query.application if deployed else UNKNOWN] += 1
         if not self._recent.add(record.partition, query.query_id):
             effects.append(Skip((record.position,), "duplicate_query"))
             return
-        deployed = self._configuration.applications.get(query.application)
         pending = _pending(query, record, deployed, now_us)
         if deployed is None or pending.deadline_us - self._settings.margin_us <= now_us:
             reason = "unknown_application" if deployed is None else "expired"
@@ -201,6 +201,7 @@ class Selection(Operator):
         if not all(map(self._configuration.models.__contains__, models)):
             effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
             return
+        pending.models = models
         allowed_us = (pending.deadline_us - pending.sent_us) * MAX_RETURN_SHARE
         due_us = pending.deadline_us - self._settings.margin_us - int(min(self._return_us.value, allowed_us))
         assert pending.input is not None

@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from schemas import topics
+from schemas.errors import SchemaError
 from streams.operators.contract import Emit
 from streams.runtime.alarm import Alarm
 from streams.runtime.dead_letters import DeadLetters
@@ -165,8 +166,12 @@ class RoleLoop:
         report = self._composer.compose(now_us, self._kernel.statistics(), *self._statistics())
         for hook in self._ports.hooks:
             hook(report)
-        key = self._role.instance.encode()
-        self._lanes.send([Emit(topics.REPORTS, 0, key, self._ports.encode(report))])
+        try:
+            value = self._ports.encode(report)
+        except SchemaError as fault:
+            _log.error("a report cannot be written: %s", fault)  # the fault says all there is
+            return
+        self._lanes.send([Emit(topics.REPORTS, 0, self._role.instance.encode(), value)])
 
     def _statistics(self) -> list[Mapping[str, float]]:
         own = {

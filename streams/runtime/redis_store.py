@@ -19,6 +19,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from schemas.errors import DecodeError
 from schemas.records import PolicyState
 from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.store import Verdict
@@ -126,7 +127,13 @@ class RedisStore:
         return f"{{{self._prefix}:{partition}}}:{what}"
 
     def _decoded(self, value: bytes | None) -> PolicyState | None:
-        return None if value is None else self._codec.decode(PolicyState, value)
+        try:
+            return None if value is None else self._codec.decode(PolicyState, value)
+        except DecodeError as fault:
+            raise StoreUnavailableError(
+                f"a stored policy state cannot be read ({fault}); another version wrote it, or it is damaged: delete "
+                f"the keys {{{self._prefix}:*}} and it is folded again from the observations"
+            ) from fault
 
 
 @contextmanager

@@ -134,3 +134,12 @@ def test_propensities_that_cannot_be_teach_nothing(shares: tuple[float, ...]) ->
     seen = observation()
     with pytest.raises(PolicyError):
         apply(None, seen._replace(decision=seen.decision._replace(propensities=shares)))
+
+
+def test_a_state_that_would_leave_the_numbers_is_refused() -> None:
+    """Parameters of any size are legal text; a state that cannot be stored is not."""
+    seen = observation()
+    wild = seen._replace(decision=seen.decision._replace(policy="exp3(eta=1e+308,gamma=0.05,share=0.0)"))
+
+    with pytest.raises(PolicyError):
+        apply(apply(None, wild), wild)

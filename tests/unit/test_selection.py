@@ -10,7 +10,7 @@ from schemas import topics
 from schemas.codec import MAX_BYTES
 from schemas.records import Outcome, Query, Status
 from streams.testing import Crash, StoreDown
-from tests.loops import CODEC, Loop, digits
+from tests.loops import CODEC, Loop, digits, model_predictions
 
 GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
 
@@ -222,3 +222,28 @@ def test_an_application_that_cannot_be_leaves_what_was(changes: dict[str, object
     loop.driver.run(1)
 
     assert loop.answer(query_id).status is Status.COMPLETE
+
+
+def test_a_reply_of_a_model_that_was_not_asked_answers_nothing() -> None:
+    """Read again after a restart, a query may ask another model; the first one's reply still comes."""
+    loop = Loop({"good": lambda _: None, "bad": lambda _: None}, digits(policy="single"))
+    query_id = loop.query()
+    loop.driver.run(0.01)
+    stale = CODEC.encode(model_predictions("bad", {query_id: 3}))
+    loop.driver.produce(topics.MODEL_PREDICTIONS, 0, stale)
+    loop.driver.run(0.01)
+    assert loop.predictions() == []
+    loop.driver.run(1)
+
+    assert loop.answer(query_id).reason == "deadline"
+
+
+def test_names_of_strangers_are_not_labels() -> None:
+    """Whoever invents application names must not fill the reports with them."""
+    loop = Loop(dict(GOOD), digits())
+    for number in range(50):
+        loop.query(application=f"nobody-{number}")
+    loop.driver.run(0.01)
+    names = loop.driver.operator("selection").statistics()
+
+    assert not [name for name in names if "nobody" in name]
