@@ -39,6 +39,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             )
         ),
         Target("backlog_lost", "==", 0),
+        Target("backlog_defaults", "==", 0),
     ),
     "figure8": (
         Target("exp3_error_total", "<=", 0.082, ("source", "mnist")),

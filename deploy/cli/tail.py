@@ -119,8 +119,10 @@ def _shown(message: Message, record: type | None, codec: Codec) -> dict[str, Any
         "headers": {name: _text(value) for name, value in _headers(message)},
     }
     value = message.value()
-    if record is None or value is None:
-        return shown | {"value": _text(value)}
+    if value is None:
+        return shown | {"value": None}
+    if record is None:
+        return shown | {"value": base64.b64encode(value).decode()}
     try:
         return shown | {"value": to_json(codec.decode(record, value))}
     except DecodeError as error:
