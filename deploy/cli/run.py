@@ -60,8 +60,8 @@ def run(
     Without --role, topics are created, and applications and models published, before anything starts.
     """
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
-    # At DEBUG aiokafka would write keys and values into the log.
-    logging.getLogger("aiokafka").setLevel(max(logging.INFO, logging.getLogger().level))
+    # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
+    logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
     if not quiet:

@@ -23,7 +23,7 @@ BAD_ERROR = 0.4
 
 def line(now: Snapshot) -> str:
     """Return one line of plain text."""
-    shares = " ".join(f"{model.name}{'!' if model.is_broken else ''}={model.share:.0%}" for model in now.models)
+    shares = " ".join(f"{model.name}{' (broken)' if model.is_broken else ''} {model.share:.0%}" for model in now.models)
     latency = "/".join(f"{now.latency_ms[name]:.0f}" for name in ("p50", "p95", "p99"))
     return (
         f"{now.second:5.0f} s  {now.rate:5.0f}/s  error {_share(now.error)}  p50/p95/p99 {latency} ms"

@@ -262,7 +262,7 @@ def test_line_and_screen_show_the_broken_model() -> None:
         console.print(screen(now))
     assert "svc  BROKEN" in shown.get()
     assert "a model is broken" in shown.get()
-    assert "svc!=54%" in line(now)
+    assert "svc (broken) 54%" in line(now)
     assert "joined 900 learnt 900 dead 0" in line(now)
 
 
