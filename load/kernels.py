@@ -106,7 +106,7 @@ class Bench:
             if not take.rows:
                 return self._records(effects)
             with self._timed("work: rows"):
-                predicted = predict_rows(Zero(), self._manifest, [row.item.query.input for row in take.rows])
+                predicted = predict_rows(Zero(), self._manifest, [row.item.input for row in take.rows])
             with self._timed("work: answer"):
                 worker.done(take, 1_000, NOW_US)
                 effects += worker.answer(take, predicted, NOW_US, 1_000)

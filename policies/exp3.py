@@ -99,10 +99,12 @@ class Exp3:
                 known = True
         if not known:
             return state
-        if self.share:
-            back = e * self.share / arms  # of the weights before this step, which sum to 1
-            logs = [log(exp(value) + back) for value in logs]
-        return logweights.normalised(logs)
+        if not self.share:
+            return logweights.normalised(logs)
+        back = e * self.share / arms  # of the weights before this step, which sum to 1
+        weights = [exp(value) + back for value in logs]
+        total = log(sum(weights))
+        return tuple([log(weight) - total for weight in weights])
 
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm gets the average weight."""

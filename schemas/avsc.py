@@ -19,7 +19,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "double", "string", "bytes"})
 # Logical types over `bytes`: one fixed-width value a row, so that a column costs one copy instead of a varint a row.
-COLUMNS = frozenset({"outcomes", "int32s"})
+COLUMNS = frozenset({"outcomes", "int32s", "int64s"})
 
 
 @dataclass(frozen=True, slots=True)

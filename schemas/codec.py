@@ -14,7 +14,7 @@ from schemas.decoders import reader
 from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain, writer
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import ModelPredictions, Tensor
+from schemas.records import ModelPredictions, ModelQueries, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 _Read: TypeAlias = "Callable[[bytes, int], tuple[Any, int]]"
 _Write: TypeAlias = "Callable[[object, bytes], bytes]"
+_Batch: TypeAlias = ModelQueries | ModelPredictions
+_COLUMNS: Final = (ModelQueries, ModelPredictions)
 
 # A query of 64 float32 takes 0.3 KB and a megapixel image of uint8 does not fit: large inputs belong in a store, with
 # their address in the query. Half of Kafka's default message.max.bytes, so that a dead letter's headers still fit.
@@ -107,8 +109,8 @@ def _readers(record: type, ids: Mapping[str, int], accepted: Mapping[int, bytes]
     readers: dict[bytes, _Read] = {}
     for schema in readable(record.__name__):
         read = reader(schema, record)
-        if record is ModelPredictions:
-            read = _checked(read)
+        if record in _COLUMNS:
+            read = _checked(read, record.__name__)
         readers[framing.single_object(schema.fingerprint)] = read
         behind = [schema_id for schema_id, fingerprint in accepted.items() if fingerprint == schema.fingerprint]
         if schema == CURRENT[record.__name__] and record.__name__ in ids:
@@ -120,11 +122,11 @@ def _readers(record: type, ids: Mapping[str, int], accepted: Mapping[int, bytes]
 def _writer(record: type) -> _Write:
     """Return a record's writer, with the check that a schema cannot express."""
     write = writer(CURRENT[record.__name__].record)
-    if record is not ModelPredictions:
+    if record not in _COLUMNS:
         return write
 
     def write_checked(batch: object, head: bytes) -> bytes:
-        fault = _uneven(cast("ModelPredictions", batch))
+        fault = _uneven(cast("_Batch", batch))
         if fault:
             raise ValueError(fault)
         return write(batch, head)
@@ -132,33 +134,36 @@ def _writer(record: type) -> _Write:
     return write_checked
 
 
-def _checked(read: _Read) -> _Read:
-    """Wrap the reader of ModelPredictions with the check that its columns are equally long."""
+def _checked(read: _Read, name: str) -> _Read:
+    """Wrap the reader of a batch with the check that its columns are equally long."""
 
     def read_checked(buffer: bytes, start: int) -> tuple[object, int]:
         batch, end = read(buffer, start)
-        fault = _uneven(cast("ModelPredictions", batch)) if end == len(buffer) else None
+        fault = _uneven(cast("_Batch", batch)) if end == len(buffer) else None
         if fault:
-            raise DecodeError("invalid", f"ModelPredictions: {fault}")
+            raise DecodeError("invalid", f"{name}: {fault}")
         return batch, end
 
     return read_checked
 
 
-def _uneven(batch: ModelPredictions) -> str | None:
+def _uneven(batch: _Batch) -> str | None:
     """Say which column of a batch has another number of rows than `query_ids`."""
     rows = len(batch.query_ids)
-    lengths = {
-        "outcomes": len(batch.outcomes),
-        "waited_us": len(batch.waited_us),
-        "answers": _rows(batch.answers),
-        "scores": rows if batch.scores is None else _rows(batch.scores),
-    }
+    if isinstance(batch, ModelQueries):
+        lengths = {"due_us": len(batch.due_us), "inputs": _rows(batch.inputs)}
+    else:
+        lengths = {
+            "outcomes": len(batch.outcomes),
+            "waited_us": len(batch.waited_us),
+            "answers": _rows(batch.answers),
+            "scores": rows if batch.scores is None else _rows(batch.scores),
+        }
     uneven = ", ".join(f"{name} has {length}" for name, length in lengths.items() if length != rows)
     return f"{rows} query_ids, but {uneven} rows" if uneven else None
 
 
-def _rows(column: Tensor | tuple[str, ...]) -> int:
+def _rows(column: Tensor | tuple[str | bytes, ...]) -> int:
     """Return the number of rows of a column; a tensor's are its first dimension."""
     if isinstance(column, Tensor):
         return column.shape[0] if column.shape else -1

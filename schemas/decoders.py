@@ -51,6 +51,7 @@ _SCOPE: dict[str, object] = {
     "read_doubles": wire.read_doubles,
     "read_int": wire.read_int,
     "read_int32s": wire.unpack_int32s,
+    "read_int64s": wire.unpack_int64s,
     "read_long": wire.read_long,
     "read_outcomes": wire.unpack_outcomes,
     "read_size": wire.read_size,
@@ -105,6 +106,7 @@ _CONVERSIONS = {
     "bytes": "b[p:e]",
     "outcomes": "read_outcomes(b[p:e])",
     "int32s": "read_int32s(b[p:e])",
+    "int64s": "read_int64s(b[p:e])",
 }
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RECORDS: tuple[type, ...] = (
     records.Query,
-    records.ModelQuery,
+    records.ModelQueries,
     records.ModelPredictions,
     records.Prediction,
     records.Feedback,

@@ -62,6 +62,7 @@ _SCOPE: dict[str, object] = {
     "write_doubles": wire.write_doubles,
     "write_int": wire.write_int,
     "write_int32s": lambda numbers: _write_bytes(wire.pack_int32s(numbers)),
+    "write_int64s": lambda numbers: _write_bytes(wire.pack_int64s(numbers)),
     "write_long": wire.write_long,
     "write_outcomes": lambda outcomes: _write_bytes(wire.pack_outcomes(outcomes)),
     "write_tensor": wire.write_tensor,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # but a topic for every model, and policy states live in the store, so these two have names of their own.
 SUBJECTS: Final = {
     "Query": f"{topics.QUERIES}-value",
-    "ModelQuery": "model-queries-value",
+    "ModelQueries": "model-queries-value",
     "ModelPredictions": f"{topics.MODEL_PREDICTIONS}-value",
     "Prediction": f"{topics.PREDICTIONS}-value",
     "Feedback": f"{topics.FEEDBACK}-value",

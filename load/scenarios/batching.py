@@ -21,7 +21,7 @@ from load.wire import Wire
 from load.workload import query_id
 from schemas import topics as names
 from schemas.codec import Codec
-from schemas.records import Application, ModelPredictions, ModelQuery, Tensor
+from schemas.records import Application, ModelPredictions, ModelQueries, Tensor
 from streams.runtime.clock import SystemClock
 from workers.packaging import package_function
 
@@ -91,10 +91,10 @@ def _ask(stage: Stage, prefix: str, costs: Sequence[float]) -> tuple[list[Batch]
     wire, codec, clock = Wire(stage.bootstrap, prefix, stage.properties, linger_ms=5), Codec(), SystemClock()
     wire.follow((names.MODEL_PREDICTIONS,))
     start_us = clock.now_us()
-    inputs = {cost: Tensor.of(np.full(1, cost, np.float32)) for cost in set(costs)}
+    inputs = {cost: Tensor.of(np.full((1, 1), cost, np.float32)) for cost in set(costs)}
     for index, cost in enumerate(costs):
         # A microsecond apart, so that the order by deadline is this order and dear rows really come last.
-        query = ModelQuery(query_id(stage.seed, index), 0, start_us + _DUE_US + index, inputs[cost])
+        query = ModelQueries((query_id(stage.seed, index),), 0, (start_us + _DUE_US + index,), inputs[cost])
         # One key: one partition, so that dear rows really come after the cheap ones.
         wire.produce(names.model_queries(_MODEL), b"batching", codec.encode(query))
     wire.flush()

@@ -133,6 +133,11 @@ class Operator(Protocol):
         """
         return 0
 
+    @property
+    def held(self) -> int:
+        """How much is in hand, where one record may be many: counts against the role's bound like records do."""
+        return 0
+
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from policies.draw import uniform
 from schemas import topics
 from schemas.codec import MAX_TEXT
-from schemas.errors import DecodeError, SchemaError
-from schemas.records import ModelPredictions, ModelQuery, Query
+from schemas.errors import DecodeError
+from schemas.records import ModelPredictions, Query
 from streams.operators.applications import Configuration, Deployed
+from streams.operators.asking import Asking
 from streams.operators.combiner import UNKNOWN, Combiner, Pending
-from streams.operators.contract import DeadLetter, Emit, FetchStates, Operator, Skip, StateKey
+from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters
 from streams.operators.quantile import RunningQuantile
 from streams.operators.recent import RecentIds
@@ -82,6 +83,7 @@ class Selection(Operator):
         self._counters = Counters()
         self._combiner = Combiner(codec, settings.margin_us, self._counters)
         self._configuration = Configuration(codec)
+        self._asking = Asking(codec, lambda query: self._combiner.answer(query, query.received_us, "invalid_input"))
         self._states = StateView(settings.states)
         self._parked: dict[StateKey, _Parked] = {}
         self._recent = RecentIds(settings.remembered)
@@ -106,6 +108,7 @@ class Selection(Operator):
             except DecodeError as error:
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 effects.append(DeadLetter(record, error.cause, str(error)))
+        self._asking.flush(self._turn, effects)
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
         return effects
@@ -116,6 +119,7 @@ class Selection(Operator):
         for key in [key for key, parked in self._parked.items() if parked.until_us <= now_us]:
             self._counters["states_late_total",] += 1
             self._release(key, now_us, effects)
+        self._asking.flush(self._turn, effects)
         return effects
 
     def next_deadline(self) -> int | None:
@@ -131,6 +135,7 @@ class Selection(Operator):
             self._states.put(key, state, now_us)
             if key in self._parked:
                 self._release(key, now_us, effects)
+        self._asking.flush(self._turn, effects)
         return effects
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
@@ -139,6 +144,7 @@ class Selection(Operator):
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget what is pending in these partitions: their new owner reads it again."""
+        self._asking.clear()
         self._combiner.drop(partitions)
         self._recent.drop(partitions)
         for parked in self._parked.values():
@@ -195,7 +201,7 @@ class Selection(Operator):
             self._ask(pending, arms, now_us, effects)
 
     def _ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
-        """Draw the arms, wait for them, and send each model its query."""
+        """Draw the arms, wait for them, and ask their models."""
         pending.weights = arms.weights
         pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
         if not all(map(self._configuration.models.__contains__, models)):
@@ -204,16 +210,8 @@ class Selection(Operator):
         pending.models = models
         allowed_us = (pending.deadline_us - pending.sent_us) * MAX_RETURN_SHARE
         due_us = pending.deadline_us - self._settings.margin_us - int(min(self._return_us.value, allowed_us))
-        assert pending.input is not None
-        try:
-            value = self._codec.encode(ModelQuery(pending.query_id, pending.record.partition, due_us, pending.input))
-        except SchemaError:  # the input fills the query to the last byte, and a model's query says a little more
-            effects.append(self._combiner.answer(pending, now_us, "invalid_input"))
-            return
         self._combiner.open(pending)
-        pending.input = None
-        for topic in model_topics:
-            effects.append(Emit(topic, self._turn, None, value, (), pending.record.headers))
+        self._asking.add(model_topics, pending, due_us)
 
 
 # One entry a context seen lately: a third of what working it out costs.

@@ -1,4 +1,4 @@
-"""The producer side of Kafka: one aiokafka producer a process, sending ready-made batches.
+"""The producer side of Kafka: one client a process, sending ready-made batches.
 
 Not idempotent on purpose: an idempotent aiokafka producer can break for good (aiokafka #1017), and every effect behind
 it is idempotent anyway. Batches are at least once.
@@ -11,16 +11,18 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aiokafka import AIOKafkaProducer, errors
+from aiokafka import errors
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     KafkaError,
-    KafkaTimeoutError,
     MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.runtime.errors import (
     BrokerUnavailableError,
@@ -28,11 +30,10 @@ from streams.runtime.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
+from streams.runtime.kafka_requests import Requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from aiokafka.producer.message_accumulator import BatchBuilder
 
     from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
@@ -42,6 +43,10 @@ _log = logging.getLogger(__name__)
 
 _REFUSED = (AuthenticationFailedError, ClusterAuthorizationFailedError, TopicAuthorizationFailedError)
 _TOO_LARGE = (MessageSizeTooLargeError, errors.RecordTooLargeError)
+# aiokafka's numbers for compression, as they stand in a batch's attributes.
+_COMPRESSION = {None: 0, "snappy": 2, "zstd": 4}
+_NO_HEADERS: list[tuple[str, bytes]] = []
+_METADATA_S = 0.1  # between two looks for a topic that has not been there yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +56,22 @@ class ProducerSettings:
     Attributes:
         batch_bytes: of one batch; half the topics' `max.message.bytes`, which bounds batches, not records.
         record_bytes: larger records are refused here, before the broker closes the connection over them.
-        request_timeout_ms: until an unanswered request counts as failed; also how long a batch may wait for a leader.
+        request_bytes: of one request; the broker's limit (`socket.request.max.bytes`) is 100 MiB.
+        in_flight: requests to one broker that may be unanswered.
+        request_timeout_ms: until an unanswered request counts as failed; also how long a leader may wait for replicas.
         topic_timeout_s: until a topic that is in no broker's metadata counts as missing.
-        failures: consecutive failures after which the producer is replaced, in case it does not recover (#1018).
-        answer_s: until a batch counts as failed although the client says nothing: aiokafka may wait for up to twice the
-            request timeout, and a producer that was replaced may leave its batches without an answer.
+        failures: consecutive failures after which the client is replaced, in case it does not recover (#1018).
         stop_s: how long stopping may take; with a dead broker aiokafka hangs (measured: more than 15 s).
         compression: None, `snappy` or `zstd`; never lz4, which costs 3.6 times the whole hop.
     """
 
     batch_bytes: int = 1 << 20
     record_bytes: int = 2_000_000
+    request_bytes: int = 16 << 20
+    in_flight: int = 4
     request_timeout_ms: int = 10_000
     topic_timeout_s: float = 3.0
     failures: int = 10
-    answer_s: float = 30.0
     stop_s: float = 3.0
     compression: str | None = None
 
@@ -77,7 +83,8 @@ class KafkaTransport:
         self._connection = connection
         self._clock = clock
         self._settings = settings or ProducerSettings()
-        self._producer: AIOKafkaProducer | None = None
+        self._client: AIOKafkaClient | None = None
+        self._requests: Requests | None = None
         self._replacing = asyncio.Lock()
         self._failures = 0
         self._stopped = False
@@ -90,21 +97,15 @@ class KafkaTransport:
             BrokerUnavailableError: no broker answered.
             MisconfiguredError: the broker knows us and says no.
         """
-        producer = AIOKafkaProducer(
-            acks="all",
-            linger_ms=0,
-            max_batch_size=self._settings.batch_bytes,
-            max_request_size=self._settings.record_bytes,
-            request_timeout_ms=self._settings.request_timeout_ms,
-            compression_type=self._settings.compression,
-            **self._connection.options(),
-        )
+        given = self._settings
+        client = AIOKafkaClient(request_timeout_ms=given.request_timeout_ms, **self._connection.options())
         try:
-            await producer.start()
+            await client.bootstrap()
         except KafkaError as fault:
-            await self._close(producer)
+            await self._close(client)
             raise _translated(fault) from fault
-        self._producer = producer
+        self._client = client
+        self._requests = Requests(client, given.in_flight, given.request_timeout_ms, given.request_bytes)
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Send as many of the leading records as fit into one batch; see `ports.Transport`."""
@@ -112,11 +113,11 @@ class KafkaTransport:
             raise RecordTooLargeError(
                 f"{len(emits[0].value)} bytes for {topic}; the limit is {self._settings.record_bytes}"
             )
-        producer = self._producer or await self._reconnected()
+        client = self._client or await self._reconnected()
         try:
-            count = await self._deliver(producer, self._connection.real(topic), partition, emits)
+            count = await self._deliver(client, topic, partition, emits)
         except KafkaError as fault:
-            await self._failed(producer, fault)
+            await self._failed(client)
             raise _translated(fault) from fault
         self._failures = 0
         return count
@@ -124,23 +125,21 @@ class KafkaTransport:
     async def stop(self) -> None:
         """Disconnect within `stop_s`; what is in flight is abandoned (flush the lanes first)."""
         self._stopped = True
-        if self._producer is not None:
-            await self._close(self._producer)
-            self._producer = None
+        if self._client is not None:
+            await self._leave(self._client)
 
-    async def _deliver(self, producer: AIOKafkaProducer, topic: str, partition: int, emits: Sequence[Emit]) -> int:
-        await self._find(producer, topic, partition)
-        now_ms = self._clock.now_us() // 1000
+    async def _deliver(self, client: AIOKafkaClient, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+        assert self._requests is not None
+        real = self._connection.real(topic)
+        place = self._connection.kafka_partition((topic, partition))
+        leader = client.cluster.leader_for_partition(place)
+        if leader is None or leader == -1 or client.cluster.partitions_for_topic(real) is None:
+            leader = await self._find(client, real, partition)
         limit = len(emits)
         while True:
-            batch = producer.create_batch()
-            count = 0
-            for _, _, key, value, _, headers in emits[:limit]:
-                if batch.append(timestamp=now_ms, key=key, value=value, headers=[*headers]) is None:
-                    break
-                count += 1
+            records, count = self._batch(emits[:limit])
             try:
-                await self._sent(producer, batch, topic, partition)
+                await self._requests.send(leader, real, partition, records)
             except _TOO_LARGE:
                 if count == 1:
                     raise
@@ -148,49 +147,71 @@ class KafkaTransport:
             else:
                 return count
 
-    async def _sent(self, producer: AIOKafkaProducer, batch: BatchBuilder, topic: str, partition: int) -> None:
-        try:
-            async with asyncio.timeout(self._settings.answer_s):
-                await (await producer.send_batch(batch, topic, partition=partition))
-        except TimeoutError as fault:
-            raise KafkaTimeoutError(f"no answer for {topic}-{partition} in {self._settings.answer_s} s") from fault
+    def _batch(self, emits: Sequence[Emit]) -> tuple[bytes, int]:
+        """Build one record batch of as many of these as fit."""
+        now_ms = self._clock.now_us() // 1000
+        compression = _COMPRESSION[self._settings.compression]
+        batch = DefaultRecordBatchBuilder(2, compression, 0, -1, -1, 0, self._settings.batch_bytes)
+        append = batch.append
+        count = 0
+        for _, _, key, value, _, headers in emits:
+            if append(count, now_ms, key, value, [*headers] if headers else _NO_HEADERS) is None:
+                break
+            count += 1
+        return batch.build(), count
 
-    async def _find(self, producer: AIOKafkaProducer, topic: str, partition: int) -> None:
+    async def _find(self, client: AIOKafkaClient, topic: str, partition: int) -> int:
+        """Return the leader of a partition that is not known yet."""
+        place = KafkaPartition(topic, partition)
         try:
             async with asyncio.timeout(self._settings.topic_timeout_s):
-                partitions = await producer.partitions_for(topic)
+                await client.add_topic(topic)
+                while (partitions := client.cluster.partitions_for_topic(topic)) is None:
+                    if topic in client.cluster.unauthorized_topics:
+                        raise TopicAuthorizationFailedError(topic)
+                    await asyncio.sleep(_METADATA_S)
+                    await client.force_metadata_update()
         except TimeoutError as fault:
             raise UnknownPartitionError(f"topic {topic} is not there; create it (`skysail topics create`)") from fault
         if partition not in partitions:
             raise UnknownPartitionError(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
+        leader: int | None = client.cluster.leader_for_partition(place)
+        if leader is None or leader == -1:
+            client.force_metadata_update()
+            raise errors.LeaderNotAvailableError(f"{topic}-{partition}")
+        return leader
 
-    async def _failed(self, producer: AIOKafkaProducer, fault: KafkaError) -> None:
-        """Count a failure; replace the producer if it is dead, or fails again and again."""
+    async def _failed(self, client: AIOKafkaClient) -> None:
+        """Count a failure; replace the client if it fails again and again."""
         self._failures += 1
-        dead = not fault.retriable and not isinstance(fault, (*_TOO_LARGE, *_REFUSED, KafkaTimeoutError))
-        if dead or self._failures >= self._settings.failures:
-            await self._replace(producer)
-
-    async def _replace(self, broken: AIOKafkaProducer) -> None:
+        if self._failures < self._settings.failures:
+            return
         async with self._replacing:
-            if self._producer is not broken:
+            if self._client is not client:
                 return  # another lane did it meanwhile
             _log.warning("replacing the producer after %d failures in a row", self._failures)
-            self._producer = None
             self._failures = 0
-            await self._close(broken)
+            await self._leave(client)
 
-    async def _reconnected(self) -> AIOKafkaProducer:
+    async def _reconnected(self) -> AIOKafkaClient:
         async with self._replacing:
             if self._stopped:
                 raise BrokerUnavailableError("the producer was stopped")
-            if self._producer is None:
+            if self._client is None:
                 await self.start()
-            return self._producer
+            assert self._client is not None
+            return self._client
 
-    async def _close(self, producer: AIOKafkaProducer) -> None:
-        """Stop a producer, but wait for it no longer than `stop_s`: aiokafka waits for a dead broker."""
-        leaving = asyncio.create_task(producer.stop(), name="producer leaving")
+    async def _leave(self, client: AIOKafkaClient) -> None:
+        """Give up what is unanswered and disconnect."""
+        if self._requests is not None:
+            self._requests.abandon()
+        self._client = self._requests = None
+        await self._close(client)
+
+    async def _close(self, client: AIOKafkaClient) -> None:
+        """Close a client, but wait for it no longer than `stop_s`: aiokafka waits for a dead broker."""
+        leaving = asyncio.create_task(client.close(), name="producer leaving")
         self._leaving.add(leaving)
         leaving.add_done_callback(self._left)
         await asyncio.wait([leaving], timeout=self._settings.stop_s)

@@ -59,6 +59,11 @@ class Offer:
         self._clock = ports.clock
         self._perform = perform
 
+    @property
+    def held(self) -> int:
+        """What the kernel has in hand."""
+        return self._kernel.held
+
     def __call__(self, records: list[Record]) -> Exception | None:
         """Let the kernel decide; an exception of the kernel is returned.
 
@@ -124,16 +129,15 @@ class Reader:
     @property
     def throttled(self) -> bool:
         """Whether less than everything is read, on purpose."""
-        return (
-            self._drain_until_us is not None
-            or self._tracker.outstanding() >= self._role.outstanding
-            or self._lanes.pressure() >= 1
-        )
+        return self._drain_until_us is not None or self._full() or self._lanes.pressure() >= 1
 
     def relieve(self) -> None:
         """Look at the bounds again: something was completed."""
-        if self._tracker.outstanding() < self._role.outstanding:
+        if not self._full():
             self._relief.set()
+
+    def _full(self) -> bool:
+        return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
 
     def _only(self) -> frozenset[str] | None:
         return self._role.replies if self.throttled else None

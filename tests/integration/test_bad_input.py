@@ -25,7 +25,6 @@ from schemas.records import (
     Feedback,
     JoinStatus,
     ModelPredictions,
-    ModelQuery,
     Observation,
     Outcome,
     Query,
@@ -34,6 +33,7 @@ from schemas.records import (
 )
 from streams.runtime.errors import RecordTooLargeError
 from tests.deployments import Deployed, Toy, deployed
+from tests.samples import model_query
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ BATCH = ModelPredictions(
 GOOD = {
     topics.QUERIES: ("selection", Query("q", "sums", TWO)),
     topics.MODEL_PREDICTIONS: ("selection", BATCH),
-    topics.model_queries("parity"): ("worker.parity", ModelQuery("q", 0, 0, TWO)),
+    topics.model_queries("parity"): ("worker.parity", model_query("q", 0, 0, TWO)),
     topics.OBSERVATIONS: (
         "learner",
         Observation("q", "sums", None, DECISION, (0.0,), 0.0, 1, JoinStatus.JOINED, 0, 0),

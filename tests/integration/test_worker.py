@@ -11,7 +11,7 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Model, ModelPredictions, ModelQuery, Outcome, Tensor
+from schemas.records import Model, ModelPredictions, Outcome, Tensor
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka_client import KafkaConnection
@@ -20,6 +20,7 @@ from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.kafka_tail import KafkaTail
 from streams.runtime.roles import Ports
 from streams.topology import worker_role
+from tests.samples import model_query
 from workers.manifest import digest
 from workers.packaging import package_function
 from workers.runner import Worker, WorkerSettings
@@ -73,7 +74,7 @@ class Bench:
         """Send rows as model queries, bytes as they are; query `q<n>` for row n."""
         for number, row in enumerate(rows, start):
             query = (
-                ModelQuery(f"q{number}", number % 2, self.clock.now_us() + slack_us, row)
+                model_query(f"q{number}", number % 2, self.clock.now_us() + slack_us, row)
                 if isinstance(row, Tensor)
                 else None
             )

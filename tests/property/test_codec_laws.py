@@ -19,7 +19,7 @@ from schemas.codec import Codec
 from schemas.definitions import CURRENT, RECORDS, members
 from schemas.errors import DecodeError
 from schemas.framing import peek_id, peek_texts
-from schemas.records import DTYPES, ModelPredictions, Outcome, Tensor
+from schemas.records import DTYPES, ModelPredictions, ModelQueries, Outcome, Tensor
 from tests.samples import ALL
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=100),
     "outcomes": st.lists(st.sampled_from(Outcome), max_size=5).map(tuple),
     "int32s": st.lists(INTS, max_size=5).map(tuple),
+    "int64s": st.lists(LONGS, max_size=5).map(tuple),
 }
 
 
@@ -90,8 +91,23 @@ def batches() -> st.SearchStrategy[ModelPredictions]:
     )
 
 
+def asked() -> st.SearchStrategy[ModelQueries]:
+    """Return a strategy for model queries whose columns agree."""
+    return st.integers(0, 70).flatmap(
+        lambda rows: st.builds(
+            ModelQueries,
+            query_ids=st.just(tuple(f"q-{row}" for row in range(rows))),
+            reply_partition=INTS,
+            due_us=st.lists(LONGS, min_size=rows, max_size=rows).map(tuple),
+            inputs=st.just(Tensor("uint8", (rows, 2), bytes(2 * rows)))
+            | st.lists(TEXT | st.binary(max_size=9), min_size=rows, max_size=rows).map(tuple),
+        )
+    )
+
+
+BATCHES = {ModelPredictions: batches(), ModelQueries: asked()}
 ANY_RECORD = st.one_of([
-    batches() if record is ModelPredictions else values(CURRENT[record.__name__].record) for record in RECORDS
+    BATCHES[record] if record in BATCHES else values(CURRENT[record.__name__].record) for record in RECORDS
 ])  # fmt: skip
 
 

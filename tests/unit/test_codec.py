@@ -85,7 +85,7 @@ def test_symbols_are_those_of_the_enumeration(enumeration: type[Enum]) -> None:
 
 def test_query_ids_come_first() -> None:
     """What is about one query starts with its id, so that it can be read alone."""
-    for name in ("Query", "ModelQuery", "Prediction", "Feedback", "Observation"):
+    for name in ("Query", "Prediction", "Feedback", "Observation"):
         assert CURRENT[name].record.fields[0].name == "query_id"
 
 
@@ -132,7 +132,7 @@ def test_an_id_for_an_unknown_schema_cannot_be_accepted() -> None:
 
 def test_ids_must_name_every_record() -> None:
     """A codec that could not write one record with the registry's framing is refused at once."""
-    with pytest.raises(SchemaError, match="ModelQuery"):
+    with pytest.raises(SchemaError, match="ModelQueries"):
         Codec({"Query": 1})
 
 

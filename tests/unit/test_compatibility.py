@@ -108,7 +108,7 @@ def test_a_removed_schema_is_found() -> None:
     ("name", "old", "new"),
     [
         ("Query", '"type": "string", "doc": "Name of', '"type": ["null", "string"], "doc": "Name of'),
-        ("ModelQuery", '"type": "int", "doc": "Partition', '"type": "long", "doc": "Partition'),
+        ("ModelQueries", '"type": "int", "doc": "Partition', '"type": "long", "doc": "Partition'),
         ("Prediction", '"partial", "default"]', '"partial", "default", "refused"]'),
         ("Query", ', "string", "bytes"]', ', "string", "bytes", "long"]'),
         ("Query", '"fields": [', '"fields": [{"name": "tenant", "type": "string", "default": ""},'),

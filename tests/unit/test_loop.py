@@ -354,6 +354,27 @@ def test_a_role_without_replies_waits_for_room_and_notices_it_at_once() -> None:
     run(scene())
 
 
+def test_what_a_kernel_holds_counts_against_the_bound() -> None:
+    """One record may be hundreds of rows: a worker that is full reads no more, though it has few records in hand."""
+
+    class Full(ScriptedKernel):
+        held = 0
+
+    async def scene() -> None:
+        kernel = Full()
+        async with running(kernel, role={"outstanding": 10}) as s:
+            kernel.held = 10
+            await elapse(1)
+            s.broker.put(*Q, b"1")
+            await elapse(1)
+            assert s.broker.values("out") == []
+            kernel.held = 9
+            await elapse(1)
+            assert s.broker.values("out") == [b"1"]
+
+    run(scene())
+
+
 def test_followed_topics_are_known_before_the_first_query() -> None:
     """However long they take; the group is joined afterwards."""
 

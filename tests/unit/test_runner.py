@@ -10,9 +10,10 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Model, ModelPredictions, ModelQuery, Outcome, Report, Tensor
+from schemas.records import Model, ModelPredictions, Outcome, Report, Tensor
 from streams.topology import worker_role
 from tests.fakes import FakeBroker, FakeConsumer, fake_ports
+from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
 from workers.executor import Timed
@@ -75,7 +76,7 @@ class Scene:
         """Put queries `start`... on both partitions by turns; reply partitions by turns too."""
         for number in range(start, start + count):
             row = Tensor.of(np.array([number], dtype=np.float32))
-            query = ModelQuery(f"q{number}", number % 4, VirtualClock().now_us() + slack_us, row)
+            query = model_query(f"q{number}", number % 4, VirtualClock().now_us() + slack_us, row)
             self.broker.put(TOPIC, number % 2, CODEC.encode(query))
 
     def batches(self) -> list[ModelPredictions]:

@@ -8,8 +8,9 @@ import pytest
 from policies.fixed import Fixed
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import ModelPredictions, ModelQuery, Outcome, Tensor
-from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record
+from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
+from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record, Skip
+from tests.samples import model_query
 from workers.batcher import Batcher
 from workers.operator import Identity, ModelWorker
 from workers.rows import Predicted
@@ -29,7 +30,7 @@ def worker(cap: int = 8, limit: int = 100, codec: Codec = CODEC) -> ModelWorker:
 
 def asked(offset: int, reply: int = 0, slack_us: int = 50 * MS, value: bytes | None = None) -> Record:
     """Make the record of query `q<offset>`."""
-    query = ModelQuery(f"q{offset}", reply, NOW + slack_us, Tensor.of(np.zeros(2, dtype=np.float32)))
+    query = model_query(f"q{offset}", reply, NOW + slack_us, Tensor.of(np.zeros(2, dtype=np.float32)))
     return Record(TOPIC, 1, offset, NOW, None, CODEC.encode(query) if value is None else value)
 
 
@@ -121,7 +122,7 @@ def test_what_the_queue_refuses_is_expired_at_once() -> None:
     effects = kernel.on_records([asked(0, slack_us=90 * MS), asked(1)], NOW)
     assert decoded(effects)[0].query_ids == ("q0",)
     assert kernel.statistics()["refused_total{model=digits}"] == 1
-    assert [row.item.query.query_id for row in kernel.take(NOW).rows] == ["q1"]
+    assert [row.item.query_id for row in kernel.take(NOW).rows] == ["q1"]
 
 
 def test_an_undecodable_record_is_dead_and_its_neighbours_are_not() -> None:
@@ -174,10 +175,41 @@ def test_a_row_too_large_for_any_record_fails() -> None:
 
 def test_a_query_id_that_no_answer_has_room_for_is_a_dead_letter() -> None:
     """Answers carry the ids of their queries."""
-    query = ModelQuery("i" * 500_000, 0, NOW, "x")
+    query = model_query("i" * 500_000, 0, NOW, "x")
     (effect,) = worker().on_records([asked(0, value=CODEC.encode(query))], NOW)
     assert isinstance(effect, DeadLetter)
     assert effect.cause == "invalid"
+
+
+def test_a_record_is_complete_with_its_last_row() -> None:
+    """Rows of one record may be answered in several batches; only the last one completes its position."""
+    kernel = worker(cap=2)
+    inputs = Tensor.of(np.arange(6, dtype=np.float32).reshape(3, 2))
+    queries = ModelQueries(("a", "b", "c"), 2, (NOW + 50 * MS,) * 3, inputs)
+    kernel.on_records([asked(0, value=CODEC.encode(queries))], NOW)
+    assert kernel.held == 3
+    take = kernel.take(NOW)
+    assert [row.item.input.numpy().tolist() for row in take.rows] == [[0, 1], [2, 3]]  # type: ignore[union-attr]
+    (first,) = kernel.answer(take, numbered(1, 2), NOW, MS)
+    (last,) = kernel.answer(kernel.take(NOW), numbered(3), NOW, MS)
+    assert isinstance(first, Emit)
+    assert isinstance(last, Emit)
+    assert (first.partition, first.completes) == (2, ())
+    assert (last.partition, last.completes) == (2, (Position(TOPIC, 1, 0),))
+
+
+def test_a_record_without_rows_is_complete_at_once() -> None:
+    """It asks nothing."""
+    value = CODEC.encode(ModelQueries((), 0, (), ()))
+    assert worker().on_records([asked(7, value=value)], NOW) == [Skip((Position(TOPIC, 1, 7),), "")]
+
+
+def test_rows_of_no_elements_are_rows() -> None:
+    """A shape may hold a zero."""
+    kernel = worker()
+    queries = ModelQueries(("a", "b"), 0, (NOW + 50 * MS,) * 2, Tensor("float32", (2, 0), b""))
+    kernel.on_records([asked(0, value=CODEC.encode(queries))], NOW)
+    assert [row.item.input for row in kernel.take(NOW).rows] == [Tensor("float32", (0,), b"")] * 2
 
 
 def test_revoked_partitions_are_forgotten() -> None:

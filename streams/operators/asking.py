@@ -1,0 +1,111 @@
+"""What one call of the selection kernel asks of models: gathered, then one record a model, partition and kind of input.
+
+query, query, query ──add──▶ rows by (models' topics, reply partition, form) ──flush──▶ ModelQueries, encoded once
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from schemas.errors import SchemaError
+from schemas.records import ModelQueries, Tensor
+from streams.operators.contract import Emit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemas.codec import Codec
+    from schemas.records import Input
+    from streams.operators.combiner import Pending
+    from streams.operators.contract import Effects
+
+# A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
+_RECORD_BYTES = 131_072
+_ROW_BYTES = 64  # of a row beside its input: id and due time
+
+# Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
+_Form: TypeAlias = tuple[str, tuple[int, ...]] | None
+
+
+class _Row(NamedTuple):
+    query: Pending
+    due_us: int
+    input: Input
+
+
+class Asking:
+    """Gathers rows until they are flushed, in order of arrival."""
+
+    __slots__ = ("_codec", "_groups", "_refuse")
+
+    def __init__(self, codec: Codec, refuse: Callable[[Pending], Emit]) -> None:
+        """Start with nothing to ask.
+
+        Args:
+            codec: of the records.
+            refuse: answers a query whose input fits the query's record, but not the larger one to the model.
+        """
+        self._codec = codec
+        self._refuse = refuse
+        self._groups: dict[tuple[tuple[str, ...], int, _Form], list[_Row]] = {}
+
+    def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
+        """Ask the models behind these topics; the query's input is given away."""
+        given = query.input
+        assert given is not None
+        query.input = None
+        key = topics, query.record.partition, (given.dtype, given.shape) if isinstance(given, Tensor) else None
+        row = _Row(query, due_us, given)
+        rows = self._groups.get(key)
+        if rows is None:
+            self._groups[key] = [row]
+        else:
+            rows.append(row)
+
+    def clear(self) -> None:
+        """Forget what a call that failed had gathered."""
+        self._groups.clear()
+
+    def flush(self, partition: int, effects: Effects) -> None:
+        """Append the records of everything gathered, all to this partition of their topics."""
+        for (topics, reply_partition, form), rows in self._groups.items():
+            step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
+            for start in range(0, len(rows), step):
+                self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
+        self._groups.clear()
+
+    def _emit(
+        self,
+        topics: tuple[str, ...],
+        partition: int,
+        reply_partition: int,
+        form: _Form,
+        rows: list[_Row],
+        effects: Effects,
+    ) -> None:
+        """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
+        queries, due_us, inputs = zip(*rows, strict=True)
+        ids = tuple([query.query_id for query in queries])
+        try:
+            value = self._codec.encode(ModelQueries(ids, reply_partition, due_us, _stacked(form, inputs)))
+        except SchemaError:
+            middle = len(rows) // 2
+            if not middle:
+                effects.append(self._refuse(queries[0]))
+                return
+            for half in (rows[:middle], rows[middle:]):
+                self._emit(topics, partition, reply_partition, form, half, effects)
+        else:
+            effects += [Emit(topic, partition, None, value) for topic in topics]
+
+
+def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:
+    """Put inputs of one form into one column."""
+    if form is None:
+        return inputs  # type: ignore[return-value] # only tensors have a form
+    dtype, shape = form
+    return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]
+
+
+def _size(row: Input) -> int:
+    return len(row.data if isinstance(row, Tensor) else row)

@@ -1,0 +1,87 @@
+"""What selection asks of models: one record a model, reply partition and kind of input."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Application, Input, Model, ModelQueries, Prediction, Query, Tensor
+from streams.operators.contract import Effects, Emit, FetchStates, Record
+from streams.operators.selection import Selection, SelectionSettings
+
+CODEC = Codec()
+NOW = 1_700_000_000_000_000
+
+
+def selection(*models: str, codec: Codec = CODEC) -> Selection:
+    """Make a kernel with one application that asks all of these models, its state known."""
+    kernel = Selection(codec, SelectionSettings(partitions=4, model_partitions=1))
+    kernel.on_assigned(dict.fromkeys(range(4), 0))
+    application = Application("digits", models, "exp4", default_output=-1)
+    kernel.on_records([Record(topics.APPLICATIONS, 0, 0, NOW, b"digits", CODEC.encode(application))], NOW)
+    for name in models:
+        model = Model(name, "1", "function", "", "", "label", None, ())
+        kernel.on_records([Record(topics.MODELS, 0, 0, NOW, name.encode(), CODEC.encode(model))], NOW)
+    first = Record(topics.QUERIES, 0, 0, NOW, None, CODEC.encode(Query("first", "digits", "")))
+    (wanted,) = [effect for effect in kernel.on_records([first], NOW) if isinstance(effect, FetchStates)]
+    kernel.on_states(dict.fromkeys(wanted.keys), NOW)
+    return kernel
+
+
+def ask(kernel: Selection, *given: Input, partition: int = 0) -> Effects:
+    """Send one poll of queries `q<n>`."""
+    queries = [Query(f"q{number}", "digits", row) for number, row in enumerate(given)]
+    return kernel.on_records([Record(topics.QUERIES, partition, 0, NOW, None, CODEC.encode(q)) for q in queries], NOW)
+
+
+def asked(effects: Effects) -> list[tuple[str, ModelQueries]]:
+    """Return what was asked of which topic."""
+    emits = [e for e in effects if isinstance(e, Emit) and e.topic != topics.PREDICTIONS]
+    return [(emit.topic, CODEC.decode(ModelQueries, emit.value)) for emit in emits]
+
+
+def row(*numbers: float) -> Tensor:
+    """Make an input row."""
+    return Tensor.of(np.array(numbers, dtype=np.float32))
+
+
+def test_a_poll_is_one_record_a_model() -> None:
+    """Rows of one dtype and shape are stacked in order of arrival, with each row's own due time."""
+    found = asked(ask(selection("a", "b"), row(1, 2), row(3, 4)))
+    assert [topic for topic, _ in found] == [topics.model_queries("a"), topics.model_queries("b")]
+    (_, first), (_, second) = found
+    assert first == second
+    assert (first.query_ids, first.reply_partition, len(first.due_us)) == (("q0", "q1"), 0, 2)
+    assert isinstance(first.inputs, Tensor)
+    assert first.inputs.numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def test_inputs_of_different_kinds_do_not_share_a_record() -> None:
+    """A row of another shape or dtype, a text and a byte string are all asked, in their own columns."""
+    found = asked(ask(selection("a"), row(1), row(1, 2), "text", b"bytes", row(2)))
+    assert [queries.query_ids for _, queries in found] == [("q0", "q4"), ("q1",), ("q2", "q3")]
+    assert found[2][1].inputs == ("text", b"bytes")
+
+
+def test_what_does_not_fit_one_record_is_split() -> None:
+    """No record grows beyond what a record may hold; order stays."""
+    found = asked(ask(selection("a"), *[row(*range(10_000))] * 30))
+    assert len(found) > 1
+    assert [query_id for _, queries in found for query_id in queries.query_ids] == [f"q{n}" for n in range(30)]
+
+
+def test_texts_of_very_different_length_are_halved_until_they_fit() -> None:
+    """The first row says little about the others."""
+    found = asked(ask(selection("a"), "short", *["x" * 200_000] * 5))
+    assert [query_id for _, queries in found for query_id in queries.query_ids] == [f"q{n}" for n in range(6)]
+
+
+def test_a_row_that_fits_no_record_is_answered_and_its_neighbours_are_asked() -> None:
+    """A query filled to the last byte: a model's record says a little more."""
+    codec = Codec(max_bytes=1_000)
+    room = 1_000 - len(CODEC.encode(Query("q0", "digits", "x" * 900))) + 900
+    effects = ask(selection("a", codec=codec), "x" * room, "fits")
+    (answer,) = [CODEC.decode(Prediction, e.value) for e in effects if isinstance(e, Emit) and e.topic == "predictions"]
+    assert (answer.query_id, answer.answer, answer.reason) == ("q0", -1, "invalid_input")
+    assert [queries.query_ids for _, queries in asked(effects)] == [("q1",)]
