@@ -46,7 +46,12 @@ def find(state: Path) -> Running | None:
 
 
 def start(
-    argv: Sequence[str], state: Path, address: str, ready: Callable[[], bool], timeout_s: float = 120.0
+    argv: Sequence[str],
+    state: Path,
+    address: str,
+    taken: Callable[[], bool],
+    ready: Callable[[], bool],
+    timeout_s: float = 120.0,
 ) -> Running:
     """Start a server in a session of its own and wait until it answers.
 
@@ -54,15 +59,19 @@ def start(
         argv: its command line.
         state: the file that remembers it; its output goes beside it.
         address: where it will listen.
+        taken: whether somebody listens there.
         ready: whether it answers.
         timeout_s: how long that may take.
 
     Raises:
-        UsageError: one is running already.
+        UsageError: one is running already, started from here or not.
         StartError: it ended, or did not answer in time; its last lines are in the message.
     """
     if (running := find(state)) is not None:
         message = f"one is running already at {running.address} (process {running.pid}); stop it first"
+        raise UsageError(message)
+    if taken():  # else that would be taken for the one that is started here, and this one's end not be seen
+        message = f"something answers at {address} already, which was not started from this folder; use another --port"
         raise UsageError(message)
     state.parent.mkdir(parents=True, exist_ok=True)
     log = state.with_suffix(".log")

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
+from redis import Redis, RedisError
 
+from deploy.configuration import without_secrets
 from deploy.errors import DeployError
+from streams.client import Client
+from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka_client import KafkaConnection
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
     from deploy.settings import Settings
+    from schemas.codec import Codec
+
+_log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
+RETRY_S = 1.0
 # aiokafka's words (which settings use) in librdkafka's.
 LIBRDKAFKA = {
     "security_protocol": "security.protocol",
@@ -30,7 +43,7 @@ LIBRDKAFKA = {
 
 
 class Unreachable(DeployError):  # noqa: N818 - reads as what happened
-    """No broker answered."""
+    """No broker, or no Redis, answered."""
 
 
 def properties(settings: Settings) -> dict[str, Any]:
@@ -62,15 +75,76 @@ def admin(settings: Settings) -> AdminClient:
         Unreachable: none does.
     """
     client = AdminClient({**librdkafka(settings)})
-    try:
+    with answering(settings):
         client.list_topics(timeout=TIMEOUT_S)
-    except KafkaException as error:
-        message = (
-            f"no Kafka broker answers at {settings.kafka.bootstrap} ({error.args[0].str()}); start one with"
-            " `skysail kafka start`, or set kafka.bootstrap in skysail.yaml or SKYSAIL_KAFKA__BOOTSTRAP"
-        )
-        raise Unreachable(message) from error
     return client
+
+
+@contextmanager
+def answering(settings: Settings) -> Iterator[None]:
+    """Turn what either library raises when no broker answers into one sentence that says what to do.
+
+    Raises:
+        Unreachable: no broker answered inside the block.
+    """
+    try:
+        yield
+    except (KafkaException, BrokerUnavailableError) as error:
+        raise Unreachable(
+            f"no Kafka broker answers at {settings.kafka.bootstrap} ({_why(error)}); start one with"
+            " `skysail kafka start`, or set kafka.bootstrap in skysail.yaml or SKYSAIL_KAFKA__BOOTSTRAP"
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    """Return a few words: what librdkafka keeps inside; aiokafka only says the address over again."""
+    found = error.args[0] if error.args else error
+    return found.str().rpartition("Local: ")[2] if isinstance(found, KafkaError) else "Broker transport failure"
+
+
+@asynccontextmanager
+async def asking(settings: Settings, codec: Codec) -> AsyncIterator[Client]:
+    """Connect a client to the deployment, for as long as the block lasts.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+    client = Client(settings.kafka.bootstrap, settings.prefix, properties(settings), codec=codec)
+    async with AsyncExitStack() as stack:
+        with answering(settings):
+            await stack.enter_async_context(client)
+        yield client
+
+
+def await_broker(settings: Settings) -> None:
+    """Return when a broker answers; until then the log says what to do."""
+    while True:
+        try:
+            admin(settings)
+        except Unreachable as error:
+            _log.warning("%s", error)
+            time.sleep(RETRY_S)
+        else:
+            return
+
+
+def check_redis(settings: Settings) -> str:
+    """Return the version of the Redis that answers.
+
+    Raises:
+        Unreachable: none does.
+    """
+    client = Redis.from_url(redis_url(settings), socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
+    try:
+        return str(client.info("server")["redis_version"])
+    except RedisError as error:
+        message = (
+            f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"
+            " `skysail redis start`, or set redis.url in skysail.yaml or SKYSAIL_REDIS__URL"
+        )
+        raise Unreachable(message) from None
+    finally:
+        client.close()
 
 
 def redis_url(settings: Settings) -> str:

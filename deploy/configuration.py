@@ -26,9 +26,17 @@ ENVIRONMENT_PREFIX = "SKYSAIL_"
 # Variables with the prefix that are no settings: where the file is, and where downloads are kept.
 OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA"})
 DEFAULT_FILE = Path("skysail.yaml")
-SECRET_WORDS = re.compile(r"password|secret|token|credential", re.IGNORECASE)
-URL_PASSWORD = re.compile(r"(://[^:/@]*:)[^@/]+@")
+SECRET_WORDS = re.compile(r"passw|passphrase|secret|token|credential|jaas|api[-_]?key", re.IGNORECASE)
 MASK = "********"
+# Where passwords stand in a URL: in its query (`?password=`), and between user and last `@`, since they may hold any
+# character; without a colon it may be a token. What is hidden too much does no harm.
+URL_SECRETS = (
+    (re.compile(rf"((?:{SECRET_WORDS.pattern})[^=]*=).*", re.DOTALL | re.IGNORECASE), rf"\1{MASK}"),
+    (re.compile(r"(://[^:]*:).*@", re.DOTALL), rf"\1{MASK}@"),
+    (re.compile(r"(://)[^:]*@", re.DOTALL), rf"\1{MASK}@"),
+)
+# YAML's complaints about these quote the value; it may be a password that begins with `!` or `*`.
+QUOTED = re.compile(r"(tag|alias) '.*", re.DOTALL)
 
 
 def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -66,15 +74,25 @@ def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:
 def _read(file: Path) -> dict[str, Any]:
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        raise SettingsError(f"{file} is not a readable YAML file: {_complaint(error)}") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{file} is not a readable YAML file: {error}"
-        raise SettingsError(message) from error
+        raise SettingsError(f"{file} is not a readable YAML file: {error}") from error
     if data is not None and not isinstance(data, dict):
         message = (
             f"{file} must hold keys and values, it holds a {type(data).__name__}; `skysail run --help` shows an example"
         )
         raise SettingsError(message)
     return data or {}
+
+
+def _complaint(error: yaml.MarkedYAMLError) -> str:
+    """Return where YAML stopped and why, without its excerpt: that line may hold a password."""
+    mark = error.problem_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return place + QUOTED.sub(
+        r"unknown \1; put quotes around a value that begins with `!`, `*` or `&`", error.problem or ""
+    )
 
 
 def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
@@ -115,16 +133,31 @@ def _known_keys(location: list[str]) -> list[str]:
     return list(section.model_fields)
 
 
-def masked(settings: Settings) -> str:
-    """Return the settings as YAML with every secret masked: what is printed at start."""
-    return str(yaml.safe_dump(_plain(settings.model_dump(), mask=True), sort_keys=False))
+def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, Any]:
+    """Return the settings, or those that differ from their defaults, as plain values with every secret masked."""
+    shown: dict[str, Any] = _plain(settings.model_dump(exclude_defaults=only_changed), mask=True)
+    return shown
+
+
+def to_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain values as YAML, in their order, the innermost on one line; nothing if there are none."""
+    if not values:
+        return ""
+    return str(yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text, such as a URL, without the passwords in it."""
+    for pattern, replacement in URL_SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
 
 
 def write(settings: Settings, path: Path) -> Path:
     """Write the settings, secrets included, to a file that only its owner can read; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(_plain(settings.model_dump(), mask=False), sort_keys=False), encoding="utf-8")
+    path.write_text(to_yaml(_plain(settings.model_dump(), mask=False)), encoding="utf-8")
     return path
 
 
@@ -138,5 +171,5 @@ def _plain(value: Any, *, mask: bool, key: str = "") -> Any:
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, str | Path):
-        return URL_PASSWORD.sub(rf"\1{MASK}@", str(value)) if mask else str(value)
+        return without_secrets(str(value)) if mask else str(value)
     return value

@@ -98,13 +98,29 @@ def checked(application: Application) -> Application:
 
 
 def build(settings: Settings, names: Iterable[str]) -> Topology:
-    """Return the topology for these models."""
-    return topology.build(names, partitions=settings.partitions)
+    """Return the topology for these models; inline ones have no topic."""
+    apart = set(names).difference(settings.selection.inline)
+    return topology.build(apart, settings.partitions, window_ms=int(settings.joiner.window_s * 1000))
 
 
 def current(settings: Settings, codec: Codec) -> Topology:
     """Return the topology for every model that the settings name or that was published."""
     return build(settings, {*settings.models, *catalog.read(settings, codec, Model)})
+
+
+def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iterable[Model]) -> Topology:
+    """Return the part of the topology that some roles touch.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        roles: as in the settings.
+        models: of the workers among them.
+    """
+    names = [model.name for model in models]
+    whole = current(settings, codec) if "selection" in roles else build(settings, names)
+    others = [role for role in roles if role != "worker"]
+    return whole.used_by([*others, *map(topology.worker_role, names)])
 
 
 def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = topics.create) -> Mapping[str, Model]:

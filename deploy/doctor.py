@@ -7,7 +7,6 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ import psutil
 from deploy.local.errors import MissingError
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
-from deploy.local.properties import HOST
 from deploy.local.redis import find_redis
 
 _OLDEST_PYTHON = (3, 11)
@@ -27,8 +25,6 @@ _CORES = 2
 _MEMORY_BYTES = 2 * _GIB  # Kafka 0.3, five workers of 0.2, the other roles 0.5, and room
 _DISK_BYTES = 1 * _GIB
 _DOCKER_TIMEOUT_S = 5
-# The ports that `skysail kafka`, `skysail redis` and the status page take unless told otherwise.
-_PORTS = {9092: "Apache Kafka", 6379: "Redis", 6066: "the status page"}
 
 
 class Level(enum.Enum):
@@ -36,7 +32,8 @@ class Level(enum.Enum):
 
     OK = "ok"
     WARN = "warn"  # works, or only something optional is absent
-    MISSING = "missing"  # something that is always needed is not there
+    DOWN = "down"  # a part of the deployment does not run, or is not as it must be
+    MISSING = "missing"  # this machine lacks something that is always needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,6 @@ def diagnose() -> tuple[Check, ...]:
         check_cores(os.cpu_count() or 1),
         check_memory(psutil.virtual_memory().available),
         check_disk(Path(tempfile.gettempdir())),
-        *(check_port(port, use) for port, use in _PORTS.items()),
     )
 
 
@@ -163,14 +159,3 @@ def check_disk(folder: Path) -> Check:
     enough = free_bytes >= _DISK_BYTES
     advice = "" if enough else "free some, or set TMPDIR to a folder on another disk"
     return Check("disk", Level.OK if enough else Level.WARN, f"{free_bytes / _GIB:.1f} GiB free in {folder}", advice)
-
-
-def check_port(port: int, use: str) -> Check:
-    """Check that a default port can be listened on."""
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, port))
-        except OSError:
-            return Check(f"port {port}", Level.WARN, "taken", f"give {use} another port, or stop what listens there")
-    return Check(f"port {port}", Level.OK, "free")

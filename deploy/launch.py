@@ -15,23 +15,25 @@ import logging
 import os
 import signal
 import sys
+import uuid
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deploy import configuration, desired, topics
+from deploy import configuration, desired, metrics, topics
 from deploy.clients import connection
 from deploy.errors import StartError
 from deploy.local.process import tail
 from deploy.local.supervisor import Child, Supervisor
+from deploy.progress import Silent
 from deploy.registry import codec_for
 from deploy.settings import Settings
 from schemas import topics as names
 from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.runtime.kafka_tail import KafkaTail
-from streams.topology import check, worker_role
+from streams.topology import worker_role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
     from deploy.desired import CreateTopics
     from deploy.local.supervisor import ChildStatus
+    from deploy.progress import Progress
     from load.system import Deployment, Launch
     from schemas.codec import Codec
     from schemas.records import Application, Model
@@ -63,6 +66,10 @@ class System:
         folder: for logs and the settings file that the children read.
         create_topics: how missing topics come to be.
         environment: variables for the children on top of this process's own.
+        progress: is told what the start waits for and which role is ready.
+
+    Attributes:
+        metrics_ports: where each instance shows its metrics, if the settings say so.
     """
 
     def __init__(
@@ -72,13 +79,18 @@ class System:
         folder: Path,
         create_topics: CreateTopics = topics.create,
         environment: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self._settings = settings
         self._codec = codec
         self._folder = folder
         self._create_topics = create_topics
         self._environment = dict(environment or {})
+        self._progress = progress or Silent()
+        # One name for all children, as each is in a group of its own; a new one, as two systems may share the groups.
+        self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
+        self.metrics_ports: dict[str, int] = {}
 
     @property
     def pids(self) -> dict[str, int]:
@@ -122,10 +134,14 @@ class System:
         Raises:
             DeployError: the broker or a role is not as needed; the message says what to do.
         """
+        self._progress.waits(f"Kafka at {self._settings.kafka.bootstrap} to take topics, models and applications")
         deployed = await asyncio.to_thread(desired.establish, self._settings, self._codec, self._create_topics)
-        await asyncio.to_thread(check_topics, self._settings, deployed)
+        await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
+        self._progress.done("topics, models and applications are in place")
         file = configuration.write(self._settings, self._folder / "settings.yaml")
-        children = [self._child(role, model, file) for role, model in plan(self._settings, present(deployed))]
+        planned = plan(self._settings, present(deployed))
+        self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
+        children = [self._child(role, model, file) for role, model in planned]
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
@@ -150,17 +166,23 @@ class System:
             await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
 
     def _child(self, role: str, model: str | None, file: Path) -> Child:
-        name = role if model is None else worker_role(model)
+        name = _name(role, model)
         argv = [sys.executable, "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
         argv += ["--instance", "1"] if model is None else ["--instance", "1", "--model", model]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        return Child(name, tuple(argv), self.log(name), {"PYTHONPATH": path, **self._environment})
+        own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": self._member, **self._environment}
+        if name in self.metrics_ports:
+            own["SKYSAIL_METRICS__PORT"] = str(self.metrics_ports[name])
+        return Child(name, tuple(argv), self.log(name), own)
 
     async def _ready(self, reports: KafkaTail, missing: set[str]) -> None:
         end = asyncio.get_running_loop().time() + READY_S
         while missing:
+            self._progress.waits("the roles:", ", ".join(sorted(missing)))
             for record in await reports.poll(POLL_MS):
-                missing.discard(self._announced(record.value))
+                if (name := self._announced(record.value)) in missing:
+                    missing.discard(name)
+                    self._progress.done(f"{name} is ready (process {self.pids.get(name)}, log {self.log(name)})")
             dead = [child for child in self.status() if child.exit_code is not None and child.name in missing]
             if dead:
                 name = dead[0].name
@@ -174,9 +196,12 @@ class System:
     async def _page_ready(self, reports: KafkaTail) -> None:
         """Give the page a few seconds, so that its start takes no time from the first queries; it may stay away."""
         end = asyncio.get_running_loop().time() + PAGE_S
+        self._progress.waits("the live page")
         while asyncio.get_running_loop().time() < end:
             if PAGE in {self._announced(record.value) for record in await reports.poll(POLL_MS)}:
+                self._progress.done(f"{PAGE} is ready (process {self.pids.get(PAGE)}, log {self.log(PAGE)})")
                 return
+        self._progress.done(f"{PAGE} is not ready yet; everything else runs without it (log {self.log(PAGE)})")
 
     def _announced(self, value: bytes | None) -> str:
         """Return whose report this is if it is ready, else nothing."""
@@ -197,20 +222,13 @@ def present(models: Mapping[str, Model]) -> list[str]:
 
 
 def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:
-    """Return what to start: each role once, `worker` once for each model."""
-    chosen = sorted(models)
+    """Return what to start: each role once, `worker` once for each model that is not inline."""
+    chosen = sorted(set(models).difference(settings.selection.inline))
     return [(role, model) for role in settings.roles for model in (chosen if role == "worker" else [None])]
 
 
-def check_topics(settings: Settings, models: Mapping[str, Model]) -> None:
-    """Compare the broker with the topology.
-
-    Raises:
-        StartError: topics are missing or their partition counts do not fit.
-    """
-    faults = check(desired.build(settings, models), topics.partition_counts(settings))
-    if faults:
-        raise StartError("\n".join(faults))
+def _name(role: str, model: str | None) -> str:
+    return role if model is None else worker_role(model)
 
 
 def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from deploy.configuration import without_secrets
 from schemas.codec import Codec
+from schemas.errors import RegistryError
 from schemas.registry import Registry
 
 if TYPE_CHECKING:
@@ -24,5 +26,8 @@ def codec_for(settings: Settings) -> Codec:
     if given.user is not None:
         password = "" if given.password is None else given.password.get_secret_value()
         properties["basic.auth.user.info"] = f"{given.user}:{password}"
-    found = Registry(properties).resolve(settings.prefix)
+    try:
+        found = Registry(properties).resolve(settings.prefix)
+    except RegistryError as error:
+        raise RegistryError(without_secrets(str(error))) from None  # the client's own errors may show the URL
     return Codec(found.ids, found.accepted)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.clients import connection, redis_url
 from deploy.errors import UsageError
+from deploy.metrics import exporting
 from streams import topology
 from streams.control.app import Options, create  # `import faust` loads nothing before its first use: 40 MB
 from streams.control.credentials import credentials
@@ -30,10 +31,13 @@ from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.process import run_process
 from streams.runtime.redis_store import RedisSettings, RedisStore
 from streams.runtime.roles import Ports, Role
-from workers.runner import Worker, WorkerSettings
+from workers.inline import Inline, InlineLoop
+from workers.runner import Worker
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Any
 
     from deploy.settings import Settings
     from schemas.codec import Codec
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Operator
     from streams.runtime.kafka_client import KafkaConnection
     from streams.runtime.loop import RoleLoop
+    from streams.runtime.metrics import MetricsHook
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +55,7 @@ LEARNER_SLACK_US = 60_000_000  # beyond two windows: the end of one, and feedbac
 JOINER_OUTSTANDING = 2_000_000
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
-Runnable: TypeAlias = "RoleLoop | Worker"
+Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +68,29 @@ class Shared:
     kafka: KafkaConnection
     transport: KafkaTransport
     instance: str
+    hooks: tuple[MetricsHook, ...] = ()
 
     def name(self, role: str) -> str:
         """Return a role's instance name."""
         return f"{role}@{self.instance}"
 
 
-def shared(settings: Settings, codec: Codec, instance: str) -> Shared:
+def shared(settings: Settings, codec: Codec, instance: str, hooks: tuple[MetricsHook, ...] = ()) -> Shared:
     """Return the connections of a process; nothing is connected yet."""
     clock, kafka = SystemClock(), connection(settings, f"{settings.prefix}.{instance}")
-    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance)
+    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks)
 
 
-def selection(common: Shared) -> RoleLoop:
-    """Build the role that decides and combines."""
+def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
+    """Build the role that decides and combines, with the models that run inside it."""
     role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
-    settings = SelectionSettings(common.settings.partitions, margin_us=int(common.settings.selection.margin_ms * 1_000))
-    return _loop(role, Selection(common.codec, settings), common, _store(common))
+    margin_us = int(common.settings.selection.margin_ms * 1_000)
+    settings = SelectionSettings(common.settings.partitions, topology.MODEL_PARTITIONS, margin_us=margin_us)
+    kernel = Selection(common.codec, settings)
+    if not inline:
+        return _loop(role, kernel, common, _store(common))
+    models = Inline(kernel, inline, role.instance, _worker_settings(common), common.codec, common.clock.now_us)
+    return models.within(_loop(role, models.kernel, common, _store(common), models.companions))
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -95,20 +106,33 @@ def joiner(common: Shared) -> RoleLoop:
 def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
     return _loop(
-        _role("learner", common, owns_states=True, linger_s=common.settings.kafka.linger_ms / 1000),
+        _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000),
         Learner(common.codec, window_us=int(2 * common.settings.joiner.window_s * 1e6) + LEARNER_SLACK_US),
         common,
         _store(common),
     )
 
 
-KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"selection": selection, "joiner": joiner, "learner": learner}
+KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"joiner": joiner, "learner": learner}
 
 
 def worker(common: Shared, model: Model) -> Worker:
     """Build the role that runs one model."""
+    node = topology.build([model.name]).node(topology.worker_role(model.name))
+    ports = Ports(
+        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common)),
+        transport=common.transport,
+        clock=common.clock,
+        encode=common.codec.encode,
+        version=VERSION,
+        hooks=common.hooks,
+    )
+    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec)
+
+
+def _worker_settings(common: Shared) -> WorkerSettings:
     given = common.settings.worker
-    settings = WorkerSettings(
+    return WorkerSettings(
         partitions=common.settings.partitions,
         controller=given.controller,
         parameters=given.parameters,
@@ -119,29 +143,28 @@ def worker(common: Shared, model: Model) -> Worker:
         patience_s=given.patience_s,
         allow_pickle=given.allow_pickle,
     )
-    node = topology.build([model.name]).node(topology.worker_role(model.name))
-    ports = Ports(
-        consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common)),
-        transport=common.transport,
-        clock=common.clock,
-        encode=common.codec.encode,
-        version=VERSION,
-    )
-    return Worker(model, common.name(node.role), settings, ports, common.codec)
 
 
 def _role(name: str, common: Shared, replies: int = 0, **options: float) -> Role:
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
-    return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
+    owns = node.states == "writes"
+    return Role(node.group, common.name(name), node.consumes, node.follows, last, owns, **options)  # type: ignore[arg-type]
 
 
 def _consumer(common: Shared) -> ConsumerSettings:
-    return ConsumerSettings(fetch_wait_ms=common.settings.kafka.fetch_wait_ms)
+    given = common.settings.kafka
+    return ConsumerSettings(fetch_wait_ms=given.fetch_wait_ms, member=given.member)
 
 
-def _loop(role: Role, kernel: Operator, common: Shared, store: RedisStore | None = None) -> RoleLoop:
+def _loop(
+    role: Role,
+    kernel: Operator,
+    common: Shared,
+    store: RedisStore | None = None,
+    companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
+) -> RoleLoop:
     return kafka_loop(
         role,
         kernel,
@@ -151,7 +174,9 @@ def _loop(role: Role, kernel: Operator, common: Shared, store: RedisStore | None
         common.codec.encode,
         store,
         _consumer(common),
+        common.hooks,
         version=VERSION,
+        companions=companions,
     )
 
 
@@ -159,7 +184,14 @@ def _store(common: Shared) -> RedisStore:
     return RedisStore(RedisSettings(redis_url(common.settings), common.settings.prefix), common.codec)
 
 
-async def run(settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[Model], instance: str) -> None:
+async def run(
+    settings: Settings,
+    codec: Codec,
+    roles: Sequence[str],
+    models: Sequence[Model],
+    instance: str,
+    inline: Sequence[Model] = (),
+) -> None:
     """Run these roles in this process until SIGTERM or SIGINT; the page may fail without the others.
 
     Args:
@@ -168,13 +200,20 @@ async def run(settings: Settings, codec: Codec, roles: Sequence[str], models: Se
         roles: which; `worker` means one for each of `models`.
         models: that are run here.
         instance: unique among the processes of the deployment.
+        inline: models that run inside `selection`.
 
     Raises:
         ExceptionGroup: of what ended a role.
+        StartError: the port for metrics is taken.
     """
+    with exporting(settings.metrics) as hooks:
+        await _run(shared(settings, codec, instance, hooks), roles, models, inline)
+
+
+async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model]) -> None:
     stop = asyncio.Event()
-    common = shared(settings, codec, instance)
-    loops: list[Runnable] = [KERNELS[role](common) for role in roles if role in KERNELS]
+    loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
+    loops += [KERNELS[role](common) for role in roles if role in KERNELS]
     loops += [worker(common, model) for model in models if "worker" in roles]
     page = asyncio.create_task(control(common, stop)) if "control" in roles else None
     if loops:
@@ -207,6 +246,8 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             port=given.control.port,
             data=Path(folder),
             credentials=login,
+            member=given.kafka.member,
+            hooks=common.hooks,
         )
         app = create(place, common.codec)
         await app.start()

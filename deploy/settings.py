@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
@@ -36,10 +37,27 @@ def _read_secret(key: str, path: object) -> SecretStr:
         raise ValueError(message) from error
 
 
+def _is_redis_url(url: str) -> bool:
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return True
+    try:
+        port = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"redis", "rediss"} and port != 0 and "@" not in parts.path + parts.query + parts.fragment
+
+
 class Section(BaseModel):
     """A frozen group of settings that refuses unknown keys and reads `*_file` secrets."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        coerce_numbers_to_str=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -48,19 +66,25 @@ class Section(BaseModel):
 
 
 class Kafka(Section):
-    """Where the brokers are, and what is passed through to the client as it is.
-
-    `properties` are keyword arguments of the aiokafka clients: `security_protocol`, `sasl_plain_password_file`, ...
-    `fetch_wait_ms` is how long a broker may hold a fetch without data; with Kafka it costs idle CPU, not latency, but
-    the embedded broker holds every fetch that long, data or not: 10 there. `linger_ms` is how long joiner and learner
-    pause after a poll that brought something, so that the next one brings more: nobody waits for a join or a lesson as
-    for an answer. 0 for the embedded broker, which gives one batch of a partition at a time.
-    """
+    """Where the brokers are, and how their clients behave."""
 
     bootstrap: str = "127.0.0.1:9092"
+    """`host:port` of the brokers, separated by commas."""
     properties: dict[str, Scalar] = Field(default_factory=dict)
+    """Passed to the clients as they are, in aiokafka's words: `security_protocol`, `sasl_mechanism`,
+    `sasl_plain_username`, `sasl_plain_password_file`, `ssl_cafile`, ..."""
     fetch_wait_ms: int = Field(default=200, gt=0)
+    """How long a broker may hold a fetch without data. With Kafka that costs no latency, and shorter costs idle CPU;
+    the embedded broker holds every fetch so long, data or not: 10 there."""
     linger_ms: int = Field(default=100, ge=0)
+    """How long joiner and learner pause after a poll that brought something, so that the next one brings more: nobody
+    waits for a join or a lesson as for an answer. 0 for the embedded broker, which gives one batch at a time."""
+    topics_wait_s: float = Field(default=30.0, ge=0)
+    """How long a role that starts waits for topics that are being created."""
+    member: str | None = None
+    """A name that a process keeps over restarts and no other process has at the same time, such as a host and a role:
+    killed, it has its partitions back as soon as it is, and not only when Kafka's session timeout of 10 s is over.
+    `skysail run` names the processes that it starts."""
 
     @model_validator(mode="before")
     @classmethod
@@ -74,94 +98,141 @@ class Redis(Section):
     """Where policy states are kept."""
 
     url: str = "redis://127.0.0.1:6379/0"
+    """`redis://`, `rediss://` (TLS) or `unix://`; a password in it is percent-encoded."""
     password: SecretStr | None = None
+    """Instead of one in the URL; rather `password_file`."""
+
+    @field_validator("url")
+    @classmethod
+    def _can_be_read(cls, url: str) -> str:
+        """Refuse what no client would understand, without showing it: it may hold a password."""
+        if not _is_redis_url(url):
+            message = (
+                "write redis://[user[:password]@]host[:port][/database]; in a password percent-encode `/`, `@`, `:`,"
+                " `#` and `?`, or put it into a file and name that in `redis.password_file`"
+            )
+            raise ValueError(message)
+        return url
 
 
 class Registry(Section):
-    """The schema registry; without a URL records are framed as Avro single objects."""
+    """The schema registry."""
 
     url: str | None = None
+    """Of Confluent's registry or one that speaks like it; without it records are framed as Avro single objects."""
     user: str | None = None
+    """For its log-in, if it wants one."""
     password: SecretStr | None = None
+    """For its log-in; rather `password_file`."""
 
 
 class Worker(Section):
-    """How a model's worker batches.
-
-    Without `objective_ms` a batch may take half of what the deadline leaves after the time outside the worker.
-    `threads` are the arithmetic threads of the model's library; one keeps the roles from fighting for cores.
-    A batch that takes longer than `patience_s` (without it 10 objectives, at least 5 s) means that the model hangs: the
-    worker ends and is started again, or, with `process`, the model's own process is, which costs a copy of each batch.
-    `allow_pickle` loads pickled models, if their digest is the one that was deployed.
-    """
+    """How a model's worker batches."""
 
     controller: Literal["aimd", "fixed"] = "aimd"
+    """What sizes batches: `aimd` grows while they are faster than the objective, `fixed` does not."""
     parameters: dict[str, float] = Field(default_factory=dict)
+    """Of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`."""
     objective_ms: float | None = Field(default=None, gt=0)
+    """How long a batch may take; without it half of what the deadline leaves after the time outside the worker."""
     queue_rows: int = Field(default=4096, gt=0)
+    """How many rows may wait in a worker; it reads no more until there is room."""
     threads: int = Field(default=1, gt=0)
+    """Arithmetic threads of the model's library; one keeps the roles from fighting for cores."""
     process: bool = False
+    """Run the model in a process of its own, which can be replaced when it hangs; costs a copy of each batch."""
     patience_s: float | None = Field(default=None, gt=0)
+    """A batch that takes longer means that the model hangs: the worker (with `process`, the model's process) ends and
+    is started again. Without it 10 objectives, at least 5 s."""
     allow_pickle: bool = False
+    """Load pickled models, if their digest is the one that was deployed. Loading a pickle runs the code in it."""
 
 
 class Selection(Section):
-    """`margin_ms` is how long before its deadline an answer leaves: the leg back to the client takes that long."""
+    """How queries are answered."""
 
     margin_ms: float = Field(default=5.0, ge=0)
+    """How long before its deadline an answer leaves: the leg back to the client takes that long."""
+    inline: tuple[Name, ...] = ()
+    """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
+    less than two legs over Kafka. Batches, records and guarantees are the same; `worker` says how they are run."""
 
 
 class Joiner(Section):
-    """How long things wait to be joined.
-
-    `early_s` is how long feedback waits for a prediction that has not been seen, before it is `unmatched`; `window_s`
-    is the longest window of any application. One window is read back when a joiner starts, two when a learner does.
-    """
+    """How long things wait to be joined."""
 
     early_s: float = Field(default=60.0, gt=0)
+    """How long feedback waits for a prediction that has not been seen, before it is a dead letter, `unmatched`."""
     window_s: float = Field(default=600.0, gt=0, le=604_800)
+    """The longest window of any application. So much is read back when a joiner starts, twice that when a learner
+    does."""
 
 
 class Control(Section):
-    """The live page. It has no log-in, so it stays on the loopback address unless told otherwise."""
+    """The live page."""
 
     host: str = "127.0.0.1"
+    """The address it listens on. It has no log-in."""
     port: int = Field(default=6066, gt=0, lt=65536)
+    """The port it listens on."""
+
+
+class Metrics(Section):
+    """Where a process shows its latest figures to Prometheus, at `/metrics`."""
+
+    host: str = "127.0.0.1"
+    """The address it listens on. It has no log-in."""
+    port: int = Field(default=0, ge=0, lt=65536)
+    """0: nowhere. `skysail run` gives each of its processes the next port, in the order of `roles`, workers last by
+    model name; a role that is started by itself takes the port as it stands."""
 
 
 class ApplicationSettings(Section):
-    """The desired state of one application, published at start; fields as in `schemas.records.Application`."""
+    """The desired state of one application, published at start; what is not named has its default again."""
 
     models: tuple[str, ...] = Field(min_length=1)
+    """The competing models, by name."""
     policy: str = "exp3"
+    """What chooses among them: `single`, `epsilon_greedy`, `ucb1`, `thompson`, `exp3` or `exp4`."""
     parameters: dict[str, float] = Field(default_factory=dict)
+    """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False
+    """One policy state for each context (user, session, region) instead of one for all."""
     slo_ms: float = Field(default=100.0, gt=0)
+    """A query is answered so long after it was sent, with what is there by then."""
     default_output: int | float | str | None = None
+    """The answer where no model has one."""
     loss: Literal["zero_one", "absolute", "squared", "log", "given"] = "zero_one"
+    """What an answer costs, given the label; `given`: the feedback says it."""
     window_s: float = Field(default=600.0, gt=0)
+    """How long feedback is waited for; at most `joiner.window_s`."""
     default_loss: float | None = Field(default=None, ge=0, le=1)
+    """What is learnt when the window ends without feedback; without it nothing is."""
 
 
 class Settings(Section):
-    """Everything a deployment is told.
-
-    `models` are package folders by name, published at start beside what `skysail model add` published; `reports` is the
-    folder for the reports of the demo and of load scenarios.
-    """
+    """Everything a deployment is told."""
 
     prefix: Name = "skysail"
+    """Of the names of topics, groups and keys: deployments with different ones share brokers and Redis."""
     partitions: int = Field(default=4, gt=0, le=1024)
+    """Of the topics on the circle of data; bounds how far the roles scale out, and cannot be changed while policy
+    states are kept."""
     replication: int = Field(default=1, gt=0)
+    """Copies of each topic; 3 in production."""
+    roles: tuple[Role, ...] = ROLES
+    """What `skysail run` starts; `worker` stands for one process a model."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least serious lines that are logged."""
     kafka: Kafka = Kafka()
     redis: Redis = Redis()
     registry: Registry = Registry()
-    roles: tuple[Role, ...] = ROLES
     selection: Selection = Selection()
     worker: Worker = Worker()
     joiner: Joiner = Joiner()
     control: Control = Control()
+    metrics: Metrics = Metrics()
     models: dict[Name, Path] = Field(default_factory=dict)
+    """Package folders by the models' names, published at start beside what `skysail model add` has published."""
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
-    reports: Path = Path("reports")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Applications by name, published at start beside what `skysail app create` has published."""

@@ -1,22 +1,24 @@
-"""Creates the topology's topics on a broker and compares what is there with what should be."""
+"""A deployment's topics on its broker: created, compared with the topology, waited for."""
 
 from __future__ import annotations
 
+import logging
+import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]  # not in its __all__
-
-from deploy.clients import TIMEOUT_S, admin
-from deploy.errors import DeployError
+from deploy.clients import admin
+from deploy.errors import StartError
+from streams import checks
+from streams.runtime import kafka_admin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from deploy.settings import Settings
+    from streams.checks import Finding
     from streams.topology import Topology
 
-CREATE_S = 30.0
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.25
 
 
 def partition_counts(settings: Settings) -> dict[str, int]:
@@ -26,36 +28,56 @@ def partition_counts(settings: Settings) -> dict[str, int]:
         Unreachable: no broker answers.
     """
     start = f"{settings.prefix}."
-    found = admin(settings).list_topics(timeout=TIMEOUT_S).topics
-    return {name.removeprefix(start): len(topic.partitions) for name, topic in found.items() if name.startswith(start)}
+    found = kafka_admin.partitions(admin(settings))
+    return {name.removeprefix(start): count for name, count in found.items() if name.startswith(start)}
 
 
 def create(settings: Settings, topology: Topology) -> list[str]:
-    """Create the topics that are missing, with the topology's configuration; returns their logical names.
+    """Create the topics that are missing, as the topology says, and wait for them; returns their logical names.
 
     Raises:
         Unreachable: no broker answers.
-        DeployError: the broker refused one.
+        MisconfiguredError: the broker refused one.
     """
     there = partition_counts(settings)
-    missing = [topic for name, topic in topology.topics.items() if name not in there]
-    wanted = [
-        NewTopic(f"{settings.prefix}.{t.name}", t.partitions, settings.replication, config=t.config()) for t in missing
-    ]
-    _await_created(settings, wanted)
-    return [topic.name for topic in missing]
+    missing = {f"{settings.prefix}.{name}": topic for name, topic in topology.topics.items() if name not in there}
+    counts = {name: topic.partitions for name, topic in missing.items()}
+    configs = {name: topic.config() for name, topic in missing.items()}
+    kafka_admin.create(admin(settings), counts, settings.replication, configs)
+    return [topic.name for topic in missing.values()]
 
 
-def _await_created(settings: Settings, wanted: Iterable[NewTopic]) -> None:
-    topics = list(wanted)
-    if not topics:
-        return
-    client = admin(settings)  # has to outlive the futures
-    for name, future in client.create_topics(topics, operation_timeout=CREATE_S).items():
-        try:
-            future.result(CREATE_S)
-        except KafkaException as error:
-            # Another process may be creating the same topics at the same time.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                message = f"the broker did not create topic {name}: {error.args[0].str()}; check rights and replication"
-                raise DeployError(message) from error
+def check(settings: Settings, topology: Topology) -> list[Finding]:
+    """Compare the broker with the topology; faults come first.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+    real = {f"{settings.prefix}.{name}": name for name in topology.topics}
+    found = {real[name]: topic for name, topic in kafka_admin.find(admin(settings), real).items()}
+    return checks.check(topology, found, replication=settings.replication, prefix=settings.prefix)
+
+
+def require(settings: Settings, topology: Topology) -> None:
+    """Return when the topics are as they must be; waits `kafka.topics_wait_s` for those that are not there yet.
+
+    Warnings are logged, apart from that about single copies where the settings ask for no more.
+
+    Raises:
+        Unreachable: no broker answers.
+        StartError: topics are not as they must be; the message says what to do about each.
+    """
+    end_s = time.monotonic() + settings.kafka.topics_wait_s
+    told = False
+    findings = check(settings, topology)
+    while faults := [finding for finding in findings if finding.fault]:
+        if time.monotonic() > end_s or not all(fault.passing for fault in faults):
+            raise StartError("\n".join(fault.message for fault in faults))
+        if not told:
+            _log.warning("waiting up to %g s: %s", settings.kafka.topics_wait_s, faults[0].message)
+        told = True
+        time.sleep(LOOK_S)
+        findings = check(settings, topology)
+    for finding in findings:
+        if finding.aspect != "replication" or settings.replication > 1:
+            _log.warning("%s", finding.message)

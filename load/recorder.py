@@ -105,6 +105,15 @@ class Recorder:
         """Return p50, p95, p99, p99.9 and the maximum, in ms from the intended send time."""
         return _quantiles_ms(self._latency)
 
+    def recent_ms(self, first: int, until: int) -> dict[str, float]:
+        """Return p50, p95 and p99, in ms, of the windows numbered `first` to before `until`; empty if none answered."""
+        windows = (self._windows.get(index) for index in range(first, until))
+        found = [window.latencies_us for window in windows if window is not None and window.latencies_us]
+        if not found:
+            return {}
+        values = np.percentile(np.concatenate(found), (50, 95, 99)) / 1e3
+        return dict(zip(("p50", "p95", "p99"), values.tolist(), strict=True))
+
     def figures(self) -> dict[str, float]:
         """Return everything counted, flat."""
         total = self.total

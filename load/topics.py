@@ -6,8 +6,9 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # not in its __all__
+from confluent_kafka.admin import AdminClient
+
+from streams.runtime.kafka_admin import create
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,22 +19,6 @@ _TIMEOUT_S = 30.0
 def new_prefix(scenario: str) -> str:
     """Return a topic prefix that nothing has used before."""
     return f"load-{scenario}-{uuid.uuid4().hex[:8]}"
-
-
-def create(bootstrap: str, partitions: Mapping[str, int]) -> None:
-    """Create topics of one replica by full name; those that exist are left as they are.
-
-    Raises:
-        KafkaException: the broker refused.
-    """
-    wanted = [NewTopic(name, num_partitions=count, replication_factor=1) for name, count in partitions.items()]
-    admin = _admin(bootstrap)
-    for future in admin.create_topics(wanted, operation_timeout=_TIMEOUT_S).values():
-        try:
-            future.result(_TIMEOUT_S)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
 
 
 def delete(bootstrap: str, prefix: str) -> None:
@@ -55,7 +40,7 @@ def _admin(bootstrap: str) -> AdminClient:
 @contextmanager
 def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Iterator[None]:
     """Have topics, by name without the prefix, for the time of a block."""
-    create(bootstrap, {f"{prefix}.{name}": count for name, count in partitions.items()})
+    create(_admin(bootstrap), {f"{prefix}.{name}": count for name, count in partitions.items()})
     try:
         yield
     finally:

@@ -111,6 +111,8 @@ class Wire:
     def close(self) -> None:
         """Leave the broker; what is not flushed is lost."""
         self._consumer.close()
+        self._producer.purge()  # closing it would wait for what a broker that is gone has not acknowledged
+        self._producer.close()
 
     def _places(self, topic: str) -> list[TopicPartition]:
         name = self._prefix + topic

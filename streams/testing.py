@@ -1,9 +1,12 @@
 """A broker-free driver: the same operators, in virtual time, with scripted faults. Public, for your own tests too.
 
-    driver = Driver(roles=[...], partitions=1)
+    driver = Driver(topology.build(["svc"]), {"selection": lambda: Selection(codec, settings), ...})
     driver.produce("queries", 0, value)
     driver.run(seconds=1)                       # virtual: returns at once
     driver.read("predictions")                  # what came out
+
+What there is follows from the topology: topics and their partitions, which role reads, follows and writes what, in
+which group, and whose start the store decides. An operator that writes elsewhere, or uses the store unsaid, fails.
 
 A fault is a value with a time: `Crash` a role (what it had not committed is read again), `Duplicate` or `Delay` or
 `Reorder` what is produced to a topic, take the store down for a while (`StoreDown`) or let it lose its last seconds
@@ -22,10 +25,11 @@ from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, 
 from streams.runtime.offsets import OffsetTracker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Operator
+    from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
 COMMIT_US = 500_000  # as the runtime does
@@ -81,21 +85,19 @@ Fault: TypeAlias = Crash | Duplicate | Delay | Reorder | StoreDown | StoreLoss
 
 
 @dataclass(slots=True)
-class Role:
-    """A role under test: how to make its operator, what it reads as a group, what it follows from the beginning.
+class _Role:
+    """A role that runs: its place in the topology, how to make its operator, and where that one stands."""
 
-    The first topic of `consumes` is the main one. `folds` marks a role whose start is the store's offset.
-    """
-
-    name: str
+    node: Node
     make: Callable[[], Operator]
-    consumes: tuple[str, ...]
-    follows: tuple[str, ...] = ()
-    folds: bool = False
     operator: Operator = field(init=False)
     tracker: OffsetTracker = field(init=False)
     positions: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
-    committed: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
+
+    @property
+    def main(self) -> str:
+        """The topic whose partitions the operator is told about."""
+        return self.node.consumes[0]
 
 
 @dataclass(slots=True)
@@ -124,16 +126,31 @@ class _Store:
 class Driver:
     """Runs roles over in-memory logs until nothing is left to do at the current virtual time, then lets time pass."""
 
-    def __init__(self, roles: Sequence[Role], partitions: int = 1, faults: Iterable[Fault] = ()) -> None:
+    def __init__(
+        self, topology: Topology, operators: Mapping[str, Callable[[], Operator]], faults: Iterable[Fault] = ()
+    ) -> None:
+        """Start every role that has an operator; the others do not run.
+
+        Args:
+            topology: of the deployment under test.
+            operators: how to make each role's operator, by name: `selection`, `joiner`, `learner`, `worker.<model>`.
+            faults: what goes wrong, and when.
+
+        Raises:
+            LookupError: the topology has no such role.
+            ValueError: topics whose records must meet differ in their partition counts.
+        """
         self.now_us = START_US
         self.skipped: dict[str, int] = defaultdict(int)
         self.store = _Store()
-        self._roles = list(roles)
-        self._partitions = partitions
+        self._topology = _checked(topology, operators)
+        self._known = frozenset(self._places(topology.topics))
+        self._roles = [_Role(node, operators[node.role]) for node in topology.nodes if node.role in operators]
+        self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
         self._logs: dict[tuple[str, int], list[Record]] = defaultdict(list)
         self._visible: dict[Position, int] = {}
         self._faults = list(faults)
-        self._asked: list[tuple[Role, FetchStates | WriteStates]] = []
+        self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
         self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
@@ -148,8 +165,8 @@ class Driver:
         return [record for (name, _), log in sorted(self._logs.items()) if name == topic for record in log]
 
     def committed(self, role: str, topic: str, partition: int) -> int:
-        """Return a role's committed next offset."""
-        return self._role(role).committed.get((topic, partition), 0)
+        """Return the committed next offset of a role's group."""
+        return self._committed[self._role(role).node.group].get((topic, partition), 0)
 
     def operator(self, role: str) -> Operator:
         """Return the operator that a role runs now (another one after a crash)."""
@@ -167,24 +184,27 @@ class Driver:
         self.now_us = end_us
         self._settle()
 
-    def _role(self, name: str) -> Role:
-        return next(role for role in self._roles if role.name == name)
+    def _role(self, name: str) -> _Role:
+        return next(role for role in self._roles if role.node.role == name)
 
-    def _start(self, role: Role) -> None:
+    def _places(self, names: Iterable[str]) -> list[tuple[str, int]]:
+        return [(name, p) for name in names for p in range(self._topology.topics[name].partitions)]
+
+    def _start(self, role: _Role) -> None:
         role.operator, role.tracker = role.make(), OffsetTracker()
-        role.positions = {(t, p): role.committed.get((t, p), 0) for t in role.consumes for p in range(self._partitions)}
+        committed = self._committed[role.node.group]
+        role.positions = {place: committed.get(place, 0) for place in self._places(role.node.consumes)}
         for assigned in role.positions:
-            role.tracker.assign(assigned, role.positions[assigned], role.committed.get(assigned))
-        role.positions |= {(topic, 0): 0 for topic in role.follows}
-        main = role.consumes[0]
-        starts = {p: role.positions[main, p] for p in range(self._partitions)}
-        if role.folds:
+            role.tracker.assign(assigned, role.positions[assigned], committed.get(assigned))
+        role.positions |= dict.fromkeys(self._places(role.node.follows), 0)
+        starts = {p: role.positions[main, p] for main, p in self._places([role.main])}
+        if role.node.states == "writes":
             starts = {p: self.store.offsets.get(p, 0) for p in starts}
         self._begin(role, starts)
 
-    def _begin(self, role: Role, starts: Mapping[int, int]) -> None:
+    def _begin(self, role: _Role, starts: Mapping[int, int]) -> None:
         """Position the main topic before `starts` by what the operator wants to read back."""
-        main = role.consumes[0]
+        main = role.main
         role.operator.on_assigned(starts)
         for partition, start in starts.items():
             log = self._logs[main, partition]
@@ -204,7 +224,7 @@ class Driver:
             busy = bool(delivered) or self._fire() or self._ask_store() or self._release()
             self._commit()
 
-    def _deliver(self, role: Role) -> bool:
+    def _deliver(self, role: _Role) -> bool:
         batch: list[Record] = []
         for assigned, position in role.positions.items():
             ready = self._readable(self._logs[assigned][position:])
@@ -213,9 +233,9 @@ class Driver:
         if not batch:
             return False
         for record in batch:
-            if record.topic in role.consumes:
+            if record.topic in role.node.consumes:
                 role.tracker.delivered((record.topic, record.partition), [record.offset])
-        batch.sort(key=lambda record: record.topic not in role.follows)
+        batch.sort(key=lambda record: record.topic not in role.node.follows)
         self._perform(role, role.operator.on_records(batch, self.now_us))
         return True
 
@@ -231,10 +251,11 @@ class Driver:
                 fired = True
         return fired
 
-    def _perform(self, role: Role, effects: Effects) -> None:
+    def _perform(self, role: _Role, effects: Effects) -> None:
         for effect in effects:
             match effect:
                 case Emit():
+                    assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
                     self._append(effect, effect.value)
                     role.tracker.complete(effect.completes)
                 case DeadLetter(record, cause, _):
@@ -246,6 +267,7 @@ class Driver:
                     self.skipped[reason] += 1
                     role.tracker.complete(completes)
                 case FetchStates() | WriteStates():
+                    assert role.node.states, f"{role.node.role} is not said to use the store"
                     self._asked.append((role, effect))
 
     def _ask_store(self) -> bool:
@@ -262,7 +284,7 @@ class Driver:
                 refused.add(effect.partition)
         return True
 
-    def _write(self, role: Role, write: WriteStates) -> bool:
+    def _write(self, role: _Role, write: WriteStates) -> bool:
         """Write states; a refused partition starts over from what is stored."""
         if self.store.write(write, self.now_us):
             role.tracker.complete(write.completes)
@@ -274,6 +296,8 @@ class Driver:
 
     def _append(self, emit: Emit, value: bytes | None) -> None:
         """Append a record, or hold it until the next one of its partition where a fault says so."""
+        if (emit.topic, emit.partition) not in self._known:
+            raise LookupError(f"the topology has no partition {emit.partition} of topic {emit.topic}")
         if not any(isinstance(fault, Reorder) and fault.topic == emit.topic for fault in self._faults):
             self._log(emit, value)
             return
@@ -306,7 +330,7 @@ class Driver:
             self._next_commit_us = self.now_us + COMMIT_US
             for role in self._roles:
                 ready = role.tracker.committable()
-                role.committed.update(ready)
+                self._committed[role.node.group].update(ready)
                 role.tracker.committed(ready)
 
     def _strike(self) -> None:
@@ -314,7 +338,7 @@ class Driver:
         for fault in list(self._faults):
             if isinstance(fault, Crash) and START_US + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
-                self._asked = [asked for asked in self._asked if asked[0].name != fault.role]
+                self._asked = [asked for asked in self._asked if asked[0].node.role != fault.role]
                 self._start(self._role(fault.role))
             elif isinstance(fault, StoreLoss) and START_US + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
@@ -333,3 +357,15 @@ class Driver:
         ]
         times.append(self._next_commit_us)
         return min((time for time in times if time > self.now_us), default=None)
+
+
+def _checked(topology: Topology, operators: Iterable[str]) -> Topology:
+    unknown = set(operators) - {node.role for node in topology.nodes}
+    if unknown:
+        known = ", ".join(node.role for node in topology.nodes)
+        raise LookupError(f"the topology has no role {', '.join(sorted(unknown))}; it has {known}")
+    for group in topology.copartitioned:
+        counts = {name: topology.topics[name].partitions for name in group}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"records of these topics meet by partition, so their counts must be equal: {counts}")
+    return topology

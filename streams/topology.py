@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
 # Room for a record of the largest accepted size with its headers, and for its verbatim copy in a dead-letter topic.
 MAX_RECORD_BYTES = 2 * 1024 * 1024
+MODEL_PARTITIONS = 4
 
 # The changelog of the control page's table, as Faust names it; made with the others, so that Faust needs no such right.
 CONTROL_TABLE = "control-live-changelog"
@@ -33,6 +35,7 @@ class Topic:
     partitions: int
     cleanup: Literal["delete", "compact"] = "delete"
     retention_ms: int = DAY_MS
+    needed_ms: int = 0  # what roles read back when they start: with a shorter retention they forget what they knew
     timestamps: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
 
     def config(self) -> dict[str, str]:
@@ -48,14 +51,17 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One role: what it reads as a group, what it follows from the beginning, what it writes, what it keeps."""
+    """One role: what it reads as a group, what it follows from the beginning, what it writes, its use of the store.
+
+    The first topic of `consumes` is the main one. Who writes policy states starts where the store says, not the group.
+    """
 
     role: str
     consumes: tuple[str, ...]
     produces: tuple[str, ...]
     follows: tuple[str, ...] = ()
     group: str = ""
-    stores: tuple[str, ...] = ()
+    states: Literal["", "reads", "writes"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +83,36 @@ class Topology:
                 return node
         raise KeyError(role)
 
-    def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of every topic."""
-        return {name: topic.partitions for name, topic in self.topics.items()}
+    def used_by(self, roles: Iterable[str]) -> Topology:
+        """Return the part that these roles touch: what they read, follow and write, and its dead letters.
+
+        Raises:
+            KeyError: no such role.
+        """
+        nodes = tuple(map(self.node, roles))
+        names = {name for node in nodes for name in (*node.consumes, *node.follows, *node.produces)}
+        names |= set(map(topics.dead_letters, names))
+        groups = (tuple(name for name in group if name in names) for group in self.copartitioned)
+        return Topology(
+            topics={name: topic for name, topic in self.topics.items() if name in names},
+            nodes=nodes,
+            copartitioned=tuple(filter(None, groups)),
+        )
 
 
-def build(models: Iterable[str], partitions: int = 4, model_partitions: int = 4) -> Topology:
+def build(
+    models: Iterable[str],
+    partitions: int = 4,
+    model_partitions: int = MODEL_PARTITIONS,
+    window_ms: int = 600_000,
+) -> Topology:
     """Build the topology of a deployment.
 
     Args:
         models: names of the deployed models; each has a topic of its own.
         partitions: of the five topics on the circle of data; equal, since a query's records meet in one partition.
         model_partitions: of each model's topic: the most replicas that can share its queries.
+        window_ms: the longest feedback window: joiners read one back when they start, learners two.
     """
     names = tuple(sorted(set(models)))
     consumed = [
@@ -96,14 +120,17 @@ def build(models: Iterable[str], partitions: int = 4, model_partitions: int = 4)
         Topic(
             topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
         ),
-        Topic(topics.PREDICTIONS, "Prediction", "as the query", partitions, retention_ms=7 * DAY_MS),
-        Topic(topics.FEEDBACK, "Feedback", "as the query", partitions, retention_ms=7 * DAY_MS),
+        Topic(
+            topics.PREDICTIONS, "Prediction", "as the query", partitions, retention_ms=7 * DAY_MS, needed_ms=window_ms
+        ),
+        Topic(topics.FEEDBACK, "Feedback", "as the query", partitions, retention_ms=7 * DAY_MS, needed_ms=window_ms),
         Topic(
             topics.OBSERVATIONS,
             "Observation",
             "policy state",
             partitions,
             retention_ms=365 * DAY_MS,
+            needed_ms=2 * window_ms + MINUTE_MS,
             timestamps="LogAppendTime",  # monotonic, so that the learner's window is the same on every reading
         ),
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
@@ -149,7 +176,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             produces=(*asked, topics.PREDICTIONS, topics.REPORTS),
             follows=config,
             group="selection",
-            stores=("policy states (read)",),
+            states="reads",
         ),
         *workers,
         Node(
@@ -164,7 +191,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             consumes=(topics.OBSERVATIONS,),
             produces=(topics.REPORTS,),
             group="learner",
-            stores=("policy states (write)",),
+            states="writes",
         ),
         Node("control", consumes=(topics.REPORTS,), produces=(topics.REPORTS, CONTROL_TABLE), group="control"),
     )
@@ -183,28 +210,6 @@ def state_partition(name: str, partitions: int) -> int:
     return zlib.crc32(name.encode()) % partitions
 
 
-def check(topology: Topology, actual: Mapping[str, int]) -> list[str]:
-    """Compare with what a broker has; one sentence per fault, empty if all is well.
-
-    Args:
-        topology: what should be there.
-        actual: partition counts by logical topic name.
-    """
-    missing = [
-        f"topic {name} does not exist; run `skysail topics create`" for name in topology.topics if name not in actual
-    ]
-    unequal = []
-    for group in topology.copartitioned:
-        counts = {name: actual[name] for name in group if name in actual}
-        if len(set(counts.values())) > 1:
-            listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-            unequal.append(f"these topics must have equal partition counts: {listed}; recreate the odd ones")
-        wanted = topology.topics[group[0]].partitions
-        if counts and set(counts.values()) != {wanted} and len(set(counts.values())) == 1:
-            unequal.append(f"the broker has {next(iter(counts.values()))} partitions, the configuration says {wanted}")
-    return missing + unequal
-
-
 def describe(topology: Topology) -> str:
     """Draw the topology as text: every role with what flows in and out."""
     lines: list[str] = []
@@ -213,7 +218,7 @@ def describe(topology: Topology) -> str:
         lines += [f"  ◀── {_label(topology, name)}" for name in node.consumes]
         lines += [f"  ◁┄┄ {_label(topology, name)}  from the beginning" for name in node.follows]
         lines += [f"  ──▶ {_label(topology, name)}" for name in node.produces]
-        lines += [f"  ═══ Redis: {store}" for store in node.stores]
+        lines += [f"  ═══ Redis: {node.states} policy states"] if node.states else []
         lines.append("")
     return "\n".join(lines)
 

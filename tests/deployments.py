@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Producer
 
-from deploy.clients import connection, librdkafka
+from deploy.clients import asking, connection, librdkafka
 from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings
@@ -26,7 +26,6 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.records import Prediction, Report
-from streams.client import Client
 from streams.runtime.kafka_reader import KafkaBroadcast
 from workers.packaging import package_function
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from deploy.local.services import Broker
     from schemas.codec import Codec
+    from streams.client import Client
     from streams.operators.contract import Record
     from streams.runtime.kafka_client import KafkaConnection
 
@@ -196,6 +196,7 @@ async def deployed(
     folder: Path,
     models: Mapping[str, Toy | Path],
     applications: Mapping[str, Mapping[str, Any]],
+    /,
     **more: Any,
 ) -> AsyncIterator[Deployed]:
     """Run a deployment of four processes and one worker for each model, which are gone afterwards.
@@ -207,7 +208,8 @@ async def deployed(
         folder: for packages and logs.
         models: package folders, or toys that are packaged.
         applications: as in the settings.
-        more: further settings: `worker={"objective_ms": 20}`, `joiner={"early_s": 2}`, `partitions=1`, `roles=…`
+        more: further settings: `worker={"objective_ms": 20}`, `joiner={"early_s": 2}`, `partitions=1`, `roles=…`; `kafka=…`
+            says how to connect where the address alone does not.
     """
     packages = {name: _package(folder, name, model) for name, model in models.items()}
     settings = Settings.model_validate(
@@ -226,7 +228,7 @@ async def deployed(
     async with (
         System(settings, codec, folder / "run") as system,
         Watch(place, _watched(settings), codec) as watch,
-        Client(kafka.bootstrap, prefix) as client,
+        asking(settings, codec) as client,
     ):
         yield Deployed(settings, codec, system, client, watch, producer)
 

@@ -24,8 +24,8 @@ from streams.operators.contract import Emit, Operator, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
-from streams.testing import START_US, Driver, Role
-from streams.topology import worker_role
+from streams.testing import START_US, Driver
+from streams.topology import build, worker_role
 from workers.operator import rows_of
 
 if TYPE_CHECKING:
@@ -109,24 +109,24 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Start all roles and publish the configuration."""
-        follows = (topics.APPLICATIONS, topics.MODELS)
         selection = SelectionSettings(partitions=self.partitions, model_partitions=1)
         joiner = JoinerSettings(partitions=self.partitions, window_us=60_000_000, early_us=5_000_000)
-        roles = [
-            Role("selection", lambda: Selection(CODEC, selection), (topics.QUERIES, topics.MODEL_PREDICTIONS), follows),
-            Role("joiner", lambda: Joiner(CODEC, joiner), (topics.PREDICTIONS, topics.FEEDBACK), follows),
-            Role("learner", lambda: Learner(CODEC, 130_000_000), (topics.OBSERVATIONS,), folds=True),
-            *(self._worker(name) for name in self.models),
-        ]
-        self.driver = Driver(roles, self.partitions, self.faults)
+        operators: dict[str, Callable[[], Operator]] = {
+            "selection": lambda: Selection(CODEC, selection),
+            "joiner": lambda: Joiner(CODEC, joiner),
+            "learner": lambda: Learner(CODEC, 130_000_000),
+            **{worker_role(name): self._worker(name) for name in self.models},
+        }
+        topology = build(self.models, self.partitions, model_partitions=1)
+        self.driver = Driver(topology, operators, self.faults)
         self.configure(self.application)
         for name in self.models:
             model = Model(name, "1", "function", "", "", "label", "float32", (1,))
             self.driver.produce(topics.MODELS, 0, CODEC.encode(model), name.encode())
         self.driver.run(0)
 
-    def _worker(self, name: str) -> Role:
-        return Role(worker_role(name), lambda: ScriptedModel(name, self.models[name]), (topics.model_queries(name),))
+    def _worker(self, name: str) -> Callable[[], Operator]:
+        return lambda: ScriptedModel(name, self.models[name])
 
     def configure(self, application: Application) -> None:
         """Publish the application."""

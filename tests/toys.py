@@ -19,6 +19,11 @@ def parity(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.rint(rows.sum(axis=1)).astype(np.int64) % 2
 
 
+def contrary(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Label a row by what `parity` would not say."""
+    return 1 - parity(rows)
+
+
 def total(rows: NDArray[np.float32]) -> list[float]:
     """Answer the sum of a row."""
     return [float(row.sum(dtype=np.float64)) for row in rows]

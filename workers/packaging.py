@@ -145,7 +145,8 @@ def package_torch(
     """Package a torch module: its state as safetensors, its architecture as a dotted path.
 
     Args:
-        module: the trained network; answers (n, k) scores, or (n,) or (n, 1) numbers for the output `value`.
+        module: the trained network, or the file that holds its state (`.safetensors`, or what `torch.save` made of its
+            `state_dict()`); answers (n, k) scores, or (n,) or (n, 1) numbers for the output `value`.
         folder: created; must be empty.
         name: of the model, as applications name it.
         version: of the model.
@@ -166,8 +167,11 @@ def package_torch(
         options["min_rows"] = min_rows
     signature = _signature(sample_input, allow_nan=allow_nan)
     manifest = Manifest(name, version, "torch", signature, output, classes=tuple(classes), options=options)
+    runtime = _module("torch")
+    if isinstance(module, str | Path):
+        module = runtime.rebuild(Path(module), architecture, arguments or {})
     with _new_folder(folder) as path:
-        return _finish(path, replace(manifest, files={_module("torch").save(module, path): ""}), sample_input)
+        return _finish(path, replace(manifest, files={runtime.save(module, path): ""}), sample_input)
 
 
 def package_function(

@@ -7,8 +7,11 @@ table and `workers.packaging` are the only places of the project that import by 
 from __future__ import annotations
 
 import importlib
+import logging
+import os
 import sys
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
@@ -19,6 +22,9 @@ from policies.errors import PolicyError
 from schemas.errors import SchemasError
 from streams.runtime.errors import StreamError
 from workers.errors import WorkerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # What a person can put right: the message says how, a traceback would only hide it.
 EXPECTED = (DeployError, MissingDataError, PolicyError, SchemasError, StreamError, WorkerError)
@@ -41,8 +47,9 @@ VERBS = {
     "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
-    "feedback": Entry("deploy.cli.query", "Say what the truth was."),
+    "feedback": Entry("deploy.cli.feedback", "Say what the truth was."),
     "tail": Entry("deploy.cli.tail", "Decode what flows over a topic."),
+    "config": Entry("deploy.cli.config", "The settings in force, and what every key means."),
     "load": Entry("deploy.cli.load", "List, run and compare load scenarios."),
     "doctor": Entry("deploy.cli.doctor", "What is there, what is missing, what to do."),
 }
@@ -89,7 +96,14 @@ def skysail() -> None:
 
 
 def main() -> None:
-    """Run the command line; expected failures become one message and exit code 1, Ctrl-C becomes 130."""
+    """Run the command line; expected failures become one message each and exit code 1, Ctrl-C becomes 130.
+
+    Functions and architectures that packages name are looked for where the command is started, too: last of all places,
+    so that no file there stands in for a module of Skysail.
+    """
+    sys.path.append(str(Path.cwd()))
+    # What it says about brokers that are not there comes again as one sentence; `skysail run` has handlers of its own.
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:
         skysail(prog_name="skysail", standalone_mode=False)
     except click.ClickException as error:
@@ -97,6 +111,26 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except EXPECTED as error:
-        click.echo(f"skysail: {error}", err=True)
+    except BrokenPipeError:  # `skysail tail ... | head`: whoever read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except EXPECTED as error:
+        _fail(error)
+    except ExceptionGroup as group:  # several roles in one process ended
+        if group.split(EXPECTED)[1] is not None:
+            raise
+        _fail(*_leaves(group))
+
+
+def _fail(*errors: BaseException) -> NoReturn:
+    for error in errors:
+        click.echo(f"skysail: {error}", err=True)
+    sys.exit(1)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

@@ -32,8 +32,8 @@ changes_argument = click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
 EXAMPLES = """\
 skysail app create digits models=svc,forest
 skysail app create digits models=svc,forest policy=exp3 parameters.eta=0.1 slo_ms=50 default_output=0
-skysail app set digits models=svc,forest,tree
-skysail app show digits --json
+skysail app set digits models=svc,forest,tree --json
+skysail app show digits
 """
 
 
@@ -45,24 +45,26 @@ def app() -> None:
 @app.command()
 @click.argument("name")
 @changes_argument
+@json_option
 @with_settings
-def create(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+def create(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
     """Create application NAME; `models=a,b` is needed, every other key has a default."""
     codec = codec_for(settings)
     if name in catalog.read(settings, codec, Application):
         message = f"application {name} exists; change it with: skysail app set {name} KEY=VALUE"
         raise UsageError(message)
-    _publish(settings, codec, _changed(Application(name, models=()), changes))
+    _publish(settings, codec, _changed(Application(name, models=()), changes), as_json=as_json)
 
 
 @app.command("set")
 @click.argument("name")
 @changes_argument
+@json_option
 @with_settings
-def set_(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
     """Change keys of application NAME; what is not named stays."""
     codec = codec_for(settings)
-    _publish(settings, codec, _changed(_find(settings, codec, name), changes))
+    _publish(settings, codec, _changed(_find(settings, codec, name), changes), as_json=as_json)
 
 
 @app.command("list")
@@ -92,10 +94,14 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
 
 
 @app.command()
+@json_option
 @with_settings
-def apply(settings: Settings) -> None:
+def apply(settings: Settings, *, as_json: bool) -> None:
     """Create missing topics and publish the models and applications of the settings file; `skysail run` does it too."""
     deployed = desired.establish(settings, codec_for(settings))
+    if as_json:
+        print_json({"models": sorted(deployed), "applications": sorted(settings.applications)})
+        return
     click.echo(f"models: {', '.join(sorted(deployed)) or 'none'}")
     click.echo(f"applications: {', '.join(settings.applications) or 'none'}")
 
@@ -108,11 +114,14 @@ def _find(settings: Settings, codec: Codec, name: str) -> Application:
     return known[name]
 
 
-def _publish(settings: Settings, codec: Codec, record: Application) -> None:
+def _publish(settings: Settings, codec: Codec, record: Application, *, as_json: bool) -> None:
     if not record.models:
         raise UsageError("an application needs models: add models=NAME,NAME")
     absent = sorted(set(record.models) - catalog.read(settings, codec, Model).keys())
     catalog.publish(settings, codec, [desired.checked(record)])
+    if as_json:
+        print_json(asdict(record) | {"not_deployed": absent})
+        return
     click.echo(f"application {record.name}: {record.policy} over {', '.join(record.models)}")
     if absent:
         click.echo(f"not deployed yet: {', '.join(absent)}; deploy with: skysail model add PACKAGE", err=True)

@@ -8,8 +8,8 @@ import click
 from rich.console import Console
 
 from deploy.cli.common import Verb
-from deploy.demo.run import Plan
 from deploy.demo.run import demo as run_demo
+from deploy.demo.stage import Plan
 
 EXAMPLES = """\
 skysail demo
@@ -32,6 +32,6 @@ def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> 
     """Watch five models compete, one break, and the policy walk away from it.
 
     Starts a broker, Redis and every role, sends queries and feedback, shows what happens, writes a report and stops
-    everything.
+    everything. Ctrl-C ends it early, with a report of what ran so far; a second Ctrl-C ends it at once.
     """
     run_demo(Plan(broker, seconds, rate, seed, reports), Console())

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from deploy.cli.common import Verb, json_option, print_json
+from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.doctor import Level, diagnose
+from deploy.health import advise, examine
 
-MARKS = {Level.OK: "ok", Level.WARN: "note", Level.MISSING: "MISSING"}
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deploy.doctor import Check
+    from deploy.settings import Settings
+
+MARKS = {Level.OK: "ok", Level.WARN: "note", Level.DOWN: "DOWN", Level.MISSING: "MISSING"}
+LACKS, DOWN = 1, 3  # exit codes; 2 is what click says when it does not understand
 
 
 EXAMPLES = """\
 skysail doctor
 skysail doctor --json
+skysail doctor --machine               without looking at the deployment
 """
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
+@click.option("--machine", is_flag=True, help="Look at this machine only.")
 @json_option
-def doctor(*, as_json: bool) -> None:
-    """Say what is there, what is missing, and what to do about it; exit code 1 if something needed is missing."""
-    checks = diagnose()
+@with_settings
+def doctor(settings: Settings, *, machine: bool, as_json: bool) -> None:
+    """Say what is there, what is missing, and what to do about it.
+
+    Exit code 0: everything runs as the settings say. 1: this machine lacks something. 3: this machine has all it needs,
+    but a part of the deployment does not run (no broker answers, topics are wrong, a role is silent, ...).
+    """
+    here = diagnose()
+    there = () if machine else examine(settings)
+    levels = {check.level for check in (*here, *there)}
+    code = LACKS if Level.MISSING in levels else DOWN if Level.DOWN in levels else 0
+    following = "" if machine and code == 0 else advise((*here, *there), settings)
     if as_json:
-        print_json([{"name": c.name, "level": c.level.value, "found": c.found, "advice": c.advice} for c in checks])
+        checks = [asdict(check) | {"level": check.level.value} for check in (*here, *there)]
+        print_json({"exit_code": code, "next": following, "checks": checks})
     else:
-        for check in checks:
-            click.echo(f"{MARKS[check.level]:8} {check.name:28} {check.found}")
-            if check.advice:
-                click.echo(f"{'':37} → {check.advice}")
-    sys.exit(any(check.level is Level.MISSING for check in checks))
+        _print("this machine", here)
+        if there:
+            _print(f"deployment {settings.prefix}", there)
+        click.echo(f"next: {following}" if following else "all is there")
+    raise SystemExit(code)
+
+
+def _print(heading: str, checks: Iterable[Check]) -> None:
+    click.echo(heading)
+    for check in checks:
+        click.echo(f"  {MARKS[check.level]:8} {check.name:26} {check.found}")
+        if check.advice:
+            click.echo(f"  {'':35} → {check.advice}")

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from deploy import catalog, desired
+from deploy import catalog, desired, packing
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.errors import UsageError
 from deploy.registry import codec_for
 from deploy.topics import create
-from schemas.records import Model
+from schemas.records import Application, Model
 from workers import manifest as manifests
-from workers.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
-    from workers.manifest import Manifest
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
 
 EXAMPLES = """\
-skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle
 skysail model package my_rules:predict_batch models/rules-1 --name rules --sample '[[0.0, 1.0]]'
-skysail model add models/forest-1      deploy it: workers of that name load it when they start
+skysail model package net.safetensors models/net-1 --name net --sample rows.npy --architecture my_nets:make_net
+skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
+skysail model add models/forest-1      deploy it
 skysail model list
+skysail model remove forest
 """
 
 
@@ -48,58 +46,87 @@ def model() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", required=True, help="What applications call the model.")
 @click.option("--version", default="1", show_default=True)
-@click.option("--sample", required=True, help="A few input rows: a .npy file, or JSON.")
+@click.option("--sample", required=True, help="A few input rows: a .npy file, or JSON as `skysail query` takes it.")
 @click.option("--output", type=click.Choice(manifests.OUTPUTS), default="label", show_default=True)
+@click.option("--classes", help="Labels of a network's or function's scores: cat,dog [default: 0, 1, ...].")
+@click.option("--architecture", help="SOURCE is the state of a torch network that this builds: module:factory.")
+@click.option("--argument", "arguments", multiple=True, help="Of the architecture, as NAME=JSON.")
 @click.option("--allow-nan", is_flag=True, help="Rows may hold NaN.")
+@click.option("--trust-pickle", metavar="SHA256", help="SOURCE is a pickle of yours, and this is its digest.")
 @click.option(
-    "--trust-pickle", is_flag=True, help="SOURCE is a pickle of yours: reading it runs whatever code it holds."
+    "--allow-pickle",
+    is_flag=True,
+    help="Store an estimator as a pickle, which skops need not know; workers load it only with worker.allow_pickle.",
 )
-def package(source: str, folder: Path, trust_pickle: bool, **options: Any) -> None:
-    """Package SOURCE into FOLDER: a fitted estimator saved with joblib or pickle, or a function `module:name`."""
-    rows = _sample(options.pop("sample"))
-    manifest = _package(source, folder, rows, trust_pickle=trust_pickle, **options)
-    click.echo(f"packaged {manifest.name} {manifest.version} ({manifest.runtime}) in {folder}")
+@json_option
+def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
+    """Package SOURCE into FOLDER, and let it answer the sample.
+
+    SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); or a
+    fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are looked for in this folder, too.
+    """
+    manifest = packing.package(source, folder, packing.sample(sample), **options)
+    digest = manifests.digest(folder)
+    if as_json:
+        print_json(asdict(manifest) | {"folder": str(folder), "digest": digest})
+        return
+    click.echo(f"packaged {manifest.name} {manifest.version} ({manifest.runtime}) in {folder}, digest {digest}")
     click.echo(f"deploy it with: skysail model add {folder}")
-
-
-def _package(source: str, folder: Path, rows: Any, *, trust_pickle: bool, **options: Any) -> Manifest:
-    if not Path(source).exists():
-        return package_function(source, folder, sample_input=rows, **options)
-    return package_sklearn(_estimator(Path(source), trust_pickle=trust_pickle), folder, sample_input=rows, **options)
-
-
-def _estimator(source: Path, *, trust_pickle: bool) -> Any:
-    """Read a fitted estimator, if its owner says that it is safe to."""
-    if not trust_pickle:
-        message = f"{source} is a pickle, and reading one runs the code in it; add --trust-pickle if it is yours"
-        raise UsageError(message)
-    import joblib
-
-    return joblib.load(source)
-
-
-def _sample(text: str) -> Any:
-    try:
-        if text.endswith(".npy"):
-            return np.load(text, allow_pickle=False)
-        rows = json.loads(text)
-    except (OSError, ValueError) as error:
-        message = f"--sample: {text} is neither a readable .npy file nor JSON: {error}"
-        raise UsageError(message) from error
-    return rows if rows and isinstance(rows[0], str) else np.asarray(rows)
+    if options["allow_pickle"]:
+        click.echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
 
 
 @model.command()
 @folder_argument
+@json_option
 @with_settings
-def add(settings: Settings, package: Path) -> None:
+def add(settings: Settings, package: Path, *, as_json: bool) -> None:
     """Deploy PACKAGE: check it, create its topic, publish it."""
     record, codec = desired.model_record(package), codec_for(settings)
-    create(settings, desired.build(settings, [*catalog.read(settings, codec, Model), record.name]))
+    known = catalog.read(settings, codec, Model)
+    create(settings, desired.build(settings, [*known, record.name]))
     catalog.publish(settings, codec, [record])
-    click.echo(
-        f"{record.name} {record.version} is deployed; run it with: skysail run --role worker --model {record.name}"
-    )
+    if as_json:
+        print_json(asdict(record))
+        return
+    click.echo(f"{record.name} {record.version} is deployed")
+    if record.name in known:
+        click.echo("its worker answers with it once it is started anew")
+    else:
+        click.echo(
+            f"it needs a worker: skysail run starts one with all else, or:"
+            f" skysail run --role worker --model {record.name}"
+        )
+
+
+@model.command()
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also while applications ask it.")
+@json_option
+@with_settings
+def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None:
+    """Take model NAME out of the deployment; its package stays.
+
+    Queries for which an application then still chooses it are answered by default at once (`unknown_model`). What is
+    under way is answered. Its worker idles until it is stopped; its topic stays, and is used again if NAME comes back.
+    """
+    codec = codec_for(settings)
+    known = catalog.read(settings, codec, Model)
+    if name not in known:
+        raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(known)) or 'none'}")
+    asking = sorted(app.name for app in catalog.read(settings, codec, Application).values() if name in app.models)
+    if asking and not force:
+        raise UsageError(
+            f"model {name} is asked by {', '.join(asking)}; take it out of there first (skysail app set {asking[0]}"
+            " models=OTHER,...), or have those queries answered by default with --force"
+        )
+    catalog.remove(settings, Model, name)
+    if as_json:
+        print_json({"removed": name, "asked_by": asking, "in_settings": name in settings.models})
+        return
+    click.echo(f"model {name} is removed; stop its worker" + (f"; {', '.join(asking)} still asks it" if asking else ""))
+    if name in settings.models:
+        click.echo(f"the settings still name it under `models`: the next `skysail run` deploys {name} again", err=True)
 
 
 @model.command("list")

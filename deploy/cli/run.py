@@ -8,20 +8,26 @@ import os
 import signal
 import socket
 import tempfile
+import textwrap
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import uvloop
+from rich.console import Console
 
 from deploy import catalog, desired
 from deploy.cli.common import Verb, with_settings
-from deploy.configuration import masked
+from deploy.clients import await_broker, check_redis
+from deploy.configuration import masked, to_yaml
 from deploy.errors import UsageError
-from deploy.launch import System, check_topics
+from deploy.launch import System
+from deploy.progress import shown
 from deploy.registry import codec_for
 from deploy.roles import run as run_roles
 from deploy.settings import ROLES
+from deploy.topics import require
 from schemas.records import Model
 
 if TYPE_CHECKING:
@@ -51,9 +57,16 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @click.option("--model", "models", multiple=True, help="With --role worker: which models [default: all deployed].")
 @click.option("--instance", help="Name that makes this process's reports unique [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
+@click.option("--verbose", is_flag=True, help="Print all settings, not only those that differ from the defaults.")
 @with_settings
 def run(
-    settings: Settings, *, roles: tuple[str, ...], models: tuple[str, ...], instance: str | None, quiet: bool
+    settings: Settings,
+    *,
+    roles: tuple[str, ...],
+    models: tuple[str, ...],
+    instance: str | None,
+    quiet: bool,
+    verbose: bool,
 ) -> None:
     """Run the roles until Ctrl-C or SIGTERM.
 
@@ -65,11 +78,15 @@ def run(
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
     if not quiet:
-        click.echo(masked(settings))
+        click.echo(_told(settings, verbose=verbose))
     codec = codec_for(settings)
     if roles:
+        await_broker(settings)
         deployed = _deployed(settings, codec, models) if "worker" in roles else []
-        uvloop.run(run_roles(settings, codec, roles, deployed, instance or f"{socket.gethostname()}-{os.getpid()}"))
+        inline = _inline(settings, codec) if "selection" in roles else []
+        require(settings, desired.used_by(settings, codec, roles, deployed))
+        name = instance or f"{socket.gethostname()}-{os.getpid()}"
+        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline))
     else:
         uvloop.run(_supervise(settings, codec))
 
@@ -86,21 +103,51 @@ def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[M
             f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
         )
         raise UsageError(message)
-    chosen = [known[name] for name in wanted or sorted(known)]
-    check_topics(settings, {model.name: model for model in chosen})
-    return chosen
+    return [known[name] for name in wanted or sorted(known.keys() - settings.selection.inline)]
+
+
+def _inline(settings: Settings, codec: Codec) -> list[Model]:
+    """Return the models that run inside the selection role."""
+    wanted = settings.selection.inline
+    return _deployed(settings, codec, wanted) if wanted else []
+
+
+def _told(settings: Settings, *, verbose: bool) -> str:
+    """Return the settings as they are printed at start: what differs from the defaults, or all of them."""
+    found = to_yaml(masked(settings, only_changed=not verbose))
+    if verbose:
+        return f"settings:\n{textwrap.indent(found, '  ')}"
+    if not found:
+        return "settings: the defaults (all of them: skysail config show)"
+    return f"settings that differ from the defaults (all of them: skysail config show):\n{textwrap.indent(found, '  ')}"
 
 
 async def _supervise(settings: Settings, codec: Codec) -> None:
-    """Run every role as a child process until a signal comes."""
-    stop = asyncio.Event()
+    """Run every role as a child process until a signal comes, also while they start."""
+    task = asyncio.current_task()
+    assert task is not None
+
+    def end() -> None:
+        click.echo("stopping the roles")
+        task.cancel()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    with tempfile.TemporaryDirectory(prefix="skysail-run-") as folder:
-        async with System(settings, codec, Path(folder)) as system:
-            for name, pid in system.pids.items():
-                click.echo(f"{name:24} process {pid}   log {system.log(name)}")
-            if "control" in settings.roles:
-                click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
-            click.echo("ready; Ctrl-C stops everything")
-            await stop.wait()
+        asyncio.get_running_loop().add_signal_handler(number, end)
+    with suppress(asyncio.CancelledError), tempfile.TemporaryDirectory(prefix="skysail-run-") as folder:
+        async with AsyncExitStack() as stack:
+            with shown(Console()) as progress:
+                await asyncio.to_thread(check_redis, settings)
+                system = await stack.enter_async_context(System(settings, codec, Path(folder), progress=progress))
+            _tell(settings, system)
+            await asyncio.Event().wait()
+    click.echo("stopped")
+
+
+def _tell(settings: Settings, system: System) -> None:
+    for name, port in system.metrics_ports.items():
+        click.echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
+    if "control" in settings.roles:
+        click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
+    if "worker" in settings.roles and not any(name.startswith("worker.") for name in system.pids):
+        click.echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
+    click.echo("ready; Ctrl-C stops everything")

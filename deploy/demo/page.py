@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 from string import Template
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from deploy.demo.plots import Series
 
+OWN_PLACE = ("models", "notes")
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
@@ -30,22 +32,25 @@ def page(report: Mapping[str, Any], series: Series) -> str:
         story=escape(story(report)),
         tiles=_tiles(report),
         models=_models(report),
-        figures=_table(
-            ("", ""), [(name, _shown(value)) for name, value in report.items() if not isinstance(value, dict)]
-        ),
+        figures=_figures(report),
     )
 
 
 def story(report: Mapping[str, Any]) -> str:
-    """Say in two sentences what happened."""
+    """Say in a few sentences what happened."""
     name = report["broken_model"]
     shares = report["models"][name]
+    phases = {"before": "until it broke", "during": "while it was broken", "after": "after it was mended"}
+    asked = [
+        f"{shares[f'share_{phase}']:.0%} of the time {words}"
+        for phase, words in phases.items()
+        if shares[f"share_{phase}"] is not None
+    ]
+    early = f"Ended early, after {report['seconds_run']:g} s. " if report["interrupted"] else ""
     return (
-        f"{name} was asked {shares['share_before']:.0%} of the time until it broke, {shares['share_during']:.0%} while"
-        f" it was broken, {shares['share_after']:.0%} after it was mended. The answers were wrong"
-        f" {report['error']:.1%} of the time; always asking {name} would have meant"
-        f" {report['error_by_model'][name]:.1%}, the best single model in hindsight ({report['best_model']})"
-        f" {report['error_best_single']:.1%}."
+        f"{early}{name} was asked {', '.join(asked)}. The answers were wrong {report['error']:.1%} of the time; always asking"
+        f" {name} would have meant {report['error_by_model'][name]:.1%}, the best single model in hindsight"
+        f" ({report['best_model']}) {report['error_best_single']:.1%}."
     )
 
 
@@ -81,10 +86,11 @@ def _models(report: Mapping[str, Any]) -> str:
 
 def _model_row(name: str, report: Mapping[str, Any]) -> Sequence[str]:
     model = report["models"][name]
+    shares = (model[f"share_{phase}"] for phase in ("before", "during", "after"))
     return (
         name,
         f"{report['error_by_model'][name]:.2%}",
-        *(f"{model[f'share_{phase}']:.1%}" for phase in ("before", "during", "after")),
+        *("" if share is None else f"{share:.1%}" for share in shares),
         f"{model['batch_cap_max']:g}",
         f"{model['batches']}",
         f"{model['rows']}",
@@ -92,11 +98,28 @@ def _model_row(name: str, report: Mapping[str, Any]) -> Sequence[str]:
     )
 
 
+def _figures(report: Mapping[str, Any]) -> str:
+    """Return every figure with where it comes from; those of models have a table of their own."""
+    notes = report["notes"]
+    rows = [(name, _shown(value), notes.get(name, "")) for name, value in report.items() if name not in OWN_PLACE]
+    of_models = ("share_*", "rows", "batches", "batch_cap_max")
+    return _table(
+        ("", "", "where it comes from"), [*rows, *((f"models.*.{name}", "", notes[name]) for name in of_models)]
+    )
+
+
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(f"<td>{_marked(text)}</td>" for text in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def _marked(text: str) -> str:
+    """Escape a text and set what stands between backticks as code."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
 def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
     return f"{value:.5g}" if isinstance(value, float) else str(value)

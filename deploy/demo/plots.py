@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, NullFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008): told apart with any colour vision; black is kept for the answers themselves.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 SIZE_INCHES = (8.6, 2.7)
+PLACE = (0.075, 0.17, 0.7, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
 SMOOTHED_S = 5
+LATENCY_TICKS_MS = [step * 10**power for power in range(-1, 6) for step in (1, 2, 5)]
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "skysail",
@@ -63,6 +65,8 @@ def traffic(series: Series) -> str:
     counts = np.stack([smooth(counts, 2) for counts in series.asked_by_model.values()])
     shares = counts / np.maximum(counts.sum(axis=0), 1)
     axes.stackplot(_seconds(series), shares, labels=list(series.asked_by_model), colors=COLOURS, alpha=0.85)
+    for moment in series.broken_s:  # the shade is behind the stack
+        axes.axvline(moment, color="black", linewidth=1, linestyle="--")
     axes.set_ylim(0, 1)
     return _svg(figure, axes)
 
@@ -97,7 +101,7 @@ def latency(series: Series) -> str:
         axes.plot(_seconds(series), values, color=colour, label=name)
     axes.axhline(series.slo_ms, color="black", linewidth=1, linestyle=":", label=f"objective {series.slo_ms:g} ms")
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_locator(FixedLocator(LATENCY_TICKS_MS))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
     return _svg(figure, axes)
@@ -107,20 +111,23 @@ def batch_cap(series: Series) -> str:
     """Draw each worker's batch cap."""
     figure, axes = _axes(series, "batch cap (rows)")
     _lines(axes, series, series.cap_by_model)
+    axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylim(bottom=0)
     return _svg(figure, axes)
 
 
 def _axes(series: Series, label: str) -> tuple[Figure, Axes]:
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=SIZE_INCHES, layout="constrained")
-        axes = figure.add_subplot()
-    begin, end = series.broken_s
-    axes.axvspan(begin, end, color="#D55E00", alpha=0.09, linewidth=0)
-    top = axes.get_xaxis_transform()
-    text = f"{series.broken_model} is broken"
-    axes.text((begin + end) / 2, 1.02, text, transform=top, ha="center", va="bottom", fontsize=8, color="#A03000")
-    axes.set(xlabel="seconds", ylabel=label, xlim=(0, max(1, len(series.asked) - 1)))
+        figure = Figure(figsize=SIZE_INCHES)
+        axes = figure.add_axes(PLACE)
+    last = len(series.asked)
+    axes.set(xlabel="seconds", ylabel=label, xlim=(1, max(2, last)))
+    begin, end = (min(moment, last) for moment in series.broken_s)
+    if begin < end:
+        axes.axvspan(begin, end, color="#D55E00", alpha=0.09, linewidth=0)
+        place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+        words = f"{series.broken_model} is broken"
+        axes.text((begin + end) / 2, 1.02, words, fontsize=8, color="#A03000", **place)
     return figure, axes
 
 
@@ -130,7 +137,8 @@ def _lines(axes: Axes, series: Series, values: Mapping[str, Sequence[float] | ND
 
 
 def _seconds(series: Series) -> NDArray[np.float64]:
-    return np.arange(len(series.asked), dtype=np.float64)
+    """Return the ends of the seconds: what is shown at 8 was counted until then."""
+    return np.arange(1, len(series.asked) + 1, dtype=np.float64)
 
 
 def _svg(figure: Figure, axes: Axes) -> str:

@@ -1,14 +1,20 @@
-"""The demo's report folder: `report.json` with the figures, `report.html` with the plots."""
+"""The demo's report folder: `report.json` with the figures, `report.html` with the plots, `logs/` of the roles."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from deploy.demo.hindsight import best
+from deploy.demo import models
+from deploy.demo.breakable import INNER, broken
+from deploy.demo.hindsight import alone, best
+from deploy.demo.page import page
 from deploy.demo.plots import Series
+from deploy.demo.stage import POLICY
+from policies.registry import parse, spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,56 +23,142 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deploy.demo.hindsight import Alone
-    from deploy.demo.tally import Tally
+    from deploy.demo.stage import Plan, Stage
+    from deploy.demo.tally import Phase, Tally
     from load.recorder import Recorder
 
+PHASES: tuple[Phase, ...] = ("before", "during", "after")
+# Where each figure comes from, for whoever reads the report.
+NOTES = {
+    "broker": "as it was started",
+    "redis": "as it was started",
+    "seconds_run": "less than `seconds` if the run was ended early",
+    "interrupted": "ended early, by Ctrl-C or SIGTERM",
+    "steps_s": "when each step was done, from the start of the process",
+    "first_prediction_s": "from the start of the process to the first prediction that was read, in the warm-up",
+    "roles_restarted": "by the supervisor, how often; empty = all roles lived",
+    "queries_sent": "handed to the broker by the client, after the warm-up",
+    "predictions_distinct": "query ids with an answer in `predictions`",
+    "lost": "query ids without one, after everything was read",
+    "duplicates": "further answers in `predictions` to a query id that had one",
+    "defaults": "answers with status `default`",
+    "late": "answers read later than the objective after the query was meant to be sent",
+    "feedback_sent": "handed to the broker by the client, one for each answer",
+    "observations_joined": "query ids with status `joined` in `observations`; feedback on an answer that none of the"
+    " asked models gave teaches nothing and is not among them",
+    "observations_applied": "`state_version` of the last decision in `predictions`: how many observations are in the"
+    " policy state that decided it; closing queries, which count nowhere, are asked until all are in it",
+    "dead_letters": "records in all `<topic>.dlq`",
+    "error": "share of wrong answers in `predictions`, a default output counting as the answer that it is",
+    "error_by_model": "each packaged model run offline on the same queries",
+    "error_best_single": "the least of `error_by_model`",
+    "latency_ms": "from when a query was meant to be sent to when its answer was read",
+    "within_slo": "share of the queries with an answer within the objective that is no default",
+    "share_*": "in `predictions`, share of the asked models; before, while and after one is broken, by when the query"
+    " was meant to be sent; null = no query",
+    "rows": "in `model-predictions`, rows with another outcome than `expired`",
+    "batches": "in `model-predictions`, a row counts as one part of the `batch_rows` that it was predicted with",
+    "batch_cap_max": "in `model-predictions`, the largest `batch_cap`",
+}
 
-def figures(
-    tally: Tally, recorder: Recorder, feedback_sent: int, error_by_model: Mapping[str, float]
-) -> dict[str, Any]:
+
+class Ran(NamedTuple):
+    """What one run has counted."""
+
+    tally: Tally
+    recorder: Recorder
+    feedback_sent: int
+    reached_s: Mapping[str, float]  # from the start of the process, by step
+    interrupted: bool = False
+    restarts: Mapping[str, int] = {}  # of roles that ended by themselves
+
+
+def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
+    """Write the folder; returns the content of `report.json`."""
+    judged = _hindsight(stage, ran.tally)
+    reached = dict(ran.reached_s)
+    content = {
+        "stamp": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "broker": stage.broker.description,
+        "redis": stage.redis.description,
+        "seconds": plan.seconds,
+        "seconds_run": min(plan.seconds, 1.0 + max(question.second for question in ran.tally.questions.values())),
+        "interrupted": ran.interrupted,
+        "rate": plan.rate,
+        "seed": plan.seed,
+        "slo_ms": ran.recorder.slo_us / 1000,
+        "policy": spec(parse(POLICY)),
+        "first_prediction_s": reached.pop("first_prediction", None),
+        "steps_s": reached,
+        "roles_restarted": dict(ran.restarts),
+        "broken_model": models.BREAKING,
+        "best_model": best(judged),
+        **figures(ran, {name: model.error for name, model in judged.items()}),
+        "notes": NOTES,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    html = page(content, series(ran.tally, ran.recorder, judged, models.BREAKING))
+    (folder / "report.html").write_text(html, encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return content
+
+
+def figures(ran: Ran, error_by_model: Mapping[str, float]) -> dict[str, Any]:
     """Return what the client counted, rates and shares rounded to five digits."""
-    counted = recorder.figures()
+    tally, counted = ran.tally, ran.recorder.figures()
     return {
         **{
             name: int(counted[name])
             for name in ("queries_sent", "predictions_distinct", "lost", "duplicates", "defaults", "late")
         },
-        "feedback_sent": feedback_sent,
+        "feedback_sent": ran.feedback_sent,
         "observations_joined": tally.joined,
         "observations_applied": tally.applied,
         "dead_letters": tally.dead_letters,
         "error": round(tally.error, 5),
         "error_by_model": {name: round(error, 5) for name, error in error_by_model.items()},
         "error_best_single": round(min(error_by_model.values()), 5),
-        "latency_ms": {name: round(value, 2) for name, value in recorder.latency_ms().items()},
+        "latency_ms": {name: round(value, 2) for name, value in ran.recorder.latency_ms().items()},
         "within_slo": round(counted["within_slo"], 5),
         "models": {name: _model(tally, name) for name in tally.models},
     }
 
 
-def _model(tally: Tally, name: str) -> dict[str, float]:
+def _model(tally: Tally, name: str) -> dict[str, float | None]:
+    model = tally.models[name]
+    shares = {phase: tally.share(name, phase) for phase in PHASES}
     return {
-        **{f"share_{phase}": round(tally.share(name, phase), 4) for phase in ("before", "during", "after")},
-        "batch_cap_max": int(tally.models[name].cap_max),
-        "batches": tally.meters.count("batches_total", name),
-        "rows": tally.meters.count("batch_rows_total", name),
+        **{f"share_{phase}": None if share is None else round(share, 4) for phase, share in shares.items()},
+        "batch_cap_max": model.cap_max,
+        "batches": model.batches,
+        "rows": model.rows,
     }
 
 
-def series(tally: Tally, recorder: Recorder, alone: Mapping[str, Alone], breaking: str) -> Series:
+def _hindsight(stage: Stage, tally: Tally) -> dict[str, Alone]:
+    """Run every package offline on the held-out rows, and judge it on the queries that were asked."""
+    judged = {}
+    for name, package in stage.packages.items():
+        breaks = name == models.BREAKING
+        answers = models.answers(stage.scratch / INNER if breaks else package, stage.data.asked_rows)
+        judged[name] = alone(tally.questions.values(), answers, broken(answers) if breaks else None)
+    return judged
+
+
+def series(tally: Tally, recorder: Recorder, judged: Mapping[str, Alone], breaking: str) -> Series:
     """Return what is plotted, one value a second."""
     seconds = 1 + max(tally.judged_by_second, default=0)
-    windows = {int(row["start_us"] or 0) // 1_000_000: row for row in recorder.windows()}
+    quantiles = [recorder.recent_ms(second, second + 1) for second in range(seconds)]
     return Series(
         broken_s=tally.broken_s,
         broken_model=breaking,
-        best_model=best(alone),
+        best_model=best(judged),
         asked=_counts(tally.judged_by_second, seconds),
         wrong=_counts(tally.wrong_by_second, seconds),
         asked_by_model={name: _counts(model.asked_by_second, seconds) for name, model in tally.models.items()},
-        wrong_by_model={name: _counts(model.wrong_by_second, seconds) for name, model in alone.items()},
+        wrong_by_model={name: _counts(model.wrong_by_second, seconds) for name, model in judged.items()},
         cap_by_model={name: _filled(model.cap_by_second, seconds) for name, model in tally.models.items()},
-        latency_ms={name: _column(windows, f"{name}_ms", seconds) for name in ("p50", "p99")},
+        latency_ms={name: np.array([row.get(name, np.nan) for row in quantiles]) for name in ("p50", "p95", "p99")},
         slo_ms=recorder.slo_us / 1000,
     )
 
@@ -76,27 +168,9 @@ def _counts(counts: Mapping[int, int], seconds: int) -> NDArray[np.float64]:
 
 
 def _filled(values: Mapping[int, float], seconds: int) -> NDArray[np.float64]:
-    """Carry the last value on: a worker reports about once a second, not once in every second."""
+    """Carry the last value on: a model that is not asked takes no batch, and its cap stays."""
     filled, last = np.full(seconds, np.nan), np.nan
     for second in range(seconds):
         last = values.get(second, last)
         filled[second] = last
     return filled
-
-
-def _column(windows: Mapping[int, Mapping[str, float | None]], name: str, seconds: int) -> NDArray[np.float64]:
-    found = (windows.get(second, {}).get(name) for second in range(seconds))
-    return np.array([np.nan if value is None else value for value in found])
-
-
-def write_json(content: Mapping[str, Any], folder: Path) -> Path:
-    """Write `report.json`; returns its path."""
-    path = folder / "report.json"
-    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return path
-
-
-def read_json(folder: Path) -> dict[str, Any]:
-    """Read `report.json` back."""
-    content: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return content

@@ -18,14 +18,14 @@ WINDOW_S = 5
 
 @dataclass(frozen=True, slots=True)
 class ModelLine:
-    """One model over the last seconds; `error` is None where it was not asked."""
+    """One model over the last seconds; None where it answered nothing in them."""
 
     name: str
     share: float
     error: float | None
-    batch_cap: float
-    batch_rows: float
-    queue_rows: float
+    batch_cap: int | None  # of its last batch
+    batch_rows: float | None  # mean
+    queue_rows: int  # most that a batch left waiting
     is_broken: bool
 
 
@@ -36,7 +36,7 @@ class Snapshot:
     application: str
     second: float
     seconds: float
-    is_broken: bool
+    broken: str | None  # the model that answers wrongly now
     rate: float
     error: float | None
     latency_ms: Mapping[str, float]
@@ -51,9 +51,7 @@ class Snapshot:
     models: tuple[ModelLine, ...]
 
 
-def take(
-    tally: Tally, recorder: Recorder, *, seconds: float, feedback_sent: int, now_us: int, breaking: str
-) -> Snapshot:
+def take(tally: Tally, recorder: Recorder, seconds: float, feedback_sent: int, now_us: int, breaking: str) -> Snapshot:
     """Return what has been counted by `now_us`.
 
     Args:
@@ -64,19 +62,19 @@ def take(
         now_us: the time.
         breaking: the model that breaks.
     """
-    elapsed_s = max(0.0, (now_us - tally.start_us) / 1e6)
-    until = int(min(elapsed_s, seconds))
+    second = min(max(0.0, (now_us - tally.start_us) / 1e6), seconds)
+    until = int(second)
     answered = recent(tally.judged_by_second, until, WINDOW_S)
     total = recorder.total
-    is_broken = tally.phase(elapsed_s) == "during"
+    broken = breaking if tally.phase(second) == "during" else None
     return Snapshot(
         application=tally.application,
-        second=min(elapsed_s, seconds),
+        second=second,
         seconds=seconds,
-        is_broken=is_broken,
+        broken=broken,
         rate=answered / max(1, min(until, WINDOW_S)),
         error=recent(tally.wrong_by_second, until, WINDOW_S) / answered if answered else None,
-        latency_ms=recorder.latency_ms(),
+        latency_ms=recorder.recent_ms(until - WINDOW_S, until),
         in_time=total.in_time,
         defaults=total.defaults,
         late=total.late,
@@ -85,7 +83,7 @@ def take(
         joined=tally.joined,
         applied=tally.applied,
         dead_letters=tally.dead_letters,
-        models=tuple(_line(tally, name, until, is_broken=is_broken and name == breaking) for name in tally.models),
+        models=tuple(_line(tally, name, until, is_broken=name == broken) for name in tally.models),
     )
 
 
@@ -93,12 +91,14 @@ def _line(tally: Tally, name: str, until: int, *, is_broken: bool) -> ModelLine:
     asked = sum(recent(model.asked_by_second, until, WINDOW_S) for model in tally.models.values())
     model = tally.models[name]
     judged = recent(model.judged_by_second, until, WINDOW_S)
+    batches = recent(model.batches_by_second, until, WINDOW_S)
+    queues = (model.queue_by_second.get(second, 0) for second in range(max(0, until - WINDOW_S), until))
     return ModelLine(
         name=name,
         share=recent(model.asked_by_second, until, WINDOW_S) / max(1, asked),
         error=recent(model.wrong_by_second, until, WINDOW_S) / judged if judged else None,
-        batch_cap=tally.meters.gauge("batch_cap", name),
-        batch_rows=model.batch_rows,
-        queue_rows=tally.meters.gauge("queue_rows", name),
+        batch_cap=model.cap_by_second[max(model.cap_by_second)] if model.cap_by_second else None,
+        batch_rows=recent(model.rows_by_second, until, WINDOW_S) / batches if batches else None,
+        queue_rows=max(queues, default=0),
         is_broken=is_broken,
     )

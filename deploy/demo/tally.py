@@ -1,22 +1,21 @@
 """What the demo's client counts about models, out of nothing but what it read off the topics. Reads no clock.
 
 Answers and latencies are counted by `load.recorder`; here is who was asked, who was right, how the workers batched,
-what was joined and learnt. A query belongs to the second in which it was meant to be sent.
+what was joined and learnt. Whatever is about a query belongs to the second in which it was meant to be sent.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from deploy.demo.meters import Meters
 from schemas.records import JoinStatus, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from schemas.records import Observation, Prediction, Report, Value
+    from schemas.records import Decision, ModelPredictions, Observation, Prediction, Value
 
 Phase: TypeAlias = Literal["before", "during", "after"]
 
@@ -38,13 +37,25 @@ class ModelCount:
     asked_by_second: Counter[int] = field(default_factory=Counter)
     wrong_by_second: Counter[int] = field(default_factory=Counter)
     judged_by_second: Counter[int] = field(default_factory=Counter)
-    cap_by_second: dict[int, float] = field(default_factory=dict)
-    batch_rows: float = 0.0  # mean of the last report
-    cap_max: float = 0.0
+    rows_by_second: Counter[int] = field(default_factory=Counter)
+    batches_by_second: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    cap_by_second: dict[int, int] = field(default_factory=dict)  # of the last batch
+    queue_by_second: dict[int, int] = field(default_factory=dict)  # behind the batch that left most waiting
+    cap_max: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows that the workers predicted."""
+        return self.rows_by_second.total()
+
+    @property
+    def batches(self) -> int:
+        """Batches that they were predicted in."""
+        return round(sum(self.batches_by_second.values()))
 
 
 class Tally:
-    """Folds predictions, observations, reports and dead letters.
+    """Folds predictions, model predictions, observations and dead letters.
 
     Args:
         application: whose learning is counted.
@@ -59,17 +70,17 @@ class Tally:
         self.broken_s = broken_s
         self.models = {name: ModelCount() for name in models}
         self.questions: dict[str, Question] = {}
-        self.meters = Meters()
         self.asked_by_phase: Counter[Phase] = Counter()
         self.wrong_by_second: Counter[int] = Counter()
         self.judged_by_second: Counter[int] = Counter()
         self.dead_letters = 0
+        self.applied = 0  # observations in the policy state that decided last
         self._joined: set[str] = set()
 
     @property
     def error(self) -> float:
         """Share of the answers that were wrong; a default output counts as what it is."""
-        return sum(self.wrong_by_second.values()) / max(1, sum(self.judged_by_second.values()))
+        return self.wrong_by_second.total() / max(1, self.judged_by_second.total())
 
     @property
     def joined(self) -> int:
@@ -77,9 +88,9 @@ class Tally:
         return len(self._joined)
 
     @property
-    def applied(self) -> int:
-        """Observations folded into policy states, as the learners report."""
-        return self.meters.count("applied_total", self.application)
+    def read(self) -> tuple[int, int, int]:
+        """What grows as long as there is news: joined, learnt, rows."""
+        return self.joined, self.applied, sum(model.rows for model in self.models.values())
 
     def phase(self, seconds: float) -> Phase:
         """Return the phase of a moment, in seconds from the start."""
@@ -102,6 +113,7 @@ class Tally:
         second = question.second
         self.judged_by_second[second] += 1
         self.wrong_by_second[second] += answer.answer != question.label
+        self.decided(answer.decision)
         for output in answer.outputs:
             model = self.models[output.model]
             model.asked[question.phase] += 1
@@ -111,31 +123,38 @@ class Tally:
                 model.judged_by_second[second] += 1
                 model.wrong_by_second[second] += output.answer != question.label
 
+    def decided(self, decision: Decision | None) -> None:
+        """Note how many observations were in the state that decided, which all partitions share."""
+        if decision is not None and decision.state == self.application:
+            self.applied = max(self.applied, decision.state_version)
+
+    def model_predictions(self, records: Iterable[ModelPredictions]) -> None:
+        """Count rows and batches: of a batch of n rows, which may be spread over several records, each row is 1/n."""
+        for record in records:
+            model = self.models[record.model]
+            for query_id, outcome in zip(record.query_ids, record.outcomes, strict=True):
+                question = self.questions.get(query_id)
+                if question is None:
+                    continue
+                second = question.second
+                model.cap_by_second[second] = record.batch_cap
+                model.cap_max = max(model.cap_max, record.batch_cap)
+                model.queue_by_second[second] = max(model.queue_by_second.get(second, 0), record.queue_rows)
+                if outcome is not Outcome.EXPIRED:
+                    model.rows_by_second[second] += 1
+                    model.batches_by_second[second] += 1 / record.batch_rows
+
     def observations(self, records: Iterable[Observation]) -> None:
         """Count what was joined; a record that was written twice counts once."""
         joined = (o.query_id for o in records if o.status is JoinStatus.JOINED)
         self._joined.update(query_id for query_id in joined if query_id in self.questions)
 
-    def reports(self, records: Iterable[Report]) -> None:
-        """Take what the processes say about themselves."""
-        for report in records:
-            if report.time_us < self.start_us:
-                self.meters.begin(report)
-                continue
-            grown = self.meters.take(report)
-            second = (report.time_us - self.start_us) // 1_000_000
-            for name, model in self.models.items():
-                if grown.get(("batches_total", name)):
-                    model.batch_rows = grown.get(("batch_rows_total", name), 0.0) / grown["batches_total", name]
-                if cap := self.meters.gauge("batch_cap", name):
-                    model.cap_by_second[second] = cap
-                    model.cap_max = max(model.cap_max, cap)
-
-    def share(self, name: str, phase: Phase) -> float:
-        """Return the share of a phase's model queries that one model was asked."""
-        return self.models[name].asked[phase] / max(1, self.asked_by_phase[phase])
+    def share(self, name: str, phase: Phase) -> float | None:
+        """Return the share of a phase's model queries that one model was asked; None if the phase had none."""
+        asked = self.asked_by_phase[phase]
+        return self.models[name].asked[phase] / asked if asked else None
 
 
-def recent(counts: Counter[int], until: int, seconds: int) -> int:
+def recent(counts: Mapping[int, float], until: int, seconds: int) -> float:
     """Return the sum of the last `seconds` whole seconds before `until`."""
-    return sum(counts[second] for second in range(max(0, until - seconds), until))
+    return sum(counts.get(second, 0) for second in range(max(0, until - seconds), until))

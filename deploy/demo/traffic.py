@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from load.openloop import Asked, OpenLoop
 from load.recorder import Recorder
 from load.workload import Rows
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Observation, Report, Tensor
+from schemas.records import ModelPredictions, Observation, Prediction, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,28 +23,59 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.topology import Topology
 
-R = TypeVar("R", Observation, Report)
+R = TypeVar("R", ModelPredictions, Observation, Prediction)
 SETTLE_S = 10.0
 WARM_UP_SEED = -1  # of query ids that no counted run has
-QUIET_S = 2.5  # learners report once a second; after two reports without news nothing more is coming
+CLOSING_SEED = -2
+QUIET_S = 2.5  # without news: nothing more is coming
 TURN_S = 0.1
+DEAD = topics.dead_letters("")
 
 
-def warm_up(
-    wire: Wire, codec: Codec, application: str, data: Digits, offsets_us: Iterable[int], now_us: Callable[[], int]
-) -> int:
-    """Ask without feedback and without counting until broker, roles and models have done everything once.
+class Link(NamedTuple):
+    """How a client reaches the deployment: a wire that follows what `followed` names, the records' codec, the clock."""
+
+    wire: Wire
+    codec: Codec
+    now_us: Callable[[], int]
+
+
+def followed(topology: Topology) -> tuple[str, ...]:
+    """Return the topics that the client reads."""
+    dead = (name for name in topology.topics if name.endswith(DEAD))
+    return (topics.PREDICTIONS, topics.MODEL_PREDICTIONS, topics.OBSERVATIONS, *dead)
+
+
+class WarmUp:
+    """Asks without feedback and without counting until broker, roles and models have done everything once.
 
     A cold JVM and first calls into models take some hundred milliseconds; they are no part of how the loop behaves.
-
-    Returns:
-        how many queries were asked; nothing is learnt from them.
+    Nothing is learnt from these queries.
     """
-    wire.follow((topics.PREDICTIONS,))
-    recorder = Recorder(now_us(), slo_us=1)
-    rows = Rows(application, [Tensor.of(row) for row in data.train_rows], seed=WARM_UP_SEED)
-    OpenLoop(wire, codec, rows, recorder, now_us).run(offsets_us)
-    return recorder.total.sent
+
+    def __init__(self, link: Link, application: str, data: Digits, on_first: Callable[[], None]) -> None:
+        """Prepare.
+
+        Args:
+            link: to the deployment.
+            application: that is asked.
+            data: whose training rows are asked about.
+            on_first: called when the first answer has been read.
+        """
+        self._recorder = Recorder(link.now_us(), slo_us=1)
+        self._on_first = on_first
+        rows = Rows(application, [Tensor.of(row) for row in data.train_rows], seed=WARM_UP_SEED)
+        self._loop = OpenLoop(link.wire, link.codec, rows, self._recorder, link.now_us, on_predictions=self._answered)
+        self.stop = self._loop.stop
+
+    def run(self, offsets_us: Iterable[int]) -> int:
+        """Ask at these offsets from when this was made; returns how many queries were asked."""
+        self._loop.run(offsets_us)
+        return self._recorder.total.sent
+
+    def _answered(self, answers: Sequence[Prediction]) -> None:
+        if self._recorder.total.answered == len(answers):
+            self._on_first()
 
 
 class Queries:
@@ -64,6 +95,7 @@ class Queries:
         labels = [int(label) for label in data.asked_labels]
         inputs, truths = [tensors[row] for row in self._order], [labels[row] for row in self._order]
         self._rows = Rows(application, inputs, truths, seed=seed)
+        self._closing = Rows(application, inputs, seed=CLOSING_SEED)
         self._tally = tally
 
     def __call__(self, index: int, intended_us: int) -> Asked:
@@ -73,42 +105,36 @@ class Queries:
         self._tally.asked(asked.query.query_id, self._order[index % len(self._order)], asked.label, intended_us)
         return asked
 
+    def closing(self, index: int, now_us: int) -> Asked:
+        """Return closing query number `index`: it is not counted and gets no feedback."""
+        return self._closing(index, now_us)
+
 
 class Traffic:
     """Sends and reads in one thread; see `run`.
 
     Args:
-        wire: to the deployment's broker.
-        codec: of the records.
+        link: to the deployment.
         queries: what is asked.
         recorder: of answers.
         tally: of everything else.
-        topology: names the dead-letter topics.
-        now_us: the clock.
+        topology: names the topics that are read.
     """
 
-    def __init__(
-        self,
-        wire: Wire,
-        codec: Codec,
-        queries: Queries,
-        recorder: Recorder,
-        tally: Tally,
-        topology: Topology,
-        now_us: Callable[[], int],
-    ) -> None:
-        self._codec = codec
+    def __init__(self, link: Link, queries: Queries, recorder: Recorder, tally: Tally, topology: Topology) -> None:
+        self._link = link
+        self._queries = queries
         self._tally = tally
-        self._now_us = now_us
-        self._stopped = False
-        taps: dict[str, Callable[[Sequence[Arrival]], None]] = {
+        taps: dict[str, Callable[[Sequence[Arrival]], None]] = dict.fromkeys(followed(topology), self._dead) | {
+            topics.PREDICTIONS: self._closed,
+            topics.MODEL_PREDICTIONS: lambda found: tally.model_predictions(self._decoded(ModelPredictions, found)),
             topics.OBSERVATIONS: lambda found: tally.observations(self._decoded(Observation, found)),
-            topics.REPORTS: lambda found: tally.reports(self._decoded(Report, found)),
         }
-        ending = topics.dead_letters("")
-        taps |= {name: self._dead for name in topology.topics if name.endswith(ending)}
-        wire.follow((topics.PREDICTIONS, *taps))
-        self._loop = OpenLoop(wire, codec, queries, recorder, now_us, on_predictions=tally.predictions, taps=taps)
+        self._loop = OpenLoop(
+            link.wire, link.codec, queries, recorder, link.now_us, on_predictions=tally.predictions, taps=taps
+        )
+        self._settling = False
+        self.stop = self._loop.stop  # ends the sending early; may be called from another thread
 
     @property
     def feedback_sent(self) -> int:
@@ -118,17 +144,37 @@ class Traffic:
     def run(self, offsets_us: Iterable[int]) -> None:
         """Send all queries when they are due, then read on until no more is joined and learnt, at most 10 s."""
         self._loop.run(offsets_us)
-        end_us = self._now_us() + int(SETTLE_S * 1e6)
-        quiet_us, last = self._now_us() + int(QUIET_S * 1e6), (0, 0)
-        while not self._stopped and self._now_us() < min(end_us, quiet_us):
-            self._loop.turn(TURN_S)
-            if last != (last := (self._tally.joined, self._tally.applied)):
-                quiet_us = self._now_us() + int(QUIET_S * 1e6)
+        if self._tally.questions:
+            self._settle()
 
-    def stop(self) -> None:
-        """End the sending early; may be called from another thread."""
-        self._stopped = True
-        self._loop.stop()
+    def _settle(self) -> None:
+        """Ask, without counting, until everything joined is in the state that decides, or nothing is new lately."""
+        self._settling = True
+        end_us = self._link.now_us() + int(SETTLE_S * 1e6)
+        index, news_us, last = 0, 0, (-1, -1, -1)
+        while not self._is_settled and (now_us := self._link.now_us()) < end_us:
+            if last != (last := self._tally.read):
+                news_us = now_us
+            if now_us - news_us > QUIET_S * 1e6:
+                return
+            query = self._queries.closing(index, now_us).query
+            self._link.wire.produce(topics.QUERIES, query.query_id.encode(), self._link.codec.encode(query))
+            index += 1
+            self._turn_until(now_us + int(TURN_S * 1e6))
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._tally.applied == self._tally.joined == self.feedback_sent
+
+    def _turn_until(self, end_us: int) -> None:
+        while (left_us := end_us - self._link.now_us()) > 0:
+            self._loop.turn(left_us / 1e6)
+
+    def _closed(self, found: Sequence[Arrival]) -> None:
+        """Take the answers to closing queries; the others have been counted."""
+        if self._settling:
+            for answer in self._decoded(Prediction, found):
+                self._tally.decided(answer.decision)
 
     def _dead(self, found: Sequence[Arrival]) -> None:
         self._tally.dead_letters += len(found)
@@ -136,6 +182,6 @@ class Traffic:
     def _decoded(self, record: type[R], found: Iterable[Arrival]) -> Iterator[R]:
         for arrival in found:
             try:
-                yield self._codec.decode(record, arrival.value)
+                yield self._link.codec.decode(record, arrival.value)
             except DecodeError:
                 continue

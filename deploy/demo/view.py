@@ -19,28 +19,44 @@ if TYPE_CHECKING:
 BAR_CELLS = 16
 # Above this a share of errors is shown as bad: an honest digits model errs on less than a third.
 BAD_ERROR = 0.4
+QUANTILES = ("p50", "p95", "p99")
+NOTHING = "–"  # noqa: RUF001 - a dash of a digit's width
+KEY = (
+    f"one line a second; rate, error, latency and models: last {WINDOW_S} s; the rest: since the start; each model:"
+    " share of traffic, error, batch cap, rows a batch, queue"
+)
 
 
 def line(now: Snapshot) -> str:
-    """Return one line of plain text."""
-    shares = " ".join(f"{model.name}{' (broken)' if model.is_broken else ''} {model.share:.0%}" for model in now.models)
-    latency = "/".join(f"{now.latency_ms[name]:.0f}" for name in ("p50", "p95", "p99"))
-    return (
-        f"{now.second:5.0f} s  {now.rate:5.0f}/s  error {_share(now.error)}  p50/p95/p99 {latency} ms"
-        f"  in time {now.in_time} default {now.defaults} late {now.late}"
-        f"  joined {now.joined} learnt {now.applied} dead {now.dead_letters}  share {shares}"
+    """Return one line of plain text; `KEY` says what its figures are."""
+    latency = "/".join(_number(now.latency_ms.get(name), ".0f") for name in QUANTILES)
+    application = (
+        f"{now.second:5.0f} s  {now.application} {now.rate:.0f}/s error {_number(now.error, '.1%')}"
+        f" p50/p95/p99 {latency} ms"
+        f"  in time {now.in_time} default {now.defaults} late {now.late} waiting {now.waiting}"
+        f" joined {now.joined} learnt {now.applied} dead letters {now.dead_letters}"
     )
+    return " | ".join([application, *map(_plain, now.models)])
+
+
+def _plain(model: ModelLine) -> str:
+    name = f"{model.name} (broken)" if model.is_broken else model.name
+    error, rows = _number(model.error, ".1%"), _number(model.batch_rows, ".1f")
+    return f"{name} {model.share:.0%} {error} {_number(model.batch_cap, 'd')} {rows} {model.queue_rows}"
 
 
 def screen(now: Snapshot) -> RenderableType:
     """Return the live screen."""
     blank = Text()
-    return Group(_head(now), blank, _application(now), blank, _counts(now), blank, _models(now), blank, _legend())
+    return Group(
+        blank, _head(now), blank, _application(now), blank, _counts(now), blank, _models(now), blank, _legend()
+    )
 
 
 def _head(now: Snapshot) -> RenderableType:
     row = Table.grid(padding=(0, 2), expand=False)
-    state = Text("a model is broken", "bold red") if now.is_broken else Text("all models are sound", "green")
+    sound = Text("all models are sound", "green")
+    state = Text(f"{now.broken} answers wrongly", "bold red") if now.broken else sound
     bar = ProgressBar(total=now.seconds, completed=now.second, width=BAR_CELLS + 14)
     row.add_row(Text("Skysail", "bold"), bar, Text(f"{now.second:.0f} of {now.seconds:.0f} s"), state)
     return row
@@ -48,21 +64,23 @@ def _head(now: Snapshot) -> RenderableType:
 
 def _application(now: Snapshot) -> Table:
     table = _table("application", "rate /s", "error", "p50 ms", "p95", "p99")
-    latency = (f"{now.latency_ms[name]:.1f}" for name in ("p50", "p95", "p99"))
+    latency = (_number(now.latency_ms.get(name), ".1f") for name in QUANTILES)
     table.add_row(now.application, f"{now.rate:.0f}", _error(now.error), *latency)
     return table
 
 
 def _counts(now: Snapshot) -> Table:
-    table = _table("since the start", "in time", "default", "late", "joined", "learnt", "dead letters")
+    table = _table(
+        "since the start", "in time", "default", "late", "waiting", "joined of sent", "learnt", "dead letters"
+    )
     joined = f"{now.joined} of {now.feedback_sent}"
-    trouble = (_count(now.defaults), _count(now.late))
-    table.add_row("", str(now.in_time), *trouble, joined, str(now.applied), _count(now.dead_letters))
+    queries = (str(now.in_time), _count(now.defaults), _count(now.late), str(now.waiting))
+    table.add_row("", *queries, joined, str(now.applied), _count(now.dead_letters))
     return table
 
 
 def _models(now: Snapshot) -> Table:
-    table = _table("model", "", "share", "error", "batch cap", "rows", "queue")
+    table = _table("model", "", "share", "error", "batch cap", "rows a batch", "queue")
     table.columns[1].justify = "left"
     for model in now.models:
         name = Text(f"{model.name}  BROKEN", "bold red") if model.is_broken else Text(model.name)
@@ -71,9 +89,9 @@ def _models(now: Snapshot) -> Table:
             _bar(model),
             f"{model.share:.1%}",
             _error(model.error),
-            f"{model.batch_cap:.0f}",
-            f"{model.batch_rows:.1f}",
-            f"{model.queue_rows:.0f}",
+            _number(model.batch_cap, "d"),
+            _number(model.batch_rows, ".1f"),
+            str(model.queue_rows),
         )
     return table
 
@@ -81,8 +99,8 @@ def _models(now: Snapshot) -> Table:
 def _table(*heads: str) -> Table:
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for place, head in enumerate(heads):
-        table.add_column(head, justify="left" if place == 0 else "right", no_wrap=True)
-    table.columns[0].min_width = 18  # so that a name does not jump when BROKEN is put behind it
+        # A figure that grows a digit must not move its neighbours.
+        table.add_column(head, justify="left" if place == 0 else "right", no_wrap=True, min_width=7 if place else 18)
     return table
 
 
@@ -94,11 +112,11 @@ def _bar(model: ModelLine) -> Text:
 
 def _error(error: float | None) -> Text:
     style = "bold red" if error is not None and error > BAD_ERROR else ""
-    return Text(_share(error), style)
+    return Text(_number(error, ".1%"), style)
 
 
-def _share(error: float | None) -> str:
-    return "     –" if error is None else f"{error:6.1%}"  # noqa: RUF001 - a dash of a digit's width
+def _number(value: float | None, form: str) -> str:
+    return NOTHING if value is None else format(value, form)
 
 
 def _count(count: int) -> Text:
@@ -106,4 +124,5 @@ def _count(count: int) -> Text:
 
 
 def _legend() -> Text:
-    return Text(f"rate, error, share: last {WINDOW_S} s; latency: from the intended send time", "dim")
+    text = f"rate, error, latency, share, rows, queue: last {WINDOW_S} s; latency: from the intended send time"
+    return Text(text, "dim")

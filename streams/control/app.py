@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from faust.types.auth import CredentialsT
 
     from schemas.codec import Codec
+    from streams.runtime.metrics import MetricsHook
 
 PAGE = Path(__file__).with_name("page.html")
 # One process, one partition, a report a second from each process: nothing here needs to be large.
 STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
+# As for the other roles; Faust's own minute would be a minute without figures after a crash.
+SESSION_S, HEARTBEAT_S = 10.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Options:
     port: int
     data: Path  # Faust insists on a folder, though the table itself is in memory
     credentials: CredentialsT | None = None
+    member: str | None = None  # as `ConsumerSettings.member`
+    hooks: tuple[MetricsHook, ...] = ()
 
 
 def create(options: Options, codec: Codec) -> faust.App:
@@ -50,10 +55,10 @@ def create(options: Options, codec: Codec) -> faust.App:
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
-    live = app.Table("live", key_type=str, value_type=dict, partitions=1, help="figures of each process")
+    live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
     _read(app, reports, live, codec)
     _show(app, live)
-    _report(app, reports, codec, options.instance)
+    _report(app, reports, codec, options)
     return app
 
 
@@ -62,7 +67,11 @@ def _bare(options: Options) -> faust.App:
         f"{options.prefix}.control",
         broker=[f"kafka://{address}" for address in options.bootstrap.split(",")],
         broker_credentials=options.credentials,
+        broker_session_timeout=SESSION_S,
+        broker_rebalance_timeout=SESSION_S,
+        broker_heartbeat_interval=HEARTBEAT_S,
         consumer_auto_offset_reset="latest",
+        consumer_group_instance_id=options.member,
         datadir=options.data,
         store="memory://",
         topic_disable_leader=True,
@@ -108,12 +117,15 @@ def _show(app: faust.App, live: Any) -> None:
     app.page("/api/status", name="status")(api)
 
 
-def _report(app: faust.App, reports: Any, codec: Codec, instance: str) -> None:
-    composer = Composer(instance, "control")
+def _report(app: faust.App, reports: Any, codec: Codec, options: Options) -> None:
+    composer = Composer(options.instance, "control")
 
     async def report() -> None:
         """Say once a second that this process is alive too."""
-        await reports.send(key=instance.encode(), value=codec.encode(composer.compose(_now_us())))
+        found = composer.compose(_now_us())
+        for hook in options.hooks:
+            hook(found)
+        await reports.send(key=options.instance.encode(), value=codec.encode(found))
 
     app.timer(REPORT_EVERY_S, name="report")(report)
 

@@ -158,6 +158,11 @@ def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
 
 
 def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
+    """Make the answer; that of one model which was asked alone and answered, as most are, takes the short way."""
+    if reason is None and len(query.models) == 1:
+        only = query.outputs.get(query.models[0])
+        if only is not None and only.outcome is Outcome.OK:
+            return _answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
     outputs = _asked(query)
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
     answer: Value | None
@@ -168,6 +173,18 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
     else:
         answer = query.application.default_output if query.application else None
         confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
+    return _answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
+
+
+def _answered(
+    query: Pending,
+    now_us: int,
+    status: Status,
+    reason: str | None,
+    answer: Value | None,
+    confidence: float,
+    outputs: tuple[ModelOutput, ...],
+) -> Prediction:
     return Prediction(
         query.query_id,
         query.application_name,
@@ -177,7 +194,7 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
         reason,
         answer,
         confidence,
-        tuple(outputs.values()),
+        outputs,
         query.sent_us,
         query.received_us,
         query.deadline_us,
@@ -201,10 +218,6 @@ def _combined(
     weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput]
 ) -> tuple[Value, float]:
     """Combine by weight; a model that did not answer counts against the confidence."""
-    if len(asked) == 1:
-        (only,) = usable.values()
-        assert only.answer is not None
-        return only.answer, 1.0
     answers = {arm: output.answer for arm, output in usable.items() if output.answer is not None}
     answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers)
     return answer, agreeing * sum(weights[arm] for arm in answers) / sum(weights[arm] for arm in asked)

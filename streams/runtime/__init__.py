@@ -24,8 +24,8 @@
     kafka_consumer   KafkaConsumer, ConsumerSettings
     kafka_producer   KafkaTransport, ProducerSettings
     kafka_reader     KafkaBroadcast, KafkaPositions (no group)
-    kafka_admin      KafkaAdmin, TopicPlan
+    kafka_admin      finds and creates topics
     errors           the tree of what can go wrong
 
-Only `kafka_*.py` import aiokafka.
+Only `kafka_*.py` import Kafka clients.
 """

@@ -4,7 +4,8 @@ What this adapter makes up for (each measured, aiokafka 0.14): an exception in `
 has already advanced, so every position is set back to what was handed out; a cancelled `getmany()` disables
 `max_poll_interval` for good, so it is never cancelled; records can be fetched while the assignment callback still
 decides where to start, so they are held back until it has; exceptions of rebalance callbacks are swallowed, so they
-are kept and raised by the next poll; commit and stop wait for a dead broker for ever, so both get a limit.
+are kept and raised by the next poll; commit and stop wait for a dead broker for ever, so both get a limit; a static
+member never leaves its group, so it becomes a dynamic one for its last request.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ class ConsumerSettings:
         metadata_age_ms: new partitions, and topics that this broker did not know yet, are noticed after this.
         failures: polls in a row that may raise (a corrupt batch raises for ever) before the process gives up.
         commit_s: limit of one commit; aiokafka alone retries for ever.
+        member: a name that makes this a static member (KIP-345): whoever joins under the name of a killed member has
+            its partitions at once, without waiting for its session to end and without a rebalance of the others. No two
+            processes of a group may have it at the same time: they would take the partitions from each other for ever.
     """
 
     fetch_wait_ms: int = 200
@@ -79,6 +83,7 @@ class ConsumerSettings:
     failures: int = 20
     backoff_s: float = 0.25
     commit_s: float = 5.0
+    member: str | None = None
 
 
 class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
@@ -118,6 +123,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._rebalanced = rebalanced
         self._consumer = AIOKafkaConsumer(
             group_id=self._group,
+            group_instance_id=settings.member,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             partition_assignment_strategy=(RangePartitionAssignor,),
@@ -191,6 +197,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         """Leave the group; see `ports.Consumer`."""
         if self._consumer is None:
             return
+        # A static member would only fall silent, and its partitions wait for the end of its session.
+        self._consumer._coordinator._group_instance_id = None  # noqa: SLF001 - there is no public way to leave
         self._leaving = asyncio.create_task(self._consumer.stop(), name="consumer leaving")
         await asyncio.wait([self._leaving], timeout=timeout_s)
         if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception():

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Metric, start_http_server
 
 from streams.runtime.metrics import TOTAL, is_counter
 
@@ -35,9 +34,9 @@ class PrometheusExporter:
         """Take a report."""
         self._latest[report.instance] = report
 
-    def collect(self) -> Iterable[Any]:
+    def collect(self) -> Iterable[Metric]:
         """Return metric families; called by the client library at a scrape."""
-        families: dict[str, Any] = {}
+        families: dict[str, Metric] = {}
         for report in tuple(self._latest.values()):
             for values in (report.counters, report.gauges):
                 _add(families, report, values)
@@ -50,15 +49,15 @@ class PrometheusExporter:
         self._thread.join()
 
 
-def _add(families: dict[str, Any], report: Report, values: Mapping[str, float]) -> None:
+def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float]) -> None:
+    """Add figures to the family of their name: it must be one, whatever labels its samples have."""
     for full, value in values.items():
         name, labels = parse(full)
-        labels = {"instance_name": report.instance, "role": report.role, **labels}
-        kind = CounterMetricFamily if is_counter(full) else GaugeMetricFamily
-        key = f"{name}{sorted(labels)}"
-        if key not in families:
-            families[key] = kind(_NAMESPACE + name.removesuffix(TOTAL), name.replace("_", " "), labels=list(labels))
-        families[key].add_metric(list(labels.values()), value)
+        if name not in families:
+            kind = "counter" if is_counter(full) else "gauge"
+            families[name] = Metric(_NAMESPACE + name.removesuffix(TOTAL), name.replace("_", " "), kind)
+        shown = {"instance_name": report.instance, "role": report.role, **labels}
+        families[name].add_sample(_NAMESPACE + name, shown, value)
 
 
 def parse(full: str) -> tuple[str, dict[str, str]]:

@@ -1,26 +1,26 @@
 """Processes, Redis and the broker are killed under load; afterwards nothing is lost and nothing counted twice.
 
-Produce, act, validate: a load of queries with feedback flows through real roles, one thing is killed after a fifth of
-it, and `validator.faults` judges what is left. Nothing is repaired by hand.
+Produce, act, validate: a load of queries with feedback flows through real roles; after a fifth of it something is
+killed; it must serve again under load; and `validator.faults` judges what is left. Nothing is repaired by hand.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import numpy as np
+import aiohttp
 import pytest
 
-from deploy.clients import redis_url
+from deploy.local.process import free_port
 from schemas import topics
-from schemas.records import Feedback, Observation, Prediction, Query, Tensor
-from streams.operators.contract import StateKey
-from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.redis_store import RedisSettings, RedisStore
-from tests.deployments import Deployed, Toy, deployed
-from tests.fault.validator import Evidence, faults
+from streams.topology import worker_role
+from tests.deployments import ROLES, Deployed, deployed
+from tests.fault.evidence import collected
+from tests.fault.traffic import MODELS, RATE, Traffic, applications
+from tests.fault.validator import faults
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,126 +30,163 @@ if TYPE_CHECKING:
     from deploy.local.redis import RedisServer
     from deploy.local.services import Broker
 
-RATE = 60
-QUERIES = 600
-WINDOW_US = 1_260_000_000  # the learner's default
-SETTLED_S = 60.0
-ROWS = [np.array([number, 1], dtype=np.float32) for number in range(4)]
-PARITY = Toy("tests.toys:parity", np.ones((2, 2), dtype=np.float32))
-MODELS = {"one": PARITY, "two": PARITY}
-APPLICATIONS = {"sums": {"models": ["one", "two"], "policy": "exp3", "slo_ms": 500, "default_output": -1}}
+PLANNED = 6 * RATE
+PATIENCE_S = 60.0  # for each step
+# Who has to commit everything that is on a topic before a run is over.
+READERS = (
+    ("selection", topics.QUERIES),
+    ("selection", topics.MODEL_PREDICTIONS),
+    ("joiner", topics.PREDICTIONS),
+    ("joiner", topics.FEEDBACK),
+    ("learner", topics.OBSERVATIONS),
+    *((worker_role(model), topics.model_queries(model)) for model in MODELS),
+)
+# Where nobody on the way of an answer is killed, (almost) all are complete, also on a machine that is busy otherwise.
+UNDISTURBED, UNDISTURBED_MS = 0.98, 5_000
+DISTURBED_MS = 500
+
+pytestmark = pytest.mark.timeout(240)
 
 
-class Load:
-    """An open loop of queries, and the truth for every answer that comes."""
-
-    def __init__(self, there: Deployed) -> None:
-        self._there = there
-        self.asked: set[str] = set()
-        self.told: set[str] = set()
-
-    async def ask(self) -> None:
-        """Send all queries at their times, whatever happens to the answers."""
-        start = time.monotonic()
-        for number in range(QUERIES):
-            await asyncio.sleep(max(0.0, start + number / RATE - time.monotonic()))
-            query = Query(f"q{number}", "sums", Tensor.of(ROWS[number % 4]), None, time.time_ns() // 1000)
-            await self._there.client.send([query])
-            self.asked.add(query.query_id)
-
-    async def tell(self) -> None:
-        """Send the truth for every answer, once."""
-        read = 0
-        while True:
-            records = self._there.watch.records[topics.PREDICTIONS]
-            for record in records[read:]:
-                await self._tell(self._there.codec.decode(Prediction, record.value).query_id)
-            read = len(records)
-            await asyncio.sleep(0.05)
-
-    async def _tell(self, query_id: str) -> None:
-        if query_id not in self.told:
-            label = (int(query_id[1:]) % 4 + 1) % 2
-            await self._there.client.send_feedback([(Feedback(query_id, label, None, time.time_ns() // 1000), None)])
-            self.told.add(query_id)
+async def survive(there: Deployed, disaster: Callable[[Traffic], Awaitable[object]]) -> Traffic:
+    """Run the load through a disaster, wait until it is served again and has settled, and judge."""
+    traffic, until = Traffic(there), there.watch.until
+    async with traffic.flowing():
+        await until(lambda: len(traffic.told) > PLANNED / 5, "a fifth of the load", PATIENCE_S)
+        await disaster(traffic)
+        since = traffic.sent
+        await until(lambda: traffic.serves(since), "a hundred complete answers in a row", PATIENCE_S)
+        await until(lambda: traffic.sent >= PLANNED, "the rest of the load", PATIENCE_S)
+        await traffic.enough()
+        assert await settled(there, traffic) == []
+    for group, topic in READERS:
+        await there.watch.all_committed(group, topic)
+    return traffic
 
 
-async def survive(there: Deployed, disaster: Callable[[], Awaitable[object]]) -> list[str]:
-    """Run the load through a disaster, wait until everything has settled, and judge."""
-    load = Load(there)
-    telling = asyncio.create_task(load.tell())
-    asking = asyncio.create_task(load.ask())
-    await there.watch.until(lambda: len(load.told) > QUERIES / 5, "a fifth of the load", SETTLED_S)
-    await disaster()
-    await asking
-    store = RedisStore(RedisSettings(redis_url(there.settings), there.settings.prefix), there.codec)
-    end = time.monotonic() + SETTLED_S
-    while (found := faults(await _evidence(there, load, store))) and time.monotonic() < end:  # noqa: ASYNC110 - see below
+async def settled(there: Deployed, traffic: Traffic) -> list[str]:
+    """Return what is wrong: nothing as soon as nothing is, else what is left after a minute."""
+    end = time.monotonic() + PATIENCE_S
+    while (found := faults(await collected(there, traffic))) and time.monotonic() < end:  # noqa: ASYNC110 - see below
         await asyncio.sleep(0.5)  # other processes are watched: there is no event to wait for
-    telling.cancel()
-    await store.close()
     return found
 
 
-async def _evidence(there: Deployed, load: Load, store: RedisStore) -> Evidence:
-    log: dict[int, list[tuple[int, Observation]]] = {}
-    for record in there.watch.records[topics.OBSERVATIONS]:
-        seen = there.codec.decode(Observation, record.value)
-        log.setdefault(record.partition, []).append((record.timestamp_us, seen))
-    try:
-        states = await store.read([StateKey(number, "sums") for number in log])
-    except StoreUnavailableError:
-        states = {}
-    return Evidence(
-        frozenset(load.asked),
-        frozenset(load.told),
-        there.watch.decoded(Prediction, topics.PREDICTIONS),
-        log,
-        {key.name: state for key, state in states.items() if state is not None},
-        [dead.cause for topic in (topics.QUERIES, topics.FEEDBACK) for dead in there.watch.dead(topic)],
-        WINDOW_US,
+def restarted(there: Deployed) -> set[str]:
+    """Return which processes are not the first of their name."""
+    return {child.name for child in there.system.status() if child.restarts}
+
+
+async def kill(there: Deployed, *instances: str) -> None:
+    """Kill processes at once; returns when those that the supervisor has put in their place own partitions."""
+    killed_us = time.time_ns() // 1000
+    pids = {instance: there.system.kill(instance) for instance in instances}
+    for instance, pid in pids.items():
+        await there.system.restarted(instance, pid)
+    await there.watch.until(
+        lambda: all(is_working(there, instance, killed_us) for instance in instances),
+        f"{instances} at work",
+        PATIENCE_S,
     )
 
 
-@pytest.mark.timeout(180)
-async def test_every_role_may_be_killed(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> None:
-    """`kill -9` of selection, a worker, the joiner and the learner, one after the other, under one load."""
-    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, APPLICATIONS) as there:
-
-        async def kill_all() -> None:
-            for instance in ("learner", "joiner", "worker.one", "selection"):
-                pid = there.system.kill(instance)
-                await there.system.restarted(instance, pid)
-
-        assert await survive(there, kill_all) == []
+def is_working(there: Deployed, instance: str, since_us: int) -> bool:
+    """Tell whether an instance has reported since then that it owns partitions."""
+    report = there.watch.reports().get(instance)
+    return report is not None and report.time_us > since_us and report.gauges.get("partitions", 0) > 0
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.parametrize("instance", ["selection", "worker.right"])
+async def test_a_role_that_answers_may_be_killed(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, instance: str
+) -> None:
+    """`kill -9` under load; what had to wait for the role is answered late or by default."""
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, applications(DISTURBED_MS)) as there:
+        await survive(there, lambda _: kill(there, instance))
+        assert restarted(there) == {instance}
+
+
+@pytest.mark.parametrize("instance", ["joiner", "learner"])
+async def test_a_role_that_learns_may_be_killed(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path, instance: str
+) -> None:
+    """`kill -9` under load; those who ask do not miss it."""
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, applications(UNDISTURBED_MS)) as there:
+        traffic = await survive(there, lambda _: kill(there, instance))
+        assert restarted(there) == {instance}
+    assert traffic.share_complete() > UNDISTURBED
+
+
+async def test_all_roles_may_be_killed_at_once(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """As when their machine loses power: every process goes on from what is in Kafka and in Redis."""
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, applications(DISTURBED_MS)) as there:
+        everybody = set(there.system.pids)
+        await survive(there, lambda _: kill(there, *everybody))
+        assert restarted(there) == everybody
+
+
+async def test_the_page_may_be_killed(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> None:
+    """Nobody but the page's readers notices, and it comes back with everybody's figures."""
+    more = {"roles": (*ROLES, "control"), "control": {"port": free_port()}}
+    served = applications(UNDISTURBED_MS)
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served, **more) as there:
+
+        async def kill_page(_: Traffic) -> None:
+            await there.system.restarted("control", there.system.kill("control"))
+
+        traffic = await survive(there, kill_page)
+        assert restarted(there) == {"control"}
+        await is_shown(there, set(there.system.pids))
+    assert traffic.share_complete() > UNDISTURBED
+
+
+async def is_shown(there: Deployed, instances: set[str]) -> None:
+    """Wait until the page shows fresh reports of all of them."""
+    address = f"http://127.0.0.1:{there.settings.control.port}/api/status"
+    seen: set[str] = set()
+    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_S):
+        while not seen >= instances:
+            with suppress(aiohttp.ClientConnectorError):
+                async with session.get(address) as response:
+                    shown = (await response.json())["processes"]
+                    seen = {process["instance"].partition("@")[0] for process in shown if not process["silent"]}
+            await asyncio.sleep(0.1)
+
+
 @pytest.mark.parametrize("how", ["restart", "kill"])
 async def test_redis_may_go_away(kafka: Broker, own_redis: RedisServer, prefix: str, tmp_path: Path, how: str) -> None:
     """Answers go on with the states last seen; the learner goes on from what Redis still has."""
-    async with deployed(kafka, own_redis.url, prefix, tmp_path, MODELS, APPLICATIONS) as there:
+    async with deployed(kafka, own_redis.url, prefix, tmp_path, MODELS, applications(UNDISTURBED_MS)) as there:
 
-        async def lose_redis() -> None:
-            await asyncio.to_thread(own_redis.restart if how == "restart" else own_redis.kill)
-            if how == "kill":
-                await asyncio.sleep(1)
-                await asyncio.to_thread(own_redis.start)
+        async def lose_redis(traffic: Traffic) -> None:
+            if how == "restart":
+                await asyncio.to_thread(own_redis.restart)
+                return
+            await asyncio.to_thread(own_redis.kill)
+            since = traffic.sent
+            await there.watch.until(lambda: traffic.serves(since), "answers without Redis")
+            await asyncio.to_thread(own_redis.start)
 
-        assert await survive(there, lose_redis) == []
+        traffic = await survive(there, lose_redis)
+        assert restarted(there) == set()
+    assert traffic.share_complete() > UNDISTURBED
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("how", ["restart", "kill"])
 async def test_the_broker_may_go_away(
     own_kafka: ApacheKafka, redis_server: RedisServer, prefix: str, tmp_path: Path, how: str
 ) -> None:
     """Everybody waits for it and goes on where they were; queries that had to wait are answered late or by default."""
-    async with deployed(own_kafka, redis_server.url, prefix, tmp_path, MODELS, APPLICATIONS) as there:
+    async with deployed(own_kafka, redis_server.url, prefix, tmp_path, MODELS, applications(DISTURBED_MS)) as there:
 
-        async def lose_broker() -> None:
-            await asyncio.to_thread(own_kafka.restart if how == "restart" else own_kafka.kill)
+        async def lose_broker(_: Traffic) -> None:
             if how == "kill":
+                await asyncio.to_thread(own_kafka.kill)
                 await asyncio.to_thread(own_kafka.start)
+            else:
+                await asyncio.to_thread(own_kafka.restart)
 
-        assert await survive(there, lose_broker) == []
+        await survive(there, lose_broker)
+        assert restarted(there) == set()

@@ -13,7 +13,6 @@ from schemas.records import Decision, JoinStatus, Observation
 from streams.operators.contract import StateKey
 from streams.operators.learner import Learner, fold
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.kafka_admin import KafkaAdmin, TopicPlan
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.redis_store import RedisSettings, RedisStore
 from streams.runtime.roles import Role
@@ -32,7 +31,7 @@ WINDOW_US = 600_000_000
 async def test_a_killed_broker_loses_nothing(own_kafka: ApacheKafka, prefix: str) -> None:
     """Producer and consumer come back by themselves; every record has its outcome and every offset is committed."""
     connection = KafkaConnection(own_kafka.bootstrap, prefix)
-    await KafkaAdmin(connection).create([TopicPlan("in", 2), TopicPlan("out", 2), TopicPlan("reports", 1)])
+    await asyncio.to_thread(own_kafka.create_topics, {f"{prefix}.in": 2, f"{prefix}.out": 2, f"{prefix}.reports": 1})
     role = Role("echo", "echo-1", ("in",))
     sent: set[bytes] = set()
     kernel = ScriptedKernel()
@@ -77,7 +76,7 @@ async def test_states_equal_the_offline_fold_although_redis_was_killed_and_forgo
 ) -> None:
     """Killed, and set back as by a lost disk write: states and offset go back together and are folded again."""
     connection = KafkaConnection(kafka.bootstrap, prefix)
-    await KafkaAdmin(connection).create([TopicPlan("observations", 1), TopicPlan("reports", 1)])
+    await asyncio.to_thread(kafka.create_topics, {f"{prefix}.observations": 1, f"{prefix}.reports": 1})
     role = Role("learner", "learner-1", ("observations",), owns_states=True)
     store = RedisStore(RedisSettings(own_redis.url, prefix, timeout_s=0.2), CODEC)
     learner = Learner(CODEC, WINDOW_US)

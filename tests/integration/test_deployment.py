@@ -19,6 +19,7 @@ from deploy.cli import skysail
 from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings
+from deploy.topics import partition_counts
 from schemas.records import Status
 from streams.client import Client
 from workers.packaging import package_sklearn
@@ -69,6 +70,22 @@ async def answer(settings: Settings) -> tuple[Status, object]:
     return prediction.status, prediction.answer
 
 
+async def test_an_inline_model_answers_inside_selection_and_is_learnt(settings: Settings, tmp_path: Path) -> None:
+    """It has no process and no topic; a kill loses nothing, and what it answers is joined and learnt as ever."""
+    inline = settings.model_copy(update={"selection": settings.selection.model_copy(update={"inline": ("corner",)})})
+    async with System(inline, codec_for(inline), tmp_path / "run") as system:
+        assert set(system.pids) == {"selection", "joiner", "learner"}
+        assert await answer(inline) == (Status.COMPLETE, 0)
+        killed = system.kill("selection")
+        assert await system.restarted("selection", killed) != killed
+        end = time.monotonic() + 60
+        while (given := await answer(inline)) != (Status.COMPLETE, 0):
+            assert time.monotonic() < end, given
+    names = partition_counts(inline)
+    assert "predictions" in names
+    assert "models.corner.queries" not in names
+
+
 async def test_a_deployment_answers_survives_a_kill_and_leaves_nothing(settings: Settings, system: System) -> None:
     """Ready means ready; a worker that is killed comes back under a new pid and answers again."""
     assert set(system.pids) == {"selection", "joiner", "learner", "worker.corner"}
@@ -97,7 +114,7 @@ async def test_the_commands_speak_with_a_running_deployment(settings: Settings, 
     await asyncio.to_thread(run, "app", "set", "corners", "slo_ms=1500", "--config", str(file))
     changed = json.loads(await asyncio.to_thread(run, "app", "show", "corners", "--json", "--config", str(file)))
     assert changed["slo_ms"] == 1500
-    assert "as they should be" in await asyncio.to_thread(run, "topics", "check", "--config", str(file))
+    assert "all topics can be used" in await asyncio.to_thread(run, "topics", "check", "--config", str(file))
 
 
 def run(*arguments: str) -> str:

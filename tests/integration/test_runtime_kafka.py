@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.errors import CorruptRecordException
 
+from deploy.local.admin import admin_client
+from load.topics import delete
 from streams.operators.contract import DeadLetter, Emit, Record
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError, UnknownPartitionError
-from streams.runtime.kafka_admin import KafkaAdmin, TopicPlan
+from streams.runtime.kafka_admin import create
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_consumer import KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
@@ -38,13 +40,13 @@ ROLE = Role("echo", "echo-1", ("in",))
 async def topics(kafka: Broker, prefix: str) -> AsyncIterator[KafkaConnection]:
     """Create a fresh deployment: in, out (4 partitions), in.dlq, out.dlq, reports, applications (1)."""
     plural, single = ("in", "out"), ("in.dlq", "out.dlq", "reports", "applications")
-    plans = [TopicPlan(name, PARTITIONS) for name in plural] + [TopicPlan(name, 1) for name in single]
+    counts = dict.fromkeys(plural, PARTITIONS) | dict.fromkeys(single, 1)
     connection = KafkaConnection(kafka.bootstrap, prefix)
-    await KafkaAdmin(connection).create(plans)
+    await asyncio.to_thread(kafka.create_topics, {connection.real(name): count for name, count in counts.items()})
     try:
         yield connection
     finally:
-        await KafkaAdmin(connection).delete(plan.name for plan in plans)
+        await asyncio.to_thread(delete, kafka.bootstrap, prefix)
 
 
 async def committed(connection: KafkaConnection, group: str = "echo") -> dict[int, int | None]:
@@ -273,49 +275,33 @@ async def test_a_missing_topic_or_partition_is_told_apart_quickly(kafka: Broker,
 async def test_only_the_record_over_the_limit_is_refused(kafka: Broker, prefix: str) -> None:
     """The topic's own limit is lower than the producer's: its neighbours are delivered all the same."""
     connection = KafkaConnection(kafka.bootstrap, prefix)
-    admin = KafkaAdmin(connection)
-    await admin.create([TopicPlan("narrow", 1, {"max.message.bytes": "10000"})])
+    narrow = {connection.real("narrow"): {"max.message.bytes": "10000"}}
+    await asyncio.to_thread(create, admin_client(kafka.bootstrap), dict.fromkeys(narrow, 1), configs=narrow)
     async with producing(connection) as transport:
         emits = [Emit("narrow", 0, None, b"x" * size) for size in (4_000, 4_000, 20_000, 4_000)]
         assert await transport.send("narrow", 0, emits) == 2
         with pytest.raises(RecordTooLargeError):
             await transport.send("narrow", 0, emits[2:])
         assert await transport.send("narrow", 0, emits[3:]) == 1
-    await admin.delete(["narrow"])
+    await asyncio.to_thread(delete, kafka.bootstrap, prefix)
 
 
-async def test_a_broken_producer_is_replaced(kafka: Broker, prefix: str) -> None:
-    """After a fatal error every send of an aiokafka producer raises; ours goes on with a new one."""
-    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+async def test_a_client_that_fails_again_and_again_is_replaced(kafka: Broker, prefix: str) -> None:
+    """A client that does not recover (aiokafka #1018) is not kept for ever."""
+    async with topics(kafka, prefix) as connection, producing(connection, failures=2) as transport:
         await put(transport, [b"1"])
-        broken = transport._producer
+        broken = transport._client
         assert broken is not None
-        await broken.stop()
-        with pytest.raises(BrokerUnavailableError, match="ProducerClosed"):
-            await transport.send("in", 0, [Emit("in", 0, None, b"2")])
-        assert transport._producer is None
+        await broken.close()
+        broken.cluster._brokers.clear()
+        broken.cluster._bootstrap_brokers = {}
+        for _ in range(2):
+            assert transport._client is broken
+            with pytest.raises(BrokerUnavailableError):
+                await transport.send("in", 0, [Emit("in", 0, None, b"2")])
         await transport.send("in", 0, [Emit("in", 0, None, b"2")])
-        assert transport._producer is not broken
+        assert transport._client is not broken
         assert [record.value for record in await take(connection, "in")] == [b"1", b"2"]
-
-
-async def test_topics_are_created_once_with_their_configuration(kafka: Broker, prefix: str) -> None:
-    """A second run changes nothing; a name of another deployment is not seen."""
-    connection = KafkaConnection(kafka.bootstrap, prefix)
-    admin = KafkaAdmin(connection)
-    plans = [TopicPlan("queries", 3, {"retention.ms": "60000"}), TopicPlan("models", 1, {"cleanup.policy": "compact"})]
-    assert await admin.create(plans) == ["queries", "models"]
-    assert await admin.create(plans) == []
-    assert await admin.partitions() == {"queries": 3, "models": 1}
-    await admin.delete(["queries", "models"])
-    await until_gone(admin)
-
-
-async def until_gone(admin: KafkaAdmin) -> None:
-    """Wait until a deployment has no topics."""
-    async with asyncio.timeout(10):
-        while await admin.partitions():  # noqa: ASYNC110 - the broker deletes in the background
-            await asyncio.sleep(0.05)
 
 
 async def test_a_process_runs_roles_until_told_to_stop(kafka: Broker, prefix: str) -> None:

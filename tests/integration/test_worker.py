@@ -23,7 +23,8 @@ from streams.topology import worker_role
 from tests.samples import model_query
 from workers.manifest import digest
 from workers.packaging import package_function
-from workers.runner import Worker, WorkerSettings
+from workers.runner import Worker
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from deploy.configuration import load, masked, write
+from deploy.configuration import load, masked, to_yaml, write
 from deploy.errors import SettingsError
+from deploy.reference import reference
 from deploy.settings import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def settings_from(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
@@ -85,6 +83,7 @@ def test_a_misspelt_environment_variable_is_an_error() -> None:
         ("[1]", "must hold keys and values"),
         ("a: [", "not a readable YAML"),
         ("redis: {password_file: /no/such}", "password_file: cannot read"),
+        ("redis: {url: 'localhost:6379'}", "write redis://"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_key(tmp_path: Path, text: str, expected: str) -> None:
@@ -115,7 +114,7 @@ redis: {{url: "redis://me:hunter2@host:1/0", password_file: {secret}}}
     settings = settings_from(tmp_path, text)
     assert settings.redis.password is not None
     assert settings.redis.password.get_secret_value() == "hunter2"
-    printed = masked(settings)
+    printed = to_yaml(masked(settings))
     assert "hunter2" not in printed
     assert "PLAIN" in printed
     assert "redis://me:********@host:1/0" in printed
@@ -132,3 +131,47 @@ def test_written_settings_load_back_equal_and_are_private(tmp_path: Path) -> Non
     again = load(path, {})
     assert again.models == settings.models
     assert again.kafka.properties["sasl_plain_password"] == "hunter2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis: {password: [hunter2",
+        "redis: {password: !hunter2 x}",
+        "redis: {password: *hunter2}",
+        "redis:\n  password: a: hunter2\n",
+        "redis: {url: 'redis://me:hun/ter2@host:1/0'}",
+        "redis: {url: 'redis://me:a@hunter2/x@host:1/0'}",
+        "redis: {password: {hunter2: 1}}",
+    ],
+)
+def test_a_file_that_is_refused_is_not_quoted(tmp_path: Path, text: str) -> None:
+    """The line at fault may be the one with the password."""
+    with pytest.raises(SettingsError) as refused:
+        settings_from(tmp_path, text)
+    assert "ter2" not in str(refused.value)
+
+
+def test_only_what_differs_from_the_defaults_can_be_shown(tmp_path: Path) -> None:
+    """What a person has set is a few lines, and masked as well."""
+    settings = settings_from(
+        tmp_path, "redis: {password: hunter2}\napplications: {d: {models: [a], slo_ms: 100, policy: ucb1}}\n"
+    )
+    assert masked(settings, only_changed=True) == {
+        "redis": {"password": "********"},
+        "applications": {"d": {"models": ["a"], "policy": "ucb1"}},
+    }
+    assert to_yaml(masked(Settings(), only_changed=True)) == ""
+
+
+def test_the_settings_page_is_the_one_that_the_settings_write() -> None:
+    """A key that is added without its line in docs/settings.md fails here."""
+    page = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    assert page.read_text(encoding="utf-8") == reference(), "run: skysail config reference > docs/settings.md"
+
+
+def test_every_key_says_what_it_means() -> None:
+    """No cell of the page is empty but a default."""
+    rows = [line.split("|")[1:-1] for line in reference().splitlines() if line.startswith("| `")]
+    assert len(rows) > 40
+    assert all(row[-1].strip() and row[0].strip() for row in rows)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import socket
 from urllib.request import urlopen
 
+import pytest
+
+from deploy.errors import StartError
+from deploy.metrics import exporting, ports
+from deploy.settings import Metrics
 from schemas.records import Report
 from streams.runtime.metrics import Composer, is_counter
 from streams.runtime.prometheus import PrometheusExporter, parse
@@ -41,13 +46,46 @@ def test_the_exporter_shows_the_latest_report_on_localhost() -> None:
     try:
         for count in (1.0, 2.0):
             exporter(Report("s-1", "selection", 0, {"answers_total{status=default}": count}, {"lag": 3.0}))
-        exporter(Report("j-1", "joiner", 0, {}, {"lag": 4.0}))
+        exporter(Report("j-1", "joiner", 0, {"answers_total": 1.0}, {"lag": 4.0}))
         with urlopen(f"http://127.0.0.1:{exporter.port}/metrics", timeout=5) as answer:
             lines = answer.read().decode().splitlines()
     finally:
         exporter.stop()
     assert 'skysail_answers_total{instance_name="s-1",role="selection",status="default"} 2.0' in lines
+    assert 'skysail_answers_total{instance_name="j-1",role="joiner"} 1.0' in lines
+    assert lines.count("# TYPE skysail_answers_total counter") == 1, "one family a name, whatever its labels are"
     assert 'skysail_lag{instance_name="j-1",role="joiner"} 4.0' in lines
     assert lines.count("# TYPE skysail_lag gauge") == 1
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", exporter.port)) != 0
+
+
+def test_nothing_is_served_unless_the_settings_say_where() -> None:
+    """No port, no hook, no thread."""
+    with exporting(Metrics()) as hooks:
+        assert hooks == ()
+
+
+def test_a_port_that_is_taken_is_an_error_that_names_the_setting() -> None:
+    """The message says which address, and what to set."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with (
+            pytest.raises(StartError, match=rf"127\.0\.0\.1:{port}: .*set metrics\.port"),
+            exporting(Metrics(port=port)),
+        ):
+            pass
+
+
+def test_processes_of_one_machine_take_ports_in_turn_and_workers_the_last() -> None:
+    """A model that comes or goes moves no other role's port."""
+    instances = ("selection", "worker.b", "worker.a", "joiner")
+    assert ports(Metrics(port=9464), instances) == {
+        "selection": 9464,
+        "joiner": 9465,
+        "worker.b": 9466,
+        "worker.a": 9467,
+    }
+    assert ports(Metrics(), instances) == {}

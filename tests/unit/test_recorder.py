@@ -73,3 +73,13 @@ def test_windows_belong_to_the_intended_send_time(recorder: Recorder) -> None:
     first, second = recorder.windows()
     assert (first["start_us"], first["answered"], first["late"], first["p50_ms"]) == (0, 1, 1, 1050.0)
     assert (second["start_us"], second["sent"], second["answered"], second["p50_ms"]) == (1_000_000, 1, 0, None)
+
+
+def test_recent_quantiles_are_those_of_some_windows(recorder: Recorder) -> None:
+    """Windows count from the start by the intended send time; where nothing was answered there is nothing to tell."""
+    for second, latency_us in enumerate((10_000, 20_000, 90_000)):
+        recorder.sent(f"q{second}", second * 1_000_000, second * 1_000_000)
+        recorder.answered(f"q{second}", second * 1_000_000 + latency_us, Status.COMPLETE)
+    assert recorder.recent_ms(0, 2)["p50"] == pytest.approx(15)
+    assert recorder.recent_ms(2, 3) == {"p50": 90.0, "p95": 90.0, "p99": 90.0}
+    assert recorder.recent_ms(-5, 0) == recorder.recent_ms(7, 9) == {}

@@ -18,7 +18,8 @@ from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
 from workers.executor import Timed
 from workers.rows import Predicted
-from workers.runner import Worker, WorkerSettings
+from workers.runner import Worker
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

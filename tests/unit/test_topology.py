@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas import topics
-from streams.topology import build, check, describe, state_name, state_partition
+from streams.topology import build, describe, state_name, state_partition
 
 
 def test_every_consumed_topic_has_a_dead_letter_topic() -> None:
@@ -24,39 +24,25 @@ def test_every_edge_ends_in_a_topic() -> None:
     assert named <= topology.topics.keys()
 
 
-def test_what_the_broker_has_is_accepted_when_it_is_the_topology() -> None:
-    """No fault where there is none."""
-    topology = build(["knn"])
+def test_the_part_that_a_role_touches_holds_what_it_reads_and_writes_and_their_dead_letters() -> None:
+    """A worker needs nothing of feedback; its dead letters are its own."""
+    part = build(["knn", "forest"]).used_by(["worker.knn"])
 
-    assert check(topology, topology.partition_counts()) == []
-
-
-def test_a_missing_topic_is_a_fault_that_says_what_to_do() -> None:
-    """The sentence names the command."""
-    topology = build(["knn"])
-    actual = topology.partition_counts()
-    del actual["models.knn.queries"]
-    (fault,) = check(topology, actual)
-
-    assert "models.knn.queries" in fault
-    assert "skysail topics create" in fault
+    assert part.topics.keys() == {
+        "models.knn.queries",
+        "models.knn.queries.dlq",
+        topics.MODEL_PREDICTIONS,
+        topics.dead_letters(topics.MODEL_PREDICTIONS),
+        topics.REPORTS,
+    }
+    assert part.copartitioned == ((topics.MODEL_PREDICTIONS,),)
 
 
-def test_unequal_partition_counts_are_a_fault() -> None:
-    """A query's records would not meet in one partition."""
-    topology = build(["knn"])
-    (fault,) = check(topology, topology.partition_counts() | {topics.FEEDBACK: 3})
+def test_what_is_kept_is_enough_for_what_is_read_back() -> None:
+    """With the longest window that the settings allow."""
+    topology = build(["knn"], window_ms=604_800_000)
 
-    assert "equal partition counts" in fault
-
-
-def test_another_number_of_partitions_than_configured_is_a_fault() -> None:
-    """State names would map to other partitions than the ones that exist."""
-    topology = build([], partitions=4)
-    circle = dict.fromkeys(topology.copartitioned[0], 8)
-    (fault,) = check(topology, topology.partition_counts() | circle)
-
-    assert "8 partitions" in fault
+    assert all(topic.needed_ms <= topic.retention_ms for topic in topology.topics.values())
 
 
 def test_the_drawing_shows_every_role_and_topic() -> None:

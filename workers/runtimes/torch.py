@@ -1,4 +1,6 @@
-"""Runs a torch module: state from safetensors, architecture from an importable factory, never torch.load.
+"""Runs a torch module: state from safetensors, architecture from an importable factory.
+
+`torch.load` reads nothing but what somebody packages, and of that only tensors; a worker never calls it.
 
 On the CPU one thread unless told otherwise; on a GPU, where there is one, rows go through one pinned buffer, one copy
 in, one copy out. Answers do not depend on the batch: evaluation mode, and no TF32, whose 10-bit mantissa makes scores
@@ -7,6 +9,7 @@ differ by 1e-3, and no batch of less than `MIN_ROWS`.
 
 from __future__ import annotations
 
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from workers.errors import PackageError
 from workers.runtimes.contract import scored, values
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -76,6 +80,34 @@ def save(module: torch.nn.Module, folder: Path) -> str:
     return STATE_FILE
 
 
+def rebuild(state: Path, architecture: str, arguments: Mapping[str, Any]) -> torch.nn.Module:
+    """Build an architecture and fill it with a state that was saved as safetensors or by `torch.save`.
+
+    The latter is a pickle, of which only tensors are read (`weights_only`).
+
+    Raises:
+        PackageError: the architecture cannot be built, or the file does not hold its state.
+    """
+    module, found = _build(architecture, dict(arguments)), _state(state)
+    try:
+        module.load_state_dict(found, strict=True)
+    except (RuntimeError, TypeError, AttributeError) as error:
+        raise PackageError(f"{state} does not hold the state of {architecture}: {error}") from error
+    return module
+
+
+def _state(path: Path) -> Any:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return torch.load(path, "cpu", weights_only=True)
+    except (SafetensorError, RuntimeError, OSError, EOFError, UnpicklingError) as error:
+        raise PackageError(
+            f"{path} is no state of a network ({type(error).__name__}): save it with safetensors.torch.save_file("
+            'net.state_dict(), "net.safetensors"), or with torch.save(net.state_dict(), "net.pt")'
+        ) from error
+
+
 def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> TorchRuntime:  # noqa: ARG001 - the contract's
     """Build the architecture and fill in the state of a verified package.
 
@@ -85,12 +117,8 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
-    path = str(manifest.options.get("architecture", ""))
-    module = _build(path, dict(manifest.options.get("arguments", {})))
-    try:
-        module.load_state_dict(load_file(folder / STATE_FILE), strict=True)
-    except (RuntimeError, SafetensorError, OSError) as error:
-        raise PackageError(f"{folder}: the state does not fit {path}: {error}") from error
+    options = manifest.options
+    module = rebuild(folder / STATE_FILE, str(options.get("architecture", "")), options.get("arguments", {}))
     return TorchRuntime(manifest, module, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
 

@@ -1,0 +1,49 @@
+"""`skysail config`: the settings in force, and the page that lists every key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.configuration import masked, to_yaml
+from deploy.reference import reference, schema
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+EXAMPLES = """\
+skysail config show                      every key with its value, passwords masked
+skysail config show --changed            what the file and the environment say
+skysail config reference                 what every key means; this is docs/settings.md
+skysail config reference --json          the same as a JSON schema, for editors
+"""
+
+
+@click.group(cls=VerbGroup, epilog=EXAMPLES)
+def config() -> None:
+    """Show the settings in force, and what every key means."""
+
+
+@config.command()
+@click.option("--changed", is_flag=True, help="Only what differs from the defaults.")
+@json_option
+@with_settings
+def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
+    """Print the settings as the file and the environment make them, passwords masked."""
+    values = masked(settings, only_changed=changed)
+    if as_json:
+        print_json(values)
+    else:
+        click.echo(to_yaml(values) or "nothing differs from the defaults", nl=not values)
+
+
+@config.command("reference")
+@json_option
+def reference_(*, as_json: bool) -> None:
+    """Print every key with its default and what it means, as Markdown."""
+    if as_json:
+        print_json(schema())
+    else:
+        click.echo(reference(), nl=False)

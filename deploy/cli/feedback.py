@@ -1,0 +1,142 @@
+"""`skysail feedback`: the truth about one query, from a shell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from deploy.cli.common import Verb, json_option, print_json, with_settings
+from deploy.clients import answering, asking, connection
+from deploy.errors import UsageError
+from deploy.registry import codec_for
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.framing import peek_id
+from schemas.jsonable import feedback_from_json, to_json
+from schemas.records import Observation
+from streams.runtime.kafka_tail import KafkaTail
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+    from schemas.records import Feedback
+    from streams.operators.contract import Record
+
+EXAMPLES = """\
+skysail feedback 5f0c... --label 3
+skysail feedback 5f0c... --loss 0.25 --context user-17
+skysail feedback 5f0c... --label 3 --wait 5
+"""
+CAUSE = "skysail.error.cause"
+REFUSED = frozenset({topics.dead_letters(topics.FEEDBACK)})
+POLL_MS = 200
+
+
+class Fate(NamedTuple):
+    """What has become of a feedback: joined into an observation, or refused for a cause; neither if it is not known."""
+
+    observation: Observation | None = None
+    refused: str | None = None
+
+
+@click.command(cls=Verb, epilog=EXAMPLES)
+@click.argument("query_id")
+@click.option("--label", help="The truth: a number, a text, or a list of scores ('\"3\"' is a text).")
+@click.option("--loss", type=click.FloatRange(0, 1), help="Or the loss of the answer that was given.")
+@click.option("--context", help="The query's context, if it had one.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, help="Seconds to wait for what becomes of it.")
+@json_option
+@with_settings
+def feedback(
+    settings: Settings, query_id: str, *, label: str | None, loss: float | None, as_json: bool, **options: Any
+) -> None:
+    """Say what the truth of query QUERY_ID was.
+
+    Feedback may come before its prediction: it is kept for `joiner.early_s` (60 s) and then, if there was no such
+    query, put on `feedback.dlq` as `unmatched`; after the application's window it is `late`. A second feedback for the
+    same query is counted and skipped. With --wait the exit code is 1 unless an observation came of it in time.
+    """
+    if (label is None) == (loss is None):
+        raise UsageError("give either --label or --loss")
+    record = _record(query_id, label, loss)
+    fate = asyncio.run(_tell(settings, codec_for(settings), record, **options))
+    if as_json:
+        seen = None if fate.observation is None else to_json(fate.observation)
+        print_json({"query_id": query_id, "sent": True, "observation": seen, "refused": fate.refused})
+    else:
+        click.echo(_line(settings, fate, options["wait_s"]))
+    if options["wait_s"] and fate.observation is None:
+        raise SystemExit(1)
+
+
+def _record(query_id: str, label: str | None, loss: float | None) -> Feedback:
+    """Make the record; what is no JSON number, text or list is a text as it stands: yes, 3rd, true."""
+    found: dict[str, Any] = {"query_id": query_id, "loss": loss, "sent_us": time.time_ns() // 1000}
+    if label is not None:
+        try:
+            value = json.loads(label)
+        except ValueError:
+            value = label
+        found["label"] = label if value is None or isinstance(value, bool) else value
+    return feedback_from_json(found)
+
+
+async def _tell(settings: Settings, codec: Codec, record: Feedback, *, context: str | None, wait_s: float) -> Fate:
+    watch = KafkaTail(connection(settings), (topics.OBSERVATIONS, *REFUSED))
+    async with asking(settings, codec) as client:
+        if not wait_s:
+            await client.send_feedback([(record, context)])
+            return Fate()
+        with answering(settings):
+            await watch.start()
+        try:
+            await client.send_feedback([(record, context)])
+            return await _fate(watch, codec, record.query_id, wait_s)
+        finally:
+            await watch.stop()
+
+
+async def _fate(watch: KafkaTail, codec: Codec, query_id: str, wait_s: float) -> Fate:
+    try:
+        async with asyncio.timeout(wait_s):
+            while True:
+                for record in await watch.poll(POLL_MS):
+                    if _is_about(record, query_id):
+                        return _what(record, codec)
+    except TimeoutError:
+        return Fate()
+
+
+def _is_about(record: Record, query_id: str) -> bool:
+    try:
+        return peek_id(record.value) == query_id
+    except DecodeError:
+        return False
+
+
+def _what(record: Record, codec: Codec) -> Fate:
+    if record.topic in REFUSED:
+        return Fate(refused=dict(record.headers).get(CAUSE, b"?").decode())
+    return Fate(codec.decode(Observation, record.value))
+
+
+def _line(settings: Settings, fate: Fate, wait_s: float) -> str:
+    if fate.refused is not None:
+        return f"refused: {fate.refused}; it is on {settings.prefix}.feedback.dlq"
+    if fate.observation is not None:
+        found = fate.observation
+        losses = (
+            f"{arm} {loss:g}" for arm, loss in zip(found.decision.arms, found.losses, strict=True) if loss is not None
+        )
+        return f"joined with the prediction of {found.application}: loss {', '.join(losses) or 'not known'}"
+    if not wait_s:
+        return "sent; what becomes of it is shown with --wait SECONDS"
+    return (
+        f"sent, but nothing has come of it within {wait_s:g} s. Either feedback for this query has come before (the"
+        f" first counts); or no such query is known (it is waited for {settings.joiner.early_s:g} s, then this feedback"
+        f" goes to {settings.prefix}.feedback.dlq as `unmatched`); or no joiner runs (see `skysail doctor`)"
+    )

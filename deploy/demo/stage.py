@@ -1,0 +1,133 @@
+"""What stands before the roles start: a broker, Redis, five packaged models, the settings of the deployment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from deploy.clients import librdkafka
+from deploy.demo import models
+from deploy.demo.breakable import FLAG, FOLDER_VARIABLE
+from deploy.demo.digits import Digits, digits
+from deploy.local.embedded import EmbeddedBroker
+from deploy.local.process import free_port
+from deploy.local.redis import RedisServer
+from deploy.local.services import RunningBroker, open_broker
+from deploy.settings import Settings
+from deploy.topics import create
+from load.topics import delete
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from deploy.demo.steps import Steps
+    from deploy.desired import CreateTopics
+    from deploy.local.services import Broker
+    from streams.topology import Topology
+
+APPLICATION = "digits"
+POLICY = "exp3"
+SLO_MS = 100.0
+EMBEDDED_WAITS = {"fetch_wait_ms": 10, "linger_ms": 0}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the demo is asked to do; `broker` is `apache`, `embedded` or HOST:PORT."""
+
+    broker: str
+    seconds: float
+    rate: float
+    seed: int
+    reports: Path
+
+    @property
+    def broken_s(self) -> tuple[float, float]:
+        """The middle third."""
+        return self.seconds / 3, 2 * self.seconds / 3
+
+
+class Stage(NamedTuple):
+    """What stands, and how the roles and the client reach it; `scratch` is gone after the demo."""
+
+    scratch: Path
+    broker: Broker
+    redis: RedisServer
+    data: Digits
+    packages: Mapping[str, Path]
+    settings: Settings
+
+    @property
+    def flag(self) -> Path:
+        """The file that breaks a model as long as it exists."""
+        return self.scratch / FLAG
+
+    def environment(self) -> dict[str, str]:
+        """Variables for the roles: where the flag is, and where their temporary files go."""
+        temporary = self.scratch / "tmp"
+        temporary.mkdir(exist_ok=True)
+        return {FOLDER_VARIABLE: str(self.scratch), "TMPDIR": str(temporary)}
+
+    def client_properties(self) -> dict[str, str]:
+        """Return librdkafka's properties for the client; it waits as the roles do."""
+        own = {"fetch.wait.max.ms": str(self.settings.kafka.fetch_wait_ms)}
+        given = librdkafka(self.settings).items()
+        return own | {name: value for name, value in given if name != "bootstrap.servers"}
+
+    def create_topics(self) -> CreateTopics:
+        """Return how topics come to be: the embedded broker knows no request for it."""
+        if not isinstance(self.broker, EmbeddedBroker):
+            return create
+
+        def create_embedded(settings: Settings, topology: Topology) -> None:
+            self.broker.create_topics({f"{settings.prefix}.{t.name}": t.partitions for t in topology.topics.values()})
+
+        return create_embedded
+
+
+def prepare(plan: Plan, name: str, steps: Steps, scratch: Path, stack: ExitStack) -> Stage:
+    """Start the services and train the models; everything is stopped with the stack.
+
+    Args:
+        plan: which broker, which seed.
+        name: of this run, for its topics.
+        steps: told of each step.
+        scratch: where everything is kept; removed by whoever made it.
+        stack: undoes what was started.
+
+    Raises:
+        DeployError: the broker or Redis cannot be had; the message says what to do.
+    """
+    with steps.step("broker", f"starting the broker ({plan.broker}; the first time its jars are fetched)") as say:
+        broker = open_broker(plan.broker, data=scratch / "kafka")
+        stack.callback(broker.stop)
+        say(f"{broker.description} on {broker.bootstrap}")
+    with steps.step("redis", "starting Redis") as say:
+        redis = stack.enter_context(RedisServer(scratch / "redis"))
+        say(f"{redis.description}, port {redis.port}")
+    with steps.step("models", "training and packaging five models") as say:
+        data = digits(plan.seed)
+        packages = dict(models.train(data, scratch, plan.seed))
+        say(f"five models: {', '.join(packages)}; {len(data.asked_rows)} rows that none has seen are kept for queries")
+    settings = _settings(name, broker, redis, packages)
+    if isinstance(broker, RunningBroker):
+        stack.callback(delete, broker.bootstrap, settings.prefix)
+    return Stage(scratch, broker, redis, data, packages, settings)
+
+
+def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[str, Path]) -> Settings:
+    waiting = EMBEDDED_WAITS if isinstance(broker, EmbeddedBroker) else {}
+    return Settings.model_validate(
+        {
+            "prefix": f"demo-{name}",
+            "kafka": {"bootstrap": broker.bootstrap, **waiting},
+            "redis": {"url": redis.url},
+            "models": dict(packages),
+            "applications": {
+                APPLICATION: {"models": tuple(packages), "policy": POLICY, "slo_ms": SLO_MS, "default_output": 0}
+            },
+            "control": {"port": free_port()},
+        }
+    )

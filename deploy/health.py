@@ -1,0 +1,166 @@
+"""Looks at a deployment: do Kafka and Redis answer, are the topics right, which roles report, what is deployed.
+
+Changes nothing. Takes a second where all is well, three where a role is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy import catalog, desired, topics
+from deploy.clients import connection
+from deploy.doctor import Check, Level
+from deploy.launch import PAGE, plan
+from deploy.registry import codec_for
+from deploy.servers import check_kafka, check_page, check_redis_answers
+from schemas import topics as names
+from schemas.errors import DecodeError, RegistryError
+from schemas.records import Application, Model, Report
+from streams.runtime.kafka_tail import KafkaTail
+from streams.topology import worker_role
+from workers import manifest as manifests
+from workers.errors import PackageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deploy.settings import Settings
+    from schemas.codec import Codec
+
+REPORTS_S = 3.0  # every role reports once a second
+POLL_MS = 200
+
+
+def examine(settings: Settings) -> tuple[Check, ...]:
+    """Look at everything that the settings name, in the order in which it is needed."""
+    kafka = check_kafka(settings)
+    found = [kafka, check_redis_answers(settings)]
+    if kafka.level is not Level.OK:
+        return tuple(found)
+    try:
+        codec = codec_for(settings)
+    except RegistryError as error:
+        return (*found, Check("schema registry", Level.DOWN, "not usable", str(error)))
+    models = catalog.read(settings, codec, Model)
+    applications = catalog.read(settings, codec, Application)
+    found += check_topics(settings, codec)
+    found += check_models(models)
+    found += check_applications(applications, models)
+    found += check_roles(settings, codec, models)
+    return tuple(found)
+
+
+def advise(checks: tuple[Check, ...], settings: Settings) -> str:
+    """Return what to do next: about the first thing that is not as it should be, else ask something."""
+    wrong = [check for check in checks if check.level in {Level.MISSING, Level.DOWN}]
+    if wrong:
+        return f"{wrong[0].name}: {wrong[0].advice}"
+    application = next(
+        (c.name.removeprefix("application ") for c in checks if c.name.startswith("application ")), "APP"
+    )
+    page = f"; live page: http://{settings.control.host}:{settings.control.port}/" if PAGE in settings.roles else ""
+    return f"ask: skysail query {application} --input '[...]'{page}"
+
+
+def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
+    """Check the topics against the topology."""
+    topology = desired.current(settings, codec)
+    there = topics.partition_counts(settings)
+    if not there:
+        yield Check(
+            "topics",
+            Level.DOWN,
+            f"none of {settings.prefix} yet",
+            "skysail run makes them; so does: skysail topics create",
+        )
+        return
+    findings = topics.check(settings, topology)
+    wanted = [f for f in findings if f.fault or f.aspect != "replication" or settings.replication > 1]
+    if not any(finding.fault for finding in findings):
+        yield Check("topics", Level.OK, f"{len(topology.topics)} of {settings.prefix} can be used")
+    for finding in wanted:
+        yield Check("topics", Level.DOWN if finding.fault else Level.WARN, finding.aspect, finding.message)
+
+
+def check_models(models: Mapping[str, Model]) -> Iterator[Check]:
+    """Check that the deployed packages are here and unchanged."""
+    if not models:
+        advice = "package one (skysail model package --help) and name it under `models` in skysail.yaml"
+        yield Check("models", Level.DOWN, "none is deployed", advice)
+    for name, model in sorted(models.items()):
+        found = f"{model.version}, {model.runtime}, {model.path}"
+        try:
+            same = manifests.digest(Path(model.path)) == model.digest
+        except PackageError:
+            yield Check(f"model {name}", Level.WARN, found, "this package is not on this machine; its worker needs it")
+            continue
+        advice = "" if same else f"the package was changed since: skysail model add {model.path}"
+        yield Check(f"model {name}", Level.OK if same else Level.DOWN, found, advice)
+
+
+def check_applications(applications: Mapping[str, Application], models: Mapping[str, Model]) -> Iterator[Check]:
+    """Check that the models of each application are deployed."""
+    if not applications:
+        advice = "name one under `applications` in skysail.yaml, or: skysail app create NAME models=MODEL,..."
+        yield Check("applications", Level.DOWN, "none", advice)
+    for name, application in sorted(applications.items()):
+        found = f"{application.policy} over {', '.join(application.models)}, {application.slo_ms:g} ms"
+        absent = [model for model in application.models if model not in models]
+        advice = f"not deployed: {', '.join(absent)}; skysail model add PACKAGE" if absent else ""
+        yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
+
+
+def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:
+    """Check that every role reports and owns partitions, and that the page answers."""
+    expected = [role if model is None else worker_role(model) for role, model in plan(settings, models)]
+    reports: dict[str, list[Report]] = {}
+    if names.REPORTS in topics.partition_counts(settings):
+        reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE}))
+    if not reports:
+        yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
+        return
+    for name in expected:
+        yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
+    for name in sorted(reports.keys() - set(expected)):
+        yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
+
+
+def _role(name: str, reports: list[Report]) -> Check:
+    if not reports:
+        how = f"worker --model {name.removeprefix('worker.')}" if name.startswith("worker.") else name
+        advice = f"see why in its log, or start it: skysail run --role {how}"
+        return Check(name, Level.DOWN, f"no report within {REPORTS_S:g} s", advice)
+    partitions = sum(report.gauges.get("partitions", 0) for report in reports)
+    found = f"{partitions:g} partitions" + (f" in {len(reports)} processes" if len(reports) > 1 else "")
+    advice = "" if partitions else "it is joining its group, which takes seconds; if it stays so, see its log"
+    return Check(name, Level.OK if partitions else Level.WARN, found, advice)
+
+
+async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict[str, list[Report]]:
+    """Return by role the latest report of each of its processes that reports within `REPORTS_S`."""
+    latest: dict[str, Report] = {}
+    reader = KafkaTail(connection(settings, "skysail-doctor"), (names.REPORTS,))
+    await reader.start()
+    try:
+        end_s = asyncio.get_running_loop().time() + REPORTS_S
+        while not expected <= {*map(_role_of, latest)} and asyncio.get_running_loop().time() < end_s:
+            for record in await reader.poll(POLL_MS):
+                try:
+                    report = codec.decode(Report, record.value)
+                except DecodeError:
+                    continue
+                latest[report.instance] = report
+    finally:
+        await reader.stop()
+    found: defaultdict[str, list[Report]] = defaultdict(list)
+    for instance, report in latest.items():
+        found[_role_of(instance)].append(report)
+    found.pop(PAGE, None)
+    return found
+
+
+def _role_of(instance: str) -> str:
+    return instance.partition("@")[0]

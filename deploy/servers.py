@@ -1,0 +1,97 @@
+"""Looks at the servers of a deployment: who answers, who listens there instead, and whether it was started from here."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import psutil
+
+from deploy import background
+from deploy.clients import Unreachable, admin, check_redis
+from deploy.configuration import without_secrets
+from deploy.doctor import Check, Level
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+PAGE_S = 1.0
+KAFKA_PORT, REDIS_PORT = 9092, 6379  # that `skysail kafka start` and `skysail redis start` take unless told otherwise
+STATE = Path(".skysail")  # where they remember what they have started
+LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+def check_kafka(settings: Settings) -> Check:
+    """Check that a broker answers; tell who listens there if none does."""
+    try:
+        metadata = admin(settings).list_topics(timeout=5)
+    except Unreachable as error:
+        return Check("Kafka", Level.DOWN, *_silent(settings.kafka.bootstrap, str(error), "kafka", KAFKA_PORT))
+    count = len(metadata.brokers)
+    brokers = f"{count} broker{'s' * (count > 1)}"
+    return Check(
+        "Kafka", Level.OK, f"{settings.kafka.bootstrap} answers, {brokers}{_started('kafka', settings.kafka.bootstrap)}"
+    )
+
+
+def check_redis_answers(settings: Settings) -> Check:
+    """Check that Redis answers; tell who listens there if it does not."""
+    shown, parts = without_secrets(settings.redis.url), urlsplit(settings.redis.url)
+    try:
+        version = check_redis(settings)
+    except Unreachable as error:
+        place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
+        return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))
+    return Check("Redis", Level.OK, f"{shown} answers, version {version}{_started('redis', settings.redis.url)}")
+
+
+def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
+    """Return what was found where nobody answers, and what to do about it."""
+    host, _, port = place.partition(",")[0].rpartition(":")
+    if host not in LOCAL or not port.isdecimal():
+        return f"{place} does not answer", error
+    at = "" if int(port) == usual else f" --port {port}"
+    if (listener := _listener(int(port))) is not None:
+        return (
+            f"{place} is taken by {listener}",
+            f"stop that, or: skysail {verb} start --port PORT, and set it in the settings",
+        )
+    return f"nobody listens at {place}", f"skysail {verb} start{at}"
+
+
+def _listener(port: int) -> str | None:
+    """Say which process listens on a port of this machine, if one does."""
+    try:
+        found = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.laddr.port == port]
+    except psutil.AccessDenied:
+        return None
+    if not found:
+        return None
+    pid = found[0].pid
+    try:
+        return "a process of another user" if pid is None else f"process {pid} ({psutil.Process(pid).name()})"
+    except psutil.Error:
+        return f"process {pid}"
+
+
+def _started(verb: str, address: str) -> str:
+    """Say that a server is the one that was started from this folder."""
+    running = background.find(STATE / f"{verb}.json")
+    mine = running is not None and running.address == address
+    return f"; started from here (process {running.pid}): skysail {verb} stop" if running is not None and mine else ""
+
+
+def check_page(settings: Settings) -> Check:
+    """Check that the live page is ours and answers."""
+    place = f"{settings.control.host}:{settings.control.port}"
+    try:
+        with urllib.request.urlopen(f"http://{place}/api/status", timeout=PAGE_S) as answer:
+            json.load(answer)
+    except (OSError, ValueError):
+        taken = _listener(settings.control.port)
+        found = "does not answer" + (f"; {place} is taken by {taken}" if taken else "")
+        return Check("control", Level.WARN, found, "answers do not depend on it; start it: skysail run --role control")
+    return Check("control", Level.OK, f"http://{place}/ answers")

@@ -1,0 +1,236 @@
+"""Compares the topics that a broker has with the topology: a finding for each thing that is not as it should be.
+
+A *fault* loses records, answers or lessons, so nothing should start on it; a *warning* says what is done without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from schemas.codec import MAX_BYTES
+from schemas.topics import dead_letters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streams.topology import Topic, Topology
+
+# The largest record that is accepted or written: its value, and room for key, headers and framing.
+RECORD_BYTES: Final = MAX_BYTES + 16 * 1024
+# A dead letter is cut off where it does not fit; this much must fit, or the role that writes it ends.
+DEAD_LETTER_BYTES: Final = 144 * 1024
+VERBATIM: Final = "verbatim"
+# What goes by itself while topics are being created or brokers come up.
+PASSING: Final = frozenset({"existence", "leader"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A topic as a broker has it.
+
+    Attributes:
+        partitions: how many.
+        replicas: of the partition with the fewest.
+        leaderless: partitions that no broker leads at the moment.
+        config: as Kafka names it; empty if the broker does not tell.
+    """
+
+    partitions: int
+    replicas: int = 1
+    leaderless: int = 0
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it should be.
+
+    Attributes:
+        aspect: what was looked at: `existence`, `leader`, `partitions`, `replication`, `configuration`, or the name of
+            the topic's property.
+        topics: logical names of the topics concerned.
+        message: a sentence that says what is wrong and what to do.
+        fault: nothing should start before it is mended.
+    """
+
+    aspect: str
+    topics: tuple[str, ...]
+    message: str
+    fault: bool
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may go by itself in a moment."""
+        return self.aspect in PASSING
+
+
+def check(
+    topology: Topology, found: Mapping[str, Found], *, replication: int = 1, prefix: str = "skysail"
+) -> list[Finding]:
+    """Compare a topology with what a broker has; faults come first.
+
+    Args:
+        topology: what should be there.
+        found: what is there, by logical name.
+        replication: copies that were asked for.
+        prefix: of the deployment, for names that can be pasted into Kafka's own tools.
+    """
+    comparison = _Comparison(topology, found, replication, prefix)
+    return sorted(comparison.findings(), key=lambda finding: not finding.fault)
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    topology: Topology
+    found: Mapping[str, Found]
+    replication: int
+    prefix: str
+
+    def findings(self) -> Iterator[Finding]:
+        there = [topic for topic in self.topology.topics.values() if topic.name in self.found]
+        yield from self._existence()
+        for group in self.topology.copartitioned:
+            yield from self._together([name for name in group if name in self.found])
+        yield from self._replication()
+        if any(not self.found[topic.name].config for topic in there):
+            yield self._unread([topic.name for topic in there if not self.found[topic.name].config])
+        for topic in there:
+            yield from self._alone(topic, self.found[topic.name])
+            yield from self._configured(topic, self.found[topic.name].config)
+
+    def _existence(self) -> Iterator[Finding]:
+        missing = [name for name in self.topology.topics if name not in self.found]
+        if missing:
+            yield self._fault(
+                "existence", missing, "not on the broker: {names}; create what is missing: skysail topics create"
+            )
+        idle = [name for name in self.topology.topics if name in self.found and self.found[name].leaderless]
+        if idle:
+            yield self._fault("leader", idle, "without a leader: partitions of {names}; see that all brokers are up")
+
+    def _together(self, names: list[str]) -> Iterator[Finding]:
+        """A query's records meet in one partition number of all these topics, and policy states are spread over it."""
+        counts = {name: self.found[name].partitions for name in names}
+        wanted = {name: self.topology.topics[name].partitions for name in names}
+        if counts == wanted:
+            return
+        listed = ", ".join(f"{self._real(name)} has {count}" for name, count in counts.items())
+        number = next(iter(wanted.values()))
+        advice = f"recreate those that have not {number}, or set `partitions` to what all have"
+        if len(set(counts.values())) == 1:
+            listed = f"the circle of data has {next(iter(counts.values()))} partitions"
+            advice = f"set `partitions` to that, or recreate {self._names(names)}"
+        yield self._fault(
+            "partitions", names, f"{listed}, but the settings say {number} for each, since their records meet; {advice}"
+        )
+
+    def _alone(self, topic: Topic, found: Found) -> Iterator[Finding]:
+        """Topics that need not be equal to others: a model's, and those of one partition."""
+        if topic.name in {name for group in self.topology.copartitioned for name in group}:
+            return
+        has = f"{{names}} has {found.partitions} partitions instead of {topic.partitions}"
+        if found.partitions < topic.partitions:
+            advice = f"kafka-topics.sh --alter --topic {self._real(topic.name)} --partitions {topic.partitions}"
+            yield self._fault("partitions", [topic.name], f"{has}, and all are written to; add them: {advice}")
+        elif found.partitions > topic.partitions > 1:
+            yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and so does who reads them")
+        elif found.partitions > topic.partitions and topic.value != VERBATIM:
+            yield self._fault("partitions", [topic.name], f"{has}, and only the first is read; recreate it")
+
+    def _replication(self) -> Iterator[Finding]:
+        copies: dict[int, list[str]] = {}
+        for name in self.topology.topics:
+            if name in self.found:
+                copies.setdefault(self.found[name].replicas, []).append(name)
+        for count, names in sorted(copies.items()):
+            if count < self.replication:
+                advice = f"`replication` asks for {self.replication}; reassign their partitions, or recreate them"
+                yield self._warning("replication", names, f"copies of each partition: {count} for {{names}}; {advice}")
+            elif count == 1:
+                advice = "what that broker loses is lost; in production set `replication: 3` before creating topics"
+                yield self._warning("replication", names, f"only one copy of each partition: {{names}}; {advice}")
+
+    def _unread(self, names: list[str]) -> Finding:
+        text = "the broker does not tell the configuration of: {names}; give this user the right DescribeConfigs"
+        return self._warning("configuration", names, f"{text}, or see to retention, cleanup and timestamps yourself")
+
+    def _configured(self, topic: Topic, config: Mapping[str, str]) -> Iterator[Finding]:
+        if config:
+            yield from self._cleanup(topic, config["cleanup.policy"])
+            yield from self._retention(topic, int(config["retention.ms"]))
+            yield from self._timestamps(topic, config["message.timestamp.type"])
+            yield from self._size(topic, int(config["max.message.bytes"]))
+
+    def _cleanup(self, topic: Topic, policy: str) -> Iterator[Finding]:
+        if set(policy.split(",")) == {topic.cleanup}:
+            return
+        why = "all but the last record of each key would be lost"
+        if topic.cleanup == "compact":
+            why = "what was published would be deleted when it gets old"
+        yield self._set(topic, "cleanup.policy", policy, topic.cleanup, why, fault=True)
+
+    def _retention(self, topic: Topic, retention_ms: int) -> Iterator[Finding]:
+        if topic.cleanup == "compact" or retention_ms < 0 or retention_ms >= topic.retention_ms:
+            return
+        too_short = retention_ms < topic.needed_ms
+        why = "less is kept than outages and recounts may need"
+        if too_short:
+            why = f"roles read back {topic.needed_ms} ms when they start, and would forget what they knew"
+        yield self._set(topic, "retention.ms", retention_ms, topic.retention_ms, why, fault=too_short)
+
+    def _timestamps(self, topic: Topic, kind: str) -> Iterator[Finding]:
+        if kind == topic.timestamps or topic.value == VERBATIM or topic.cleanup == "compact":
+            return
+        is_log = topic.timestamps == "LogAppendTime"
+        why = "deadlines and windows that run from a record's own time would begin when the broker got it"
+        if is_log:
+            why = "another reading would tell repeated observations otherwise, and lessons would count twice"
+        yield self._set(topic, "message.timestamp.type", kind, topic.timestamps, why, fault=is_log)
+
+    def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:
+        key = "max.message.bytes"
+        wanted = int(topic.config()[key])
+        if topic.value != VERBATIM:
+            if limit < RECORD_BYTES:
+                why = f"records of up to {RECORD_BYTES} bytes are accepted and written"
+                yield self._set(topic, key, limit, wanted, why, fault=True)
+            return
+        if limit < DEAD_LETTER_BYTES:
+            why = "the role that has to write a dead letter would end"
+            yield self._set(topic, key, limit, wanted, why, fault=True)
+        elif limit < self._largest_of_source(topic.name):
+            yield self._set(topic, key, limit, wanted, "the largest bad records would be cut off", fault=False)
+
+    def _largest_of_source(self, dead: str) -> int:
+        """Return the size that the source of a dead-letter topic takes."""
+        for name, found in self.found.items():
+            if dead_letters(name) == dead:
+                return int(found.config.get("max.message.bytes", 0))
+        return 0
+
+    def _set(self, topic: Topic, key: str, has: object, wanted: object, why: str, *, fault: bool) -> Finding:
+        """Make a finding about a property that Kafka can change in place."""
+        command = "mend it with: kafka-configs.sh --alter --entity-type topics"
+        command += f" --entity-name {self._real(topic.name)} --add-config {key}={wanted}"
+        return self._finding(
+            key, [topic.name], f"{{names}} has {key} {has} instead of {wanted}: {why}; {command}", fault=fault
+        )
+
+    def _fault(self, aspect: str, names: list[str], text: str) -> Finding:
+        return self._finding(aspect, names, text, fault=True)
+
+    def _warning(self, aspect: str, names: list[str], text: str) -> Finding:
+        return self._finding(aspect, names, text, fault=False)
+
+    def _finding(self, aspect: str, names: list[str], text: str, *, fault: bool) -> Finding:
+        return Finding(aspect, tuple(names), text.format(names=self._names(names)), fault)
+
+    def _names(self, names: Iterable[str]) -> str:
+        given = list(names)
+        if len(given) > 1 and len(given) == len(self.topology.topics):
+            return f"all topics of {self.prefix}"
+        return ", ".join(map(self._real, given))
+
+    def _real(self, name: str) -> str:
+        return f"{self.prefix}.{name}"

@@ -1,0 +1,57 @@
+"""Collects what a run left behind: the topics as they were read, and Redis as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import redis.asyncio
+
+from deploy.clients import redis_url
+from schemas import topics
+from schemas.records import Observation, Prediction
+from tests.fault.validator import Evidence, Log, Stored
+
+if TYPE_CHECKING:
+    from tests.deployments import Deployed
+    from tests.fault.traffic import Traffic
+
+WINDOW_US = 1_260_000_000  # the learner's default
+
+
+async def collected(there: Deployed, traffic: Traffic) -> Evidence:
+    """Return what there is at this moment."""
+    dead = [records for topic, records in there.watch.records.items() if topic.endswith(topics.dead_letters(""))]
+    return Evidence(
+        asked=frozenset(traffic.asked),
+        garbage=frozenset(traffic.garbage),
+        told=dict(traffic.told),
+        predictions=there.watch.decoded(Prediction, topics.PREDICTIONS),
+        log=_log(there),
+        stored=await _stored(there),
+        dead=[record.value or b"" for records in dead for record in records],
+        window_us=WINDOW_US,
+    )
+
+
+def _log(there: Deployed) -> dict[int, Log]:
+    seen: dict[int, list[tuple[int, Observation]]] = {}
+    ends: dict[int, int] = {}
+    for record in there.watch.records[topics.OBSERVATIONS]:
+        observation = there.codec.decode(Observation, record.value)
+        seen.setdefault(record.partition, []).append((record.timestamp_us, observation))
+        ends[record.partition] = record.offset + 1
+    return {number: Log(seen[number], ends[number]) for number in seen}
+
+
+async def _stored(there: Deployed) -> dict[int, Stored]:
+    """Read Redis without the store that wrote it."""
+    found: dict[int, Stored] = {}
+    async with redis.asyncio.Redis.from_url(redis_url(there.settings)) as client:
+        for number in range(there.settings.partitions):
+            place = f"{{{there.settings.prefix}:{number}}}"
+            offset = await client.get(f"{place}:offset")
+            states = await client.hgetall(f"{place}:states")
+            found[number] = Stored(
+                None if offset is None else int(offset), {name.decode(): value for name, value in states.items()}
+            )
+    return found

@@ -1,0 +1,147 @@
+"""The validator itself: it accepts a clean run, and sees every single thing that can be wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from schemas.codec import Codec
+from schemas.records import Decision, JoinStatus, ModelOutput, Observation, Outcome, PolicyState, Prediction, Status
+from streams.operators.learner import fold
+from tests.fault.validator import Evidence, Log, Stored, faults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CODEC = Codec()
+WINDOW_US = 1_000_000
+SPEC = "exp3(eta=0.05,gamma=0.05,share=0.0001)"
+DECISION = Decision((0,), 0, "sums", SPEC, ("right", "wrong"), (0.5, 0.5))
+IDS = [f"q{number}" for number in range(6)]
+
+
+def prediction(query_id: str, decision: Decision | None = DECISION) -> Prediction:
+    """Return an answer of 1."""
+    output = ModelOutput("right", "1", Outcome.OK, 1)
+    return Prediction(query_id, "sums", None, decision, Status.COMPLETE, None, 1, 1.0, (output,), 0, 0, 0, 0)
+
+
+def observation(query_id: str, label: int = 0) -> Observation:
+    """Return what is learnt from the answer 1 and a label."""
+    losses = (float(label != 1), None)
+    return Observation(query_id, "sums", None, DECISION, losses, losses[0], label, JoinStatus.JOINED, 0, 0)
+
+
+def logged(ids: list[str]) -> Log:
+    """Return a log of these ids."""
+    return Log([(number, observation(query_id)) for number, query_id in enumerate(ids)], len(ids))
+
+
+def stored(log: Log) -> Stored:
+    """Return what a learner leaves behind."""
+    states = fold(log.observations, WINDOW_US)
+    return Stored(log.end, {name: CODEC.encode(state) for name, state in states.items()})
+
+
+# Six queries; the last one was answered without a decision, so that nothing can be learnt from it.
+LOG = logged(IDS[:5])
+CLEAN = Evidence(
+    asked=frozenset(IDS),
+    garbage=frozenset({b"garbage"}),
+    told=dict.fromkeys(IDS, 0),
+    predictions=[*map(prediction, IDS[:5]), prediction(IDS[5], None)],
+    log={0: LOG},
+    stored={0: stored(LOG), 1: Stored(None, {})},
+    dead=[b"garbage"],
+    window_us=WINDOW_US,
+)
+
+
+def test_a_clean_run_has_no_faults() -> None:
+    """Partitions without lessons store nothing; a query without a decision teaches nothing."""
+    assert faults(CLEAN) == []
+
+
+def test_what_is_there_twice_is_no_fault_as_long_as_it_counts_once() -> None:
+    """Delivery is at least once: predictions, dead letters and observations may come again."""
+    again = logged([*IDS[:5], IDS[2], IDS[2]])
+    twice = replace(CLEAN, predictions=[*CLEAN.predictions] * 2, dead=[b"garbage"] * 3, log={0: again})
+    assert faults(replace(twice, stored={0: stored(again)})) == []
+
+
+def test_feedback_belongs_to_the_first_answer() -> None:
+    """A query that was read again may be answered with a decision; the joiner has closed it by then."""
+    assert faults(replace(CLEAN, predictions=[*CLEAN.predictions, prediction(IDS[5])])) == []
+
+
+def _nudged(state: bytes) -> bytes:
+    """Return a state whose first number is the next one that a float can be."""
+    read = CODEC.decode(PolicyState, state)
+    return CODEC.encode(read._replace(values=(math.nextafter(read.values[0], 0.0), *read.values[1:])))
+
+
+def _recounted(state: bytes) -> bytes:
+    read = CODEC.decode(PolicyState, state)
+    return CODEC.encode(read._replace(version=read.version + 1))
+
+
+def _with_state(change: Callable[[bytes], bytes]) -> Evidence:
+    clean = CLEAN.stored[0]
+    return replace(CLEAN, stored={0: Stored(clean.offset, {"sums": change(clean.states["sums"])})})
+
+
+TWICE = logged([*IDS[:5], IDS[0]])
+OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "sentence"),
+    [
+        (replace(CLEAN, predictions=CLEAN.predictions[:5]), "1 queries have no answer, e.g. 'q5'"),
+        (replace(CLEAN, predictions=[*CLEAN.predictions, prediction("x")]), "1 answers to nobody's query, e.g. 'x'"),
+        (replace(CLEAN, dead=[]), "1 pieces of garbage are no dead letters, e.g. b'garbage'"),
+        (replace(CLEAN, dead=[b"garbage", b"good"]), "1 good records are dead letters, e.g. b'good'"),
+        (
+            replace(CLEAN, log={0: logged(IDS[:4])}, stored={0: stored(logged(IDS[:4]))}),
+            "1 feedbacks were not learnt, e.g. 'q4'",
+        ),
+        (replace(CLEAN, told=dict.fromkeys(IDS[1:], 0)), "1 lessons that nobody taught, e.g. 'q0'"),
+        (
+            replace(CLEAN, log={0: OTHER_LABEL}, stored={0: stored(OTHER_LABEL)}),
+            "1 lessons have another label than was told, e.g. 'q4'",
+        ),
+        (_with_state(_recounted), "6 lessons in the stored states from 5 observed queries"),
+        (_with_state(_nudged), "1 states of partition 0 are not the fold of the log, e.g. 'sums'"),
+        (replace(CLEAN, stored={0: Stored(5, {})}), "1 states of partition 0 are not the fold of the log, e.g. 'sums'"),
+        (
+            replace(CLEAN, stored={**CLEAN.stored, 1: CLEAN.stored[0]}),
+            "1 states of partition 1 are not the fold of the log, e.g. 'sums'",
+        ),
+        (
+            replace(CLEAN, stored={0: replace(CLEAN.stored[0], offset=4)}),
+            "partition 0 is stored up to offset 4, its log ends at 5",
+        ),
+        # One id applied twice: a learner that forgot what it had seen (a window of nothing).
+        (
+            replace(
+                CLEAN,
+                log={0: TWICE},
+                stored={0: Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, -1).items()})},
+            ),
+            "6 lessons in the stored states from 5 observed queries",
+        ),
+    ],
+)
+def test_every_fault_is_seen(evidence: Evidence, sentence: str) -> None:
+    """Each is planted alone; the bits of one float count, too."""
+    assert sentence in faults(evidence)
+
+
+def test_lessons_are_counted_without_the_fold() -> None:
+    """A learner and a fold that forget in the same way agree with each other; the count does not."""
+    forgotten = Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, -1).items()})
+    agreed = replace(CLEAN, log={0: TWICE}, stored={0: forgotten}, window_us=-1)
+    assert faults(agreed) == ["6 lessons in the stored states from 5 observed queries"]

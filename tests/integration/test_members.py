@@ -1,0 +1,79 @@
+"""Named members of a consumer group on a real Apache Kafka: who takes over from whom, and how soon."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streams.runtime.kafka_client import KafkaConnection
+from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
+from tests.kafka import CLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from deploy.local.services import Broker
+    from streams.runtime.ports import TopicPartition
+
+PARTITIONS = 4
+# A member that says nothing any more is missed after 45 s; a test that waited for that would fail.
+SILENT = ConsumerSettings(session_timeout_ms=45_000, heartbeat_ms=40_000, rebalance_timeout_ms=45_000)
+AT_ONCE_S = 10.0
+
+
+class Member:
+    """A consumer of topic `in` that knows what it owns."""
+
+    def __init__(self, kafka: KafkaConnection, name: str | None) -> None:
+        self._consumer = KafkaConsumer(kafka, ["in"], "group", CLOCK, replace(SILENT, member=name))
+        self._assigned = asyncio.Event()
+        self.owned: set[int] = set()
+
+    async def on_assigned(self, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+        """Note what is ours."""
+        self.owned = {number for _, number in offsets}
+        self._assigned.set()
+        return {}
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Nothing is ours any more."""
+        self.owned = set()
+
+    async def owns_all(self) -> bool:
+        """Join; whether all partitions are ours at once."""
+        await self._consumer.start(self)
+        async with asyncio.timeout(AT_ONCE_S):
+            await self._assigned.wait()
+        return self.owned == set(range(PARTITIONS))
+
+    async def leave(self) -> None:
+        """Leave in an orderly way."""
+        await self._consumer.stop(3)
+
+
+@pytest.fixture
+async def place(kafka: Broker, prefix: str) -> KafkaConnection:
+    """Create the topic."""
+    await asyncio.to_thread(kafka.create_topics, {f"{prefix}.in": PARTITIONS})
+    return KafkaConnection(kafka.bootstrap, prefix)
+
+
+async def test_who_comes_back_under_its_name_has_its_partitions_at_once(place: KafkaConnection) -> None:
+    """The member before it is as good as killed: it does not hear of anything for 40 s."""
+    silent, back = Member(place, "name"), Member(place, "name")
+    assert await silent.owns_all()
+    assert await back.owns_all()
+    await back.leave()
+    await silent.leave()
+
+
+async def test_a_named_member_that_stops_leaves_its_group(place: KafkaConnection) -> None:
+    """Its partitions do not wait for the end of its session, whoever comes next."""
+    first, second = Member(place, "name"), Member(place, "other")
+    assert await first.owns_all()
+    await first.leave()
+    assert await second.owns_all()
+    await second.leave()

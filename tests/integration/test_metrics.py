@@ -1,0 +1,121 @@
+"""What running roles show to Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import aiohttp
+import numpy as np
+import pytest
+
+from deploy import configuration
+from deploy import topics as deployed_topics
+from deploy.local.process import free_port
+from deploy.settings import ROLES, Settings
+from streams.topology import build
+from tests.deployments import Toy, deployed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deploy.local.redis import RedisServer
+    from deploy.local.services import Broker
+
+WAIT_S = 30.0
+# What every role shows, and what each shows on top once a query has been answered and its feedback learnt.
+COMMON = {"cpu_seconds_total", "resident_bytes", "lag", "partitions", "outstanding", "pressure", "lane_records_total"}
+OWN = {
+    "selection": {"queries_total", "answers_total", "pending", "states_cached", "return_us"},
+    "worker.parity": {"rows_total", "batches_total", "batch_rows_total", "predict_us_total", "batch_cap", "queue_rows"},
+    "joiner": {"joined_total", "predictions_waiting", "feedback_waiting"},
+    "learner": {"applied_total", "observations_waiting", "store_writes_total"},
+}
+
+
+async def scraped(port: int) -> dict[str, str]:
+    """Return samples by name, each with the last line that shows it; nothing while nobody listens."""
+    try:
+        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
+            lines = (await response.text()).splitlines()
+    except aiohttp.ClientConnectionError:
+        return {}
+    return {re.split("[{ ]", line)[0].removeprefix("skysail_"): line for line in lines if line.startswith("skysail_")}
+
+
+async def until_shown(port: int, names: set[str]) -> dict[str, str]:
+    """Wait until all these are shown."""
+    end = asyncio.get_running_loop().time() + WAIT_S
+    while not names <= (shown := await scraped(port)).keys():
+        assert asyncio.get_running_loop().time() < end, (
+            f"not shown: {sorted(names - shown.keys())}, but {sorted(shown)}"
+        )
+        await asyncio.sleep(0.2)
+    return shown
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many neighbouring ports that nobody listens on."""
+    for _ in range(50):
+        first = free_port()
+        if all(_is_free(port) for port in range(first, first + count)):
+            return first
+    pytest.skip(f"no {count} neighbouring ports are free")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+async def test_every_role_of_a_deployment_shows_its_figures(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """One port a process, in order; common figures and the role's own, each with instance and role."""
+    parity = Toy("tests.toys:parity", np.zeros((2, 2), np.float32))
+    applications = {"sums": {"models": ["parity"], "default_output": -1, "slo_ms": 2000}}
+    more = {"roles": ROLES, "metrics": {"port": free_ports(5)}, "control": {"port": free_port()}}
+    models = {"parity": parity}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, models, applications, **more) as there:
+        prediction = await there.client.predict("sums", np.array([1, 2], np.float32), timeout_s=20)
+        await there.client.feedback(prediction, label=1)
+        ports = there.system.metrics_ports
+        assert ports.keys() == {*OWN, "control"}
+        for instance, names in OWN.items():
+            shown = await until_shown(ports[instance], COMMON | names)
+            assert f'instance_name="{instance}@1",role="{instance}"' in shown["lag"]
+        assert 'application="sums"' in (await scraped(ports["selection"]))["answers_total"]
+        await until_shown(ports["control"], {"cpu_seconds_total", "resident_bytes"})
+
+
+async def test_a_role_alone_waits_for_its_topics_and_shows_its_figures(
+    kafka: Broker, prefix: str, tmp_path: Path
+) -> None:
+    """Started before anybody has created a topic; ended in good order."""
+    port = free_port()
+    settings = Settings.model_validate(
+        {"prefix": prefix, "kafka": {"bootstrap": kafka.bootstrap}, "metrics": {"port": port}}
+    )
+    file = configuration.write(settings, tmp_path / "skysail.yaml")
+    argv = ("-m", "deploy.cli", "run", "--role", "joiner", "--instance", "7", "--config", str(file))
+    role = await asyncio.create_subprocess_exec(sys.executable, *argv, stderr=asyncio.subprocess.PIPE)
+    try:
+        assert role.stderr is not None
+        assert b"not on the broker" in await asyncio.wait_for(role.stderr.readline(), WAIT_S)
+        await asyncio.to_thread(deployed_topics.create, settings, build([]))
+        shown = await until_shown(port, COMMON - {"lane_records_total"} | {"feedback_waiting"})
+        assert 'instance_name="joiner@7",role="joiner"' in shown["partitions"]
+        role.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(role.wait(), WAIT_S) == 0
+    finally:
+        if role.returncode is None:
+            role.kill()
+            await role.wait()

@@ -1,0 +1,109 @@
+"""An Apache Kafka that lets nobody in without TLS and a log-in, with certificates made on the spot.
+
+    with SecureKafka(folder) as broker:
+        broker.logged_in     SASL_SSL: settings for `kafka`, with a user's password in a file
+        broker.certified     SSL: the same with a client's certificate instead
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trustme
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from cryptography.hazmat.primitives import serialization
+
+from deploy.local.admin import admin_client
+from deploy.local.apache import ApacheKafka
+from deploy.local.process import free_port
+from deploy.local.properties import HOST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USER = "role"
+# Nothing that a shell, a YAML file, a Java properties file or a URL would leave as it is.
+PASSWORD = "pass word'\"#%&=:;,\\{}$"
+_ITERATIONS = 4096
+
+
+class SecureKafka(ApacheKafka):
+    """A node with two more listeners; the plain one is only for the administrator of the test.
+
+    Args:
+        folder: for certificates, keys and the password's file.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = trustme.CA()
+        self._folder = folder
+        self._ports = {"LOGIN": free_port(), "MUTUAL": free_port()}
+        self._write_files()
+        super().__init__()
+        self._properties |= self._listeners()
+
+    def create_user(self) -> None:
+        """Tell the running broker about the user."""
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
+        user = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
+        client = admin_client(self.bootstrap)
+        for done in client.alter_user_scram_credentials([user]).values():
+            done.result(10)
+
+    @property
+    def logged_in(self) -> dict[str, Any]:
+        """Settings for a connection with user and password."""
+        properties = {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "SCRAM-SHA-512",
+            "sasl_plain_username": USER,
+            "sasl_plain_password_file": str(self._folder / "password"),
+            "ssl_cafile": str(self._folder / "authority.pem"),
+        }
+        return {"bootstrap": f"{HOST}:{self._ports['LOGIN']}", "properties": properties}
+
+    @property
+    def certified(self) -> dict[str, Any]:
+        """Settings for a connection with a client's certificate."""
+        properties = {
+            "security_protocol": "SSL",
+            "ssl_cafile": str(self._folder / "authority.pem"),
+            "ssl_certfile": str(self._folder / "client.pem"),
+            "ssl_keyfile": str(self._folder / "client.pem"),
+        }
+        return {"bootstrap": f"{HOST}:{self._ports['MUTUAL']}", "properties": properties}
+
+    def _write_files(self) -> None:
+        (self._folder / "password").write_text(f"{PASSWORD}\n", encoding="utf-8")
+        self.authority.cert_pem.write_to_path(str(self._folder / "authority.pem"))
+        for name, identity in (("server", HOST), ("client", "client@example.org")):
+            issued = self.authority.issue_cert(identity)
+            chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+            (self._folder / f"{name}.pem").write_bytes(_pkcs8(issued.private_key_pem.bytes()) + chain)
+
+    def _listeners(self) -> dict[str, str]:
+        secure = "".join(f",{name}://{HOST}:{port}" for name, port in self._ports.items())
+        plain = f"PLAINTEXT://{HOST}:{self.port}"
+        return {
+            "listeners": f"{plain},CONTROLLER://{HOST}:{self._controller_port}{secure}",
+            "advertised.listeners": plain + secure,
+            "listener.security.protocol.map": (
+                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL,MUTUAL:SSL"
+            ),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._folder / "server.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self._folder / "authority.pem"),
+            "listener.name.mutual.ssl.client.auth": "required",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "listener.name.login.scram-sha-512.sasl.jaas.config": (
+                "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+            ),
+        }
+
+
+def _pkcs8(key: bytes) -> bytes:
+    """Rewrite a private key in the only form that Java reads."""
+    return serialization.load_pem_private_key(key, None).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

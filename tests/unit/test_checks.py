@@ -1,0 +1,232 @@
+"""The check of a broker's topics: one sentence for each thing, which says what to do; faults are told from warnings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schemas import topics
+from streams.checks import RECORD_BYTES, Finding, Found, check
+from streams.topology import DAY_MS, Topology, build
+
+TOPOLOGY = build(["knn"], window_ms=600_000)
+ASKED = "models.knn.queries"
+
+
+def perfect(topology: Topology = TOPOLOGY) -> dict[str, Found]:
+    """Return what a broker has on which everything is as it should be."""
+    return {
+        name: Found(topic.partitions, replicas=3, config={"retention.ms": "-1", **topic.config()})
+        for name, topic in topology.topics.items()
+    }
+
+
+def checked(changes: dict[str, Found], topology: Topology = TOPOLOGY) -> list[Finding]:
+    """Check a broker that is perfect but for these topics."""
+    return check(topology, perfect(topology) | changes, replication=3, prefix="sky")
+
+
+def configured(name: str, key: str, value: str) -> list[Finding]:
+    """Check a broker of which one topic has one other property."""
+    found = perfect()[name]
+    return checked({name: replace(found, config={**found.config, key: value})})
+
+
+def counted(name: str, partitions: int) -> list[Finding]:
+    """Check a broker of which one topic has another number of partitions."""
+    return checked({name: replace(perfect()[name], partitions=partitions)})
+
+
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    """The topology's own configuration passes."""
+    assert checked({}) == []
+
+
+def test_missing_topics_are_one_fault_that_says_what_to_do() -> None:
+    """It names them as the broker would, and the command; it may pass by itself."""
+    there = perfect()
+    del there[ASKED], there[topics.QUERIES]
+    (fault,) = check(TOPOLOGY, there, replication=3, prefix="sky")
+
+    assert (fault.aspect, fault.fault, fault.passing) == ("existence", True, True)
+    assert set(fault.topics) == {ASKED, topics.QUERIES}
+    assert (
+        fault.message == f"not on the broker: sky.queries, sky.{ASKED}; create what is missing: skysail topics create"
+    )
+
+
+def test_a_partition_without_a_leader_is_a_fault_that_may_pass() -> None:
+    """Right after its creation, or while a broker is away."""
+    (fault,) = checked({ASKED: replace(perfect()[ASKED], leaderless=1)})
+
+    assert (fault.aspect, fault.topics, fault.fault, fault.passing) == ("leader", (ASKED,), True, True)
+
+
+def test_an_odd_partition_count_on_the_circle_is_a_fault() -> None:
+    """A query's records would not meet in one partition; the sentence names each count."""
+    (fault,) = counted(topics.FEEDBACK, 3)
+
+    assert (fault.aspect, fault.fault, fault.passing) == ("partitions", True, False)
+    assert "sky.queries has 4" in fault.message
+    assert "sky.feedback has 3" in fault.message
+
+
+def test_another_partition_count_than_configured_is_one_fault_for_the_whole_circle() -> None:
+    """The settings may simply say the wrong number."""
+    circle = {name: replace(perfect()[name], partitions=8) for name in TOPOLOGY.copartitioned[0]}
+    (fault,) = checked(circle)
+
+    assert fault.fault
+    assert "has 8 partitions, but the settings say 4" in fault.message
+    assert "set `partitions` to that" in fault.message
+
+
+def test_a_model_topic_with_too_few_partitions_is_a_fault_with_the_command_that_mends_it() -> None:
+    """Selection writes to all of them."""
+    (fault,) = counted(ASKED, 2)
+
+    assert fault.fault
+    assert f"kafka-topics.sh --alter --topic sky.{ASKED} --partitions 4" in fault.message
+
+
+def test_a_model_topic_with_too_many_partitions_is_a_warning() -> None:
+    """It works; a replica may sit on partitions that stay empty."""
+    (warning,) = counted(ASKED, 6)
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+
+
+@pytest.mark.parametrize("name", [topics.APPLICATIONS, topics.MODELS, topics.REPORTS])
+def test_a_topic_of_one_partition_must_have_one(name: str) -> None:
+    """Only the first is read."""
+    (fault,) = counted(name, 2)
+
+    assert fault.fault
+    assert "recreate it" in fault.message
+
+
+def test_dead_letters_may_have_more_partitions() -> None:
+    """They are written to the first and read from all."""
+    assert counted("queries.dlq", 4) == []
+
+
+def test_fewer_copies_than_asked_for_are_a_warning_by_number_of_copies() -> None:
+    """One sentence for all topics that have as many."""
+    few = {name: replace(perfect()[name], replicas=2) for name in (topics.QUERIES, topics.FEEDBACK)}
+    (warning,) = checked(few)
+
+    assert (warning.aspect, warning.fault) == ("replication", False)
+    assert "copies of each partition: 2 for sky.queries, sky.feedback; `replication` asks for 3" in warning.message
+
+
+def test_single_copies_are_a_warning_even_if_no_more_were_asked_for() -> None:
+    """A default is no decision; the sentence says what production needs."""
+    single = {name: replace(found, replicas=1) for name, found in perfect().items()}
+    (warning,) = check(TOPOLOGY, single, replication=1, prefix="sky")
+
+    assert not warning.fault
+    assert "all topics of sky" in warning.message
+    assert "`replication: 3`" in warning.message
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_log_that_is_compacted_is_a_fault(policy: str) -> None:
+    """Queries of one context would take each other's place."""
+    (fault,) = configured(topics.QUERIES, "cleanup.policy", policy)
+
+    assert fault.fault
+    assert "--entity-name sky.queries --add-config cleanup.policy=delete" in fault.message
+
+
+def test_configuration_that_is_deleted_by_age_is_a_fault() -> None:
+    """Applications would be gone after a week."""
+    (fault,) = configured(topics.APPLICATIONS, "cleanup.policy", "compact,delete")
+
+    assert fault.fault
+    assert "would be deleted when it gets old" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("name", "retention_ms", "fault"),
+    [
+        (topics.QUERIES, 1_000, False),
+        (topics.PREDICTIONS, 600_000, False),
+        (topics.PREDICTIONS, 599_999, True),
+        (topics.OBSERVATIONS, 1_260_000, False),
+        (topics.OBSERVATIONS, 1_259_999, True),
+    ],
+)
+def test_a_short_retention_is_a_fault_only_where_roles_read_back(name: str, retention_ms: int, fault: bool) -> None:
+    """A window for the joiner, two and a minute for the learner; elsewhere outages have less time."""
+    (finding,) = configured(name, "retention.ms", str(retention_ms))
+
+    assert (finding.aspect, finding.fault) == ("retention.ms", fault)
+
+
+@pytest.mark.parametrize("retention_ms", [-1, 400 * DAY_MS])
+def test_a_longer_retention_is_nobodys_business(retention_ms: int) -> None:
+    """For ever is longer, too."""
+    assert configured(topics.OBSERVATIONS, "retention.ms", str(retention_ms)) == []
+
+
+def test_observations_without_the_brokers_time_are_a_fault() -> None:
+    """Whether an observation is a repetition must not depend on the reading."""
+    (fault,) = configured(topics.OBSERVATIONS, "message.timestamp.type", "CreateTime")
+
+    assert fault.fault
+    assert "message.timestamp.type=LogAppendTime" in fault.message
+
+
+def test_other_records_without_their_senders_time_are_a_warning() -> None:
+    """Deadlines then run from the broker."""
+    (warning,) = configured(topics.QUERIES, "message.timestamp.type", "LogAppendTime")
+
+    assert (warning.aspect, warning.fault) == ("message.timestamp.type", False)
+    assert configured("queries.dlq", "message.timestamp.type", "LogAppendTime") == []
+
+
+def test_a_topic_that_does_not_take_the_largest_record_is_a_fault() -> None:
+    """Its query would go unanswered; Kafka's own default is enough."""
+    (fault,) = configured(topics.PREDICTIONS, "max.message.bytes", str(RECORD_BYTES - 1))
+
+    assert fault.fault
+    assert configured(topics.PREDICTIONS, "max.message.bytes", str(RECORD_BYTES)) == []
+
+
+def test_a_dead_letter_topic_that_takes_less_than_its_source_cuts_off() -> None:
+    """A warning, until not even what was cut off fits."""
+    (warning,) = configured("queries.dlq", "max.message.bytes", "1048588")
+    (fault,) = configured("queries.dlq", "max.message.bytes", "65536")
+
+    assert (warning.fault, fault.fault) == (False, True)
+
+
+def test_a_broker_that_tells_no_configuration_is_a_warning() -> None:
+    """Existence and partitions are checked all the same."""
+    silent = {name: replace(found, config={}) for name, found in perfect().items()}
+    silent[ASKED] = replace(silent[ASKED], partitions=1)
+    fault, warning = checked(silent)
+
+    assert (fault.aspect, warning.aspect) == ("partitions", "configuration")
+    assert "DescribeConfigs" in warning.message
+
+
+def test_faults_come_first() -> None:
+    """Whoever reads only the first line reads the worst."""
+    found = perfect()
+    found[topics.QUERIES] = replace(found[topics.QUERIES], replicas=1)
+    del found[ASKED]
+
+    assert [finding.fault for finding in check(TOPOLOGY, found, replication=3)] == [True, False]
+
+
+def test_a_part_of_the_topology_is_checked_alone() -> None:
+    """A role that is started by itself minds only what it touches."""
+    part = TOPOLOGY.used_by(["joiner"])
+    there = perfect(part)
+    assert check(part, there, replication=3) == []
+
+    there[topics.FEEDBACK] = replace(there[topics.FEEDBACK], partitions=5)
+    (fault,) = check(part, there, replication=3)
+    assert set(fault.topics) == {topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS}

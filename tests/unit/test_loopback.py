@@ -1,0 +1,110 @@
+"""Inline models: the same records, handed on in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.fixed import Fixed
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Application, Model, Outcome, Prediction, Query, Status, Tensor
+from streams.operators.contract import Effects, Emit, FetchStates, Position, Record
+from streams.operators.selection import Selection, SelectionSettings
+from workers.batcher import Batcher
+from workers.loopback import Loopback
+from workers.operator import Identity, ModelWorker
+from workers.rows import Predicted
+
+CODEC = Codec()
+NOW = 1_700_000_000_000_000
+MS = 1_000
+
+
+class Scene:
+    """Selection with model `near` inline and model `far` behind Kafka, asked together."""
+
+    def __init__(self, limit: int = 100) -> None:
+        batcher = Batcher(Fixed(rows=8), limit=limit, objective_us=20 * MS)
+        self.model = ModelWorker(CODEC, Identity("near", "1", "selection-1"), batcher, partitions=4)
+        selection = Selection(CODEC, SelectionSettings(partitions=4, model_partitions=1))
+        self.kernel = Loopback(selection, {topics.model_queries("near"): self.model})
+        self.kernel.on_assigned(dict.fromkeys(range(4), 0))
+
+    def serve(self, *models: str) -> None:
+        """Publish an application that asks all of these models, and let its state be known."""
+        application = Application("digits", models, "exp4", default_output=-1)
+        self.read(topics.APPLICATIONS, CODEC.encode(application), b"digits")
+        for name in models:
+            model = Model(name, "1", "function", "", "", "label", None, ())
+            self.read(topics.MODELS, CODEC.encode(model), name.encode())
+        (wanted,) = [effect for effect in self.ask("first") if isinstance(effect, FetchStates)]
+        self.kernel.on_states(dict.fromkeys(wanted.keys), NOW)
+        self.model.take(NOW)
+
+    def read(self, topic: str, value: bytes, key: bytes | None = None, offset: int = 0) -> Effects:
+        """Hand one record to the kernel."""
+        return self.kernel.on_records([Record(topic, 0, offset, NOW, key, value)], NOW)
+
+    def ask(self, query_id: str, offset: int = 0) -> Effects:
+        """Send a query."""
+        row = Tensor.of(np.zeros(2, np.float32))
+        return self.read(topics.QUERIES, CODEC.encode(Query(query_id, "digits", row)), offset=offset)
+
+    def predict(self, label: int) -> Effects:
+        """Let the inline model answer its next batch."""
+        take = self.model.take(NOW)
+        rows = len(take.rows)
+        predicted = Predicted((Outcome.OK,) * rows, np.full(rows, label))
+        return self.kernel.on_answers(self.model.answer(take, predicted, NOW, MS), NOW)
+
+
+def prediction(effects: Effects) -> tuple[Prediction, tuple[Position, ...]]:
+    """Return the one prediction and what it completes."""
+    (emit,) = [effect for effect in effects if isinstance(effect, Emit)]
+    assert emit.topic == topics.PREDICTIONS
+    return CODEC.decode(Prediction, emit.value), emit.completes
+
+
+def test_an_inline_model_is_asked_without_a_record() -> None:
+    """Its answer completes the query as any other would."""
+    scene = Scene()
+    scene.serve("near")
+    assert [effect for effect in scene.ask("q", offset=5) if isinstance(effect, Emit)] == []
+    answer, completes = prediction(scene.predict(7))
+    assert (answer.query_id, answer.answer, answer.status) == ("q", 7, Status.COMPLETE)
+    assert completes == (Position(topics.QUERIES, 0, 5),)
+
+
+def test_inline_models_and_others_can_be_asked_together() -> None:
+    """The one is asked in memory, the other over Kafka; the deadline answers with what has arrived."""
+    scene = Scene()
+    scene.serve("near", "far")
+    emits = [effect for effect in scene.ask("q") if isinstance(effect, Emit)]
+    assert [emit.topic for emit in emits] == [topics.model_queries("far")]
+    assert [effect for effect in scene.predict(7) if isinstance(effect, Emit)] == []
+    due_us = scene.kernel.next_deadline()
+    assert due_us is not None
+    partial = [CODEC.decode(Prediction, e.value) for e in scene.kernel.on_timer(due_us + MS) if isinstance(e, Emit)]
+    assert ("q", 7, Status.PARTIAL) in [(answer.query_id, answer.answer, answer.status) for answer in partial]
+
+
+def test_what_an_inline_model_has_no_room_for_is_answered_at_once() -> None:
+    """A refused row is an expired one, as in a worker."""
+    scene = Scene(limit=1)
+    scene.serve("near")
+    scene.ask("waits")
+    effects = scene.ask("too many", offset=1)
+    answer, _ = prediction(effects)
+    assert (answer.query_id, answer.status, answer.reason) == ("too many", Status.DEFAULT, "expired_in_queue")
+    assert scene.kernel.held == 1
+
+
+def test_statistics_are_those_of_the_role_and_its_models() -> None:
+    """One report shows both."""
+    scene = Scene()
+    scene.serve("near")
+    scene.ask("q")
+    scene.predict(1)
+    figures = scene.kernel.statistics()
+    assert figures["queries_total{application=digits}"] == 2
+    assert figures["rows_total{model=near,outcome=ok}"] == 1

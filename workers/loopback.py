@@ -1,0 +1,94 @@
+"""Models beside the kernel that asks them: the same records as over Kafka, handed on in memory.
+
+    records ─▶ asker ─▶ effects ─┬─ Emit to an inline model's topic ─▶ that model's kernel (queue) ─▶ its task predicts
+                  ▲              └─ everything else ─▶ performed                                          │
+                  └───────────────────── Emit to model-predictions ◀──────────────────────────────────────┘
+
+For models whose rows cost so little that two legs over Kafka are absurd. Nothing is weaker for it: a query is complete
+when its prediction is acknowledged, so what is in memory when the process dies is read, asked and answered again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import Emit, Operator, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.records import PolicyState
+    from streams.operators.contract import Effects, StateKey
+
+
+class Loopback(Operator):
+    """An operator, and the kernels of models that answer it in the same process.
+
+    Args:
+        asker: asks models, e.g. the selection kernel.
+        models: kernels of inline models, by the topic that they would consume.
+    """
+
+    def __init__(self, asker: Operator, models: Mapping[str, Operator]) -> None:
+        self._asker = asker
+        self._models = models
+        self._handed = 0
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Let the asker take a poll's records; what it asks of inline models is queued."""
+        return self._handed_on(self._asker.on_records(records, now_us), now_us)
+
+    def on_timer(self, now_us: int) -> Effects:
+        """Do what is due."""
+        return self._handed_on(self._asker.on_timer(now_us), now_us)
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Take states."""
+        return self._handed_on(self._asker.on_states(states, now_us), now_us)
+
+    def on_answers(self, answers: Effects, now_us: int) -> Effects:
+        """Give what a model's kernel wants written to the asker, as if it had been read; returns what is to be done."""
+        records = [self._record(effect, now_us) for effect in answers if isinstance(effect, Emit)]
+        return self.on_records(records, now_us) if records else []
+
+    def next_deadline(self) -> int | None:
+        """When `on_timer` wants to be called next (us)."""
+        return self._asker.next_deadline()
+
+    @property
+    def held(self) -> int:
+        """Rows that wait for an inline model."""
+        return max([self._asker.held, *(model.held for model in self._models.values())])
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """These partitions are ours; answers to what was asked before are late, and recognised as such."""
+        self._asker.on_assigned(starts)
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Forget everything about these partitions."""
+        self._asker.on_revoked(partitions)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return the figures of all."""
+        return {
+            name: value for part in (*self._models.values(), self._asker) for name, value in part.statistics().items()
+        }
+
+    def _handed_on(self, effects: Effects, now_us: int) -> Effects:
+        """Keep what is to be performed; give the rest to the models, and what they refuse back to the asker."""
+        asked: dict[str, list[Record]] = {}
+        kept: Effects = []
+        for effect in effects:
+            if isinstance(effect, Emit) and effect.topic in self._models:
+                asked.setdefault(effect.topic, []).append(self._record(effect, now_us))
+            else:
+                kept.append(effect)
+        for topic, records in asked.items():
+            refused = self._models[topic].on_records(records, now_us)
+            kept += self.on_answers(refused, now_us)
+        return kept
+
+    def _record(self, emit: Emit, now_us: int) -> Record:
+        """Return what would have been read."""
+        self._handed += 1
+        return Record(emit.topic, emit.partition, self._handed, now_us, emit.key, emit.value, emit.headers)

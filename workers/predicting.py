@@ -1,0 +1,167 @@
+"""The task that predicts batch after batch: takes from a worker's kernel, hands what it answers to whoever performs it.
+
+kernel: on_records ─▶ bell ─▶ take ─▶ executor ─▶ done ─▶ the next take, while the last batch is answered
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from policies.batching import create_controller
+from workers.batcher import Batcher, Take
+from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
+from workers.operator import Asked, Identity, ModelWorker
+from workers.packaging import load_package
+from workers.predictor import predictor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Input, Model
+    from streams.operators.contract import Effects, Record
+    from workers.rows import Predicted
+    from workers.settings import WorkerSettings
+
+_log = logging.getLogger(__name__)
+
+# The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
+# of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
+OVERSHOOT_ROWS = 50_000
+# How often the same complaint about a model is logged.
+COMPLAINT_US = 10_000_000
+
+
+class Predicting:
+    """One model: its kernel, what runs it, and the task between them.
+
+    Attributes:
+        kernel: takes model queries; a poll of them wakes the task.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        instance: str,
+        settings: WorkerSettings,
+        codec: Codec,
+        now_us: Callable[[], int],
+        executor: Executor | None = None,
+    ) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            model: which; its package must lie where the record says.
+            instance: unique in the deployment.
+            settings: how it is run.
+            codec: of all records.
+            now_us: the clock.
+            executor: runs the model; None = as the settings say.
+        """
+        controller = create_controller(settings.controller, settings.parameters)
+        limit = settings.queue_rows + OVERSHOOT_ROWS
+        self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
+        identity = Identity(model.name, model.version, instance)
+        self.kernel = _Waking(codec, identity, self._batcher, settings.partitions)
+        self._executor = executor or _executor(model, settings, now_us)
+        self._patience_s = settings.patience_s
+        self._now_us = now_us
+        self._complained_us = -COMPLAINT_US
+
+    async def start(self) -> None:
+        """Load the model.
+
+        Raises:
+            PackageError: it cannot be loaded.
+        """
+        await self._executor.start()
+
+    async def stop(self) -> None:
+        """Let go of the model."""
+        await self._executor.stop()
+
+    async def run(self, perform: Callable[[Effects], None]) -> None:
+        """Predict batch after batch, and have each written while the next one is predicted.
+
+        Raises:
+            HungError: the model did not come back.
+        """
+        last: _Done | None = None
+        while True:
+            await self._executor.start()
+            take = self.kernel.take(self._now_us())
+            if take.rows:
+                last = await self._batch(perform, take, last)
+                continue
+            if last is not None:
+                perform(self._finish(last))
+            if take.expired:
+                perform(self.kernel.expire(take, self._now_us()))
+            if last is None:
+                await self.kernel.wait_records()
+            last = None
+
+    async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done:
+        started_us = self._now_us()
+        inputs = [waiting.item.input for waiting in take.rows]
+        patience = self._patience_s or patience_s(self._batcher.objective(started_us))
+        running = asyncio.create_task(self._executor.run(inputs, patience))
+        try:
+            if last is not None:
+                await asyncio.sleep(0)  # lets the model start first
+                perform(self._finish(last))
+            timed = await running
+        finally:
+            running.cancel()
+        self.kernel.done(take, timed.predict_us, self._now_us())
+        return _Done(take, timed, started_us)
+
+    def _finish(self, done: _Done) -> Effects:
+        fault = done.timed.predicted.fault
+        if fault is not None and done.started_us - self._complained_us >= COMPLAINT_US:
+            self._complained_us = done.started_us
+            _log.warning("the model failed on rows of a batch of %d: %s", len(done.take.rows), fault)
+        return self.kernel.answer(done.take, done.timed.predicted, done.started_us, done.timed.predict_us)
+
+
+class _Done(NamedTuple):
+    """A predicted batch that has not been written yet."""
+
+    take: Take[Asked]
+    timed: Timed
+    started_us: int
+
+
+class _Waking(ModelWorker):
+    """The kernel, with a bell for the task that predicts."""
+
+    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int) -> None:
+        super().__init__(codec, identity, batcher, partitions)
+        self._bell = asyncio.Event()
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        effects = super().on_records(records, now_us)
+        self._bell.set()
+        return effects
+
+    async def wait_records(self) -> None:
+        """Return when there have been records since the last time."""
+        await self._bell.wait()
+        self._bell.clear()
+
+
+def _executor(model: Model, settings: WorkerSettings, now_us: Callable[[], int]) -> Executor:
+    options: dict[str, Any] = {
+        "digest": model.digest,
+        "threads": settings.threads,
+        "allow_pickle": settings.allow_pickle,
+    }
+    if settings.process:
+        return ProcessExecutor(model.path, now_us, **options)
+
+    def load() -> Callable[[Sequence[Input]], Predicted]:
+        return predictor(load_package(model.path, **options))
+
+    return ThreadExecutor(load, now_us)

@@ -1,0 +1,36 @@
+"""How a worker batches and runs its model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker batches and runs its model.
+
+    Attributes:
+        partitions: of `model-predictions`.
+        controller: name of the batch controller.
+        parameters: of the controller.
+        objective_us: how long a batch may take; None = half of what the deadlines leave.
+        queue_rows: unfinished queries from which on no more are read.
+        threads: for the arithmetic of one batch.
+        process: run the model in a process of its own, which can be killed when it hangs.
+        patience_s: how long a batch may take before the model counts as hung; None = 10 objectives, at least 5 s.
+        allow_pickle: load a pickled model whose digest is the deployed one.
+    """
+
+    partitions: int = 4
+    controller: str = "aimd"
+    parameters: Mapping[str, float] | None = None
+    objective_us: int | None = None
+    queue_rows: int = 4_096
+    threads: int = 1
+    process: bool = False
+    patience_s: float | None = None
+    allow_pickle: bool = False
