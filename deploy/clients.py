@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 from redis import Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from deploy.configuration import without_secrets
 from deploy.errors import DeployError
+from deploy.handshake import greet
 from streams.client import Client
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka_client import KafkaConnection
@@ -22,12 +25,15 @@ from streams.runtime.kafka_client import KafkaConnection
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
+    from confluent_kafka.admin import AdminClient
+
     from deploy.settings import Settings
     from schemas.codec import Codec
 
 _log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
+CONNECT_S = 2.0
 RETRY_S = 1.0
 # aiokafka's words (which settings use) in librdkafka's.
 LIBRDKAFKA = {
@@ -68,16 +74,35 @@ def librdkafka(settings: Settings) -> dict[str, str]:
     return {"bootstrap.servers": settings.kafka.bootstrap, "socket.timeout.ms": "5000", "log_level": "2", **known}
 
 
-def admin(settings: Settings) -> AdminClient:
-    """Return an admin client of a broker that answers.
+def admin(settings: Settings, timeout_s: float | None = None) -> AdminClient:
+    """Return an admin client of a broker that answers within `timeout_s`, by default `TIMEOUT_S`.
 
     Raises:
         Unreachable: none does.
+        RefusedError: it does not let us in.
+        MisconfiguredError: `kafka.properties` cannot be right.
     """
-    client = AdminClient({**librdkafka(settings)})
+    connection(settings).options()  # names what is wrong better than librdkafka does
+    if _nobody_listens(settings.kafka.bootstrap):  # librdkafka would try again until the time is over
+        raise _unreachable(settings, "nobody listens there")
     with answering(settings):
-        client.list_topics(timeout=TIMEOUT_S)
-    return client
+        return greet(librdkafka(settings), timeout_s or TIMEOUT_S)
+
+
+def _nobody_listens(bootstrap: str) -> bool:
+    """Tell whether every broker's machine says that nobody listens; one that says nothing may be slow."""
+    return all(map(_refuses, bootstrap.split(",")))
+
+
+def _refuses(address: str) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (ConnectionRefusedError, socket.gaierror):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 @contextmanager
@@ -86,14 +111,22 @@ def answering(settings: Settings) -> Iterator[None]:
 
     Raises:
         Unreachable: no broker answered inside the block.
+        RefusedError: it did not let us in.
     """
     try:
         yield
-    except (KafkaException, BrokerUnavailableError) as error:
-        raise Unreachable(
-            f"no Kafka broker answers at {settings.kafka.bootstrap} ({_why(error)}); start one with"
-            " `skysail kafka start`, or set kafka.bootstrap in skysail.yaml or SKYSAIL_KAFKA__BOOTSTRAP"
-        ) from error
+    except KafkaException as error:
+        raise _unreachable(settings, _why(error)) from error
+    except BrokerUnavailableError as error:
+        admin(settings)  # says why, where aiokafka only says the address over again
+        raise _unreachable(settings, _why(error)) from error
+
+
+def _unreachable(settings: Settings, why: str) -> Unreachable:
+    return Unreachable(
+        f"no Kafka broker answers at {settings.kafka.bootstrap} ({why}); start one with"
+        " `skysail kafka start`, or set kafka.bootstrap in skysail.yaml or SKYSAIL_KAFKA__BOOTSTRAP"
+    )
 
 
 def _why(error: Exception) -> str:
@@ -128,13 +161,14 @@ def await_broker(settings: Settings) -> None:
             return
 
 
-def check_redis(settings: Settings) -> str:
-    """Return the version of the Redis that answers.
+def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
+    """Return the version of the Redis that answers within `timeout_s`.
 
     Raises:
         Unreachable: none does.
     """
-    client = Redis.from_url(redis_url(settings), socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
+    once = Retry(NoBackoff(), 0)
+    client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
     try:
         return str(client.info("server")["redis_version"])
     except RedisError as error:

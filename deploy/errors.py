@@ -2,6 +2,7 @@
 
 DeployError              expected: the message says what to do next; the CLI prints it without a traceback
 ├── SettingsError        the configuration is wrong: fix the file or the environment
+├── RefusedError         the broker lets nobody in who connects like that: fix kafka.properties
 ├── StartError           a process did not start, or died while starting: its own last lines are in the message
 └── UsageError           the command cannot do this with these arguments
 """
@@ -15,6 +16,10 @@ class DeployError(Exception):
 
 class SettingsError(DeployError):
     """A setting is unknown, missing or of the wrong form."""
+
+
+class RefusedError(DeployError):
+    """A broker is there and does not take our certificate, log-in or protocol."""
 
 
 class StartError(DeployError):

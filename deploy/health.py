@@ -44,6 +44,8 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         codec = codec_for(settings)
     except RegistryError as error:
         return (*found, Check("schema registry", Level.DOWN, "not usable", str(error)))
+    if not topics.partition_counts(settings):
+        return (*found, _fresh(settings))
     models = catalog.read(settings, codec, Model)
     applications = catalog.read(settings, codec, Application)
     found += check_topics(settings, codec)
@@ -51,6 +53,14 @@ def examine(settings: Settings) -> tuple[Check, ...]:
     found += check_applications(applications, models)
     found += check_roles(settings, codec, models)
     return tuple(found)
+
+
+def _fresh(settings: Settings) -> Check:
+    """Return what to do where nothing has ever run."""
+    first = (
+        "" if settings.models else "package a model, name it and an application in skysail.yaml (see README), then: "
+    )
+    return Check("topics", Level.DOWN, f"there are none of {settings.prefix} yet", f"{first}skysail run")
 
 
 def advise(checks: tuple[Check, ...], settings: Settings) -> str:
@@ -68,15 +78,6 @@ def advise(checks: tuple[Check, ...], settings: Settings) -> str:
 def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
     """Check the topics against the topology."""
     topology = desired.current(settings, codec)
-    there = topics.partition_counts(settings)
-    if not there:
-        yield Check(
-            "topics",
-            Level.DOWN,
-            f"none of {settings.prefix} yet",
-            "skysail run makes them; so does: skysail topics create",
-        )
-        return
     findings = topics.check(settings, topology)
     wanted = [f for f in findings if f.fault or f.aspect != "replication" or settings.replication > 1]
     if not any(finding.fault for finding in findings):
@@ -116,9 +117,8 @@ def check_applications(applications: Mapping[str, Application], models: Mapping[
 def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:
     """Check that every role reports and owns partitions, and that the page answers."""
     expected = [role if model is None else worker_role(model) for role, model in plan(settings, models)]
-    reports: dict[str, list[Report]] = {}
-    if names.REPORTS in topics.partition_counts(settings):
-        reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE}))
+    is_there = names.REPORTS in topics.partition_counts(settings)
+    reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE})) if is_there else {}
     if not reports:
         yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
         return

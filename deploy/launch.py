@@ -167,7 +167,8 @@ class System:
 
     def _child(self, role: str, model: str | None, file: Path) -> Child:
         name = _name(role, model)
-        argv = [sys.executable, "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
+        # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
+        argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
         argv += ["--instance", "1"] if model is None else ["--instance", "1", "--model", model]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": self._member, **self._environment}

@@ -1,4 +1,4 @@
-"""Looks at the servers of a deployment: who answers, who listens there instead, and whether it was started from here."""
+"""Looks at the servers of a deployment: who answers, who listens there instead, and what was started from here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from deploy import background
 from deploy.clients import Unreachable, admin, check_redis
 from deploy.configuration import without_secrets
 from deploy.doctor import Check, Level
+from deploy.errors import RefusedError
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
 
+ANSWER_S = 3.0
 PAGE_S = 1.0
 KAFKA_PORT, REDIS_PORT = 9092, 6379  # that `skysail kafka start` and `skysail redis start` take unless told otherwise
 STATE = Path(".skysail")  # where they remember what they have started
@@ -27,7 +29,9 @@ LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 def check_kafka(settings: Settings) -> Check:
     """Check that a broker answers; tell who listens there if none does."""
     try:
-        metadata = admin(settings).list_topics(timeout=5)
+        metadata = admin(settings, ANSWER_S).list_topics(timeout=ANSWER_S)
+    except RefusedError as error:
+        return Check("Kafka", Level.DOWN, f"{settings.kafka.bootstrap} answers", str(error))
     except Unreachable as error:
         return Check("Kafka", Level.DOWN, *_silent(settings.kafka.bootstrap, str(error), "kafka", KAFKA_PORT))
     count = len(metadata.brokers)
@@ -41,7 +45,7 @@ def check_redis_answers(settings: Settings) -> Check:
     """Check that Redis answers; tell who listens there if it does not."""
     shown, parts = without_secrets(settings.redis.url), urlsplit(settings.redis.url)
     try:
-        version = check_redis(settings)
+        version = check_redis(settings, ANSWER_S)
     except Unreachable as error:
         place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
         return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))

@@ -8,16 +8,60 @@ from __future__ import annotations
 
 import csv
 import itertools
+from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _CHUNK = 1024  # gaps drawn at once: one numpy call costs as much as some tens of gaps
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How queries arrive, apart from how many.
+
+    Attributes:
+        name: as `named` takes it.
+        at: offsets (us) for a rate (1/s) and a seed.
+    """
+
+    name: str
+    at: Callable[[float, int], Iterator[int]]
+
+
+def named(text: str) -> Arrivals:
+    """Return the arrivals that a text names: `poisson`, `constant` or `trace:FILE` (see `read_stamps`).
+
+    A trace is played faster or slower so that its mean rate is the one asked for, and ends where it ends.
+
+    Raises:
+        ValueError: it names none, or the trace cannot be played.
+    """
+    kind, _, path = text.partition(":")
+    if text == "poisson":
+        return Arrivals(text, poisson)
+    if text == "constant":
+        return Arrivals(text, lambda rate, _seed: constant(rate))
+    if kind == "trace" and path:
+        stamps_us = _recorded(Path(path))
+        gaps_per_us = (len(stamps_us) - 1) / (stamps_us[-1] - stamps_us[0])
+        return Arrivals(f"trace:{Path(path).name}", lambda rate, _seed: trace(stamps_us, rate / gaps_per_us / 1e6))
+    raise ValueError(f"there are no arrivals {text!r}: write poisson, constant or trace:FILE")
+
+
+def _recorded(path: Path) -> Sequence[int]:
+    try:
+        stamps_us = tuple(read_stamps(path))
+    except (OSError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} is no trace, a CSV file with ISO times in a column TIMESTAMP: {error!r}") from error
+    if len(stamps_us) < 2 or any(a > b for a, b in itertools.pairwise(stamps_us)) or stamps_us[0] == stamps_us[-1]:
+        raise ValueError(f"{path} is no trace: it needs two different times at least, the earliest first")
+    return stamps_us
 
 
 def constant(rate: float) -> Iterator[int]:

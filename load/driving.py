@@ -55,8 +55,8 @@ class Driver:
     system: System
 
     async def at(self, rate: float, workload: Workload, seconds: float, slo_us: int = 100_000) -> Stretch:
-        """Send Poisson arrivals at `rate` a second for `seconds`."""
-        offsets_us = arrivals.until(arrivals.poisson(rate, self.stage.seed), seconds)
+        """Send the stage's arrivals at `rate` a second for `seconds`."""
+        offsets_us = arrivals.until(self.stage.arrivals.at(rate, self.stage.seed), seconds)
         return await self.drive(offsets_us, workload, slo_us)
 
     async def backlog(

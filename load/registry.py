@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario: what it shows, in one line, and how it runs."""
+    """A scenario: what it shows, in one line, how it runs, and whether its arrivals can be chosen."""
 
     name: str
     summary: str
     run: Callable[[Stage], Coroutine[Any, Any, Result]]
+    any_arrivals: bool = False
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -31,11 +32,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             floor.NAME,
             "hand-written loops and a bare chain of four legs: what everything else is measured by",
             floor.run,
+            any_arrivals=True,
         ),
         Scenario(
             loop.NAME,
             "the whole system: sustained rate, CPU a query, latency at 200 and 500/s, against the floor",
             loop.run,
+            any_arrivals=True,
         ),
         Scenario(
             figure8.NAME, "the best model breaks and feedback tells: exp3, exp4 and single side by side", figure8.run

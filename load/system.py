@@ -9,12 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from load.arrivals import Arrivals, poisson
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from schemas.records import Application
+
+
+POISSON = Arrivals("poisson", poisson)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,7 @@ class Stage:
         folder: for packages, traces and whatever else a scenario has to write.
         seconds: the length of a measured stretch; scenarios with a fixed amount of work ignore it.
         seed: of arrivals and ids.
+        arrivals: of the queries, where a scenario sends them at a rate.
         properties: of librdkafka, for the harness.
     """
 
@@ -73,4 +79,5 @@ class Stage:
     folder: Path
     seconds: float = 20.0
     seed: int = 1
+    arrivals: Arrivals = POISSON
     properties: Mapping[str, str] = field(default_factory=dict)

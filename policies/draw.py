@@ -5,6 +5,7 @@ A query that is read twice is decided alike from the same state, and a log repla
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,15 @@ def uniform(query_id: str, use: str = "select") -> float:
         query_id: Any text; close ids give unrelated draws.
         use: At most 16 bytes; draws for different uses are independent.
     """
-    digest = blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8, person=use.encode()).digest()
-    return (int.from_bytes(digest, "little") >> (64 - _BITS)) * 2.0**-_BITS
+    hashed = _hash(use).copy()
+    hashed.update(query_id.encode("utf-8", "surrogatepass"))
+    return (int.from_bytes(hashed.digest(), "little") >> (64 - _BITS)) * 2.0**-_BITS
+
+
+@lru_cache(maxsize=64)
+def _hash(use: str) -> blake2b:
+    """Return the hash before anything was put in: a copy costs half of a new one."""
+    return blake2b(digest_size=8, person=use.encode())
 
 
 def pick(propensities: Sequence[float], u: float) -> int:

@@ -208,8 +208,8 @@ async def deployed(
         folder: for packages and logs.
         models: package folders, or toys that are packaged.
         applications: as in the settings.
-        more: further settings: `worker={"objective_ms": 20}`, `joiner={"early_s": 2}`, `partitions=1`, `roles=…`; `kafka=…`
-            says how to connect where the address alone does not.
+        more: further settings: `worker={"objective_ms": 20}`, `joiner={"early_s": 2}`, `partitions=1`, `roles=…`;
+            `kafka=…` says how to connect where the address alone does not.
     """
     packages = {name: _package(folder, name, model) for name, model in models.items()}
     settings = Settings.model_validate(

@@ -1,8 +1,8 @@
 """An Apache Kafka that lets nobody in without TLS and a log-in, with certificates made on the spot.
 
-    with SecureKafka(folder) as broker:
-        broker.logged_in     SASL_SSL: settings for `kafka`, with a user's password in a file
-        broker.certified     SSL: the same with a client's certificate instead
+with SecureKafka(folder) as broker:
+    broker.logged_in     SASL_SSL: settings for `kafka`, with a user's password in a file
+    broker.certified     SSL: the same with a client's certificate instead
 """
 
 from __future__ import annotations
@@ -87,9 +87,7 @@ class SecureKafka(ApacheKafka):
         return {
             "listeners": f"{plain},CONTROLLER://{HOST}:{self._controller_port}{secure}",
             "advertised.listeners": plain + secure,
-            "listener.security.protocol.map": (
-                "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL,MUTUAL:SSL"
-            ),
+            "listener.security.protocol.map": ("CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOGIN:SASL_SSL,MUTUAL:SSL"),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self._folder / "server.pem"),
             "ssl.truststore.type": "PEM",

@@ -13,6 +13,7 @@ import pickle
 import queue
 import sys
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workers import frames
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
     """Serve one package; returns the exit status."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    sys.path.append(str(Path.cwd()))  # where functions and architectures are looked for, too
     folder, digest, threads, *flags = arguments
     try:
         model = load_package(

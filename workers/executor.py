@@ -157,7 +157,8 @@ class ProcessExecutor:
         """Nothing runs before `start`; `now_us` times the batches, the others are as in `load_package`."""
         self._now_us = now_us
         flags = ("--allow-pickle",) if allow_pickle else ()
-        self._arguments = ("-m", "workers.child", str(folder), digest, str(threads), *flags)
+        # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
+        self._arguments = ("-P", "-m", "workers.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

@@ -7,7 +7,7 @@ import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,9 +17,10 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load import report, results, targets
+from load.arrivals import named
 from load.compare import compare
 from load.registry import SCENARIOS, find
-from load.system import Stage
+from load.system import POISSON, Stage
 
 if TYPE_CHECKING:
     from load.registry import Scenario
@@ -30,6 +31,7 @@ MISSED = 1  # exit status: a target was not reached, or a figure got worse
 EXAMPLES = """\
 skysail load list
 skysail load run loop
+skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
@@ -54,20 +56,29 @@ def list_scenarios(*, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Of a measured stretch.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
+@click.option(
+    "--arrivals", "arrivals_text", default="poisson", show_default=True, help="Or constant, or trace:FILE.csv."
+)
 @click.option("--broker", default=lambda: os.environ.get("BROKER", APACHE), help="apache or HOST:PORT [$BROKER].")
 @click.option("--redis", "redis_url", help="URL of a Redis that runs [default: one of its own].")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reports/load"), show_default=True)
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(
-    name: str, *, seconds: float, seed: int, broker: str, redis_url: str | None, out: Path, check: bool, as_json: bool
+    name: str, *, broker: str, redis_url: str | None, out: Path, check: bool, as_json: bool, **options: Any
 ) -> None:
-    """Run scenario NAME, print its figures and write them to OUT."""
+    """Run scenario NAME, print its figures and write them to OUT.
+
+    A trace is a CSV file with ISO times in a column TIMESTAMP; it is played at the scenario's rates.
+    """
     try:
-        scenario = find(name)
-    except LookupError as error:
+        scenario, arrivals = find(name), named(options.pop("arrivals_text"))
+    except (LookupError, ValueError) as error:
         raise UsageError(str(error.args[0])) from error
-    result, services = _measure(scenario, seconds, seed, broker, redis_url)
+    if arrivals != POISSON and not scenario.any_arrivals:
+        others = ", ".join(other.name for other in SCENARIOS.values() if other.any_arrivals)
+        raise UsageError(f"scenario {name} has arrivals of its own; --arrivals goes with: {others}")
+    result, services = _measure(scenario, broker, redis_url, arrivals=arrivals, **options)
     path = results.write(result, out, services)
     if as_json:
         print_json(asdict(result))
@@ -78,9 +89,7 @@ def run(
         raise SystemExit(MISSED)
 
 
-def _measure(
-    scenario: Scenario, seconds: float, seed: int, broker: str, redis_url: str | None
-) -> tuple[Result, dict[str, str]]:
+def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:
     """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
     kafka = open_broker(broker, bench=True)
     redis = None if redis_url else RedisServer()
@@ -90,7 +99,7 @@ def _measure(
         url = redis_url or (redis.url if redis is not None else "")
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
             launch = launcher(kafka.bootstrap, url, Path(folder) / "runs")
-            stage = Stage(kafka.bootstrap, launch, Path(folder), seconds, seed)
+            stage = Stage(kafka.bootstrap, launch, Path(folder), **options)
             result = asyncio.run(scenario.run(stage))
         return result, {"broker": kafka.description}
     finally:

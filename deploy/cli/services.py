@@ -55,7 +55,16 @@ def kafka() -> None:
 def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
     """Start Apache Kafka (KRaft, one node) in the background; fetches its jars the first time (about 20 s)."""
     address = f"127.0.0.1:{port}"
-    argv = [sys.executable, "-m", apache.__name__, "--port", str(port), "--data", str((folder / "kafka").resolve())]
+    argv = [
+        sys.executable,
+        "-P",
+        "-m",
+        apache.__name__,
+        "--port",
+        str(port),
+        "--data",
+        str((folder / "kafka").resolve()),
+    ]
     running = background.start(
         argv, folder / "kafka.json", address, lambda: process.listens(port), lambda: admin.answers(address)
     )
@@ -88,6 +97,7 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
     url = f"redis://127.0.0.1:{port}/0"
     argv = [
         sys.executable,
+        "-P",
         "-m",
         redis_server.__name__,
         "--port",

@@ -10,7 +10,7 @@ import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.cli.common import Verb, with_settings
-from deploy.clients import TIMEOUT_S, librdkafka
+from deploy.clients import TIMEOUT_S, answering, librdkafka
 from deploy.errors import UsageError
 from deploy.registry import codec_for
 from deploy.topics import partition_counts
@@ -48,10 +48,11 @@ skysail tail feedback --count 1 --raw        which bytes go where
 def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **options: Any) -> None:
     """Print the records of TOPIC (its name without the prefix), one JSON document a line."""
     codec, record = codec_for(settings), _record_of(topic)
-    for number, message in enumerate(_messages(settings, topic, **options), start=1):
-        click.echo(json.dumps(_shown(message, None if raw else record, codec)))
-        if number == limit:
-            return
+    with answering(settings):
+        for number, message in enumerate(_messages(settings, topic, **options), start=1):
+            click.echo(json.dumps(_shown(message, None if raw else record, codec)))
+            if number == limit:
+                return
 
 
 def _record_of(topic: str) -> type | None:

@@ -48,8 +48,8 @@ def story(report: Mapping[str, Any]) -> str:
     ]
     early = f"Ended early, after {report['seconds_run']:g} s. " if report["interrupted"] else ""
     return (
-        f"{early}{name} was asked {', '.join(asked)}. The answers were wrong {report['error']:.1%} of the time; always asking"
-        f" {name} would have meant {report['error_by_model'][name]:.1%}, the best single model in hindsight"
+        f"{early}{name} was asked {', '.join(asked)}. The answers were wrong {report['error']:.1%} of the time; always"
+        f" asking {name} would have meant {report['error_by_model'][name]:.1%}, the best single model in hindsight"
         f" ({report['best_model']}) {report['error_best_single']:.1%}."
     )
 
@@ -121,5 +121,5 @@ def _marked(text: str) -> str:
 
 def _shown(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
+        return "none" if not value else ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
     return f"{value:.5g}" if isinstance(value, float) else str(value)

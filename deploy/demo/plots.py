@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Okabe and Ito (2008): told apart with any colour vision; black is kept for the answers themselves.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 SIZE_INCHES = (8.6, 2.7)
-PLACE = (0.075, 0.17, 0.7, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
+PLACE = (0.075, 0.17, 0.75, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
 SMOOTHED_S = 5
 LATENCY_TICKS_MS = [step * 10**power for power in range(-1, 6) for step in (1, 2, 5)]
 STYLE: Any = {
@@ -87,8 +87,7 @@ def total_error(series: Series) -> str:
     asked = np.maximum(np.cumsum(series.asked), 1)
     _lines(axes, series, {name: np.cumsum(wrong) / asked for name, wrong in series.wrong_by_model.items()})
     best = np.cumsum(series.wrong_by_model[series.best_model]) / asked
-    label = f"best in hindsight ({series.best_model})"
-    axes.plot(_seconds(series), best, color="black", linewidth=1.4, linestyle="--", label=label)
+    axes.plot(_seconds(series), best, color="black", linewidth=1.4, linestyle="--", label="best in hindsight")
     axes.plot(_seconds(series), np.cumsum(series.wrong) / asked, color="black", linewidth=2.2, label="answers")
     axes.set_ylim(bottom=0)
     return _svg(figure, axes)
@@ -111,7 +110,7 @@ def batch_cap(series: Series) -> str:
     """Draw each worker's batch cap."""
     figure, axes = _axes(series, "batch cap (rows)")
     _lines(axes, series, series.cap_by_model)
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_ylim(bottom=0)
     return _svg(figure, axes)
 
@@ -122,12 +121,13 @@ def _axes(series: Series, label: str) -> tuple[Figure, Axes]:
         axes = figure.add_axes(PLACE)
     last = len(series.asked)
     axes.set(xlabel="seconds", ylabel=label, xlim=(1, max(2, last)))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     begin, end = (min(moment, last) for moment in series.broken_s)
     if begin < end:
         axes.axvspan(begin, end, color="#D55E00", alpha=0.09, linewidth=0)
-        place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
         words = f"{series.broken_model} is broken"
-        axes.text((begin + end) / 2, 1.02, words, fontsize=8, color="#A03000", **place)
+        top = axes.get_xaxis_transform()
+        axes.text((begin + end) / 2, 1.02, words, transform=top, ha="center", va="bottom", fontsize=8, color="#A03000")
     return figure, axes
 
 

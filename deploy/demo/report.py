@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -133,6 +134,15 @@ def _model(tally: Tally, name: str) -> dict[str, float | None]:
         "batches": model.batches,
         "rows": model.rows,
     }
+
+
+def keep_logs(scratch: Path, folder: Path) -> Path | None:
+    """Copy the logs of broker and Redis beside those of the roles; returns where they are, None if there are none."""
+    logs = folder / "logs"
+    for log in scratch.glob("*/*.log"):
+        logs.mkdir(parents=True, exist_ok=True)
+        shutil.copy(log, logs)
+    return logs if logs.is_dir() else None
 
 
 def _hindsight(stage: Stage, tally: Tally) -> dict[str, Alone]:

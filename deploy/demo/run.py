@@ -79,8 +79,8 @@ def demo(plan: Plan, console: Console) -> Path | None:
         except (KeyboardInterrupt, asyncio.CancelledError):
             pass
         except BaseException:
-            if (folder / "logs").is_dir():
-                console.print(f"the logs of the roles are in {folder / 'logs'}", soft_wrap=True, highlight=False)
+            if logs := report.keep_logs(Path(scratch), folder):
+                console.print(f"every process's log is in {logs}", soft_wrap=True, highlight=False)
             raise
         shutil.rmtree(folder, ignore_errors=True)
         console.print("ended before the first query: there is nothing to report")

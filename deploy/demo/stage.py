@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -80,6 +81,8 @@ class Stage(NamedTuple):
         """Return how topics come to be: the embedded broker knows no request for it."""
         if not isinstance(self.broker, EmbeddedBroker):
             return create
+        # It cannot tell how topics are configured, either, and nobody could do anything about that.
+        logging.getLogger("deploy.topics").setLevel(logging.ERROR)
 
         def create_embedded(settings: Settings, topology: Topology) -> None:
             self.broker.create_topics({f"{settings.prefix}.{t.name}": t.partitions for t in topology.topics.values()})

@@ -91,7 +91,7 @@ async def chain(stage: Stage, workload: Workload, rate: float, module: str = "ha
             await asyncio.to_thread(
                 _send_through, wire, legs[0], workload, arrivals.poisson(_WARM_UP_RATE, 0), _WARM_UP_S
             )
-            offsets_us = arrivals.poisson(rate, stage.seed)
+            offsets_us = stage.arrivals.at(rate, stage.seed)
             return await asyncio.to_thread(_send_through, wire, legs[0], workload, offsets_us, stage.seconds)
         finally:
             await jobs.stop(hops)

@@ -34,7 +34,12 @@ async def run(stage: Stage) -> Result:
     return Result(
         NAME,
         figures={**drain_figures(drained), **chain_figures(chained)},
-        parameters={"backlog": BACKLOG, "seconds": stage.seconds, "seed": stage.seed},
+        parameters={
+            "backlog": BACKLOG,
+            "seconds": stage.seconds,
+            "seed": stage.seed,
+            "arrivals": stage.arrivals.name,
+        },
         notes=(f"hand loops: {', '.join(v.name for v in VARIANTS)}; chain: three aiokafka hops, four legs, no model",),
     )
 

@@ -63,7 +63,12 @@ async def run(stage: Stage) -> Result:
     return Result(
         NAME,
         figures={**figures, **_ratios(figures)},
-        parameters={"backlog": BACKLOG, "seconds": stage.seconds, "seed": stage.seed},
+        parameters={
+            "backlog": BACKLOG,
+            "seconds": stage.seconds,
+            "seed": stage.seed,
+            "arrivals": stage.arrivals.name,
+        },
     )
 
 

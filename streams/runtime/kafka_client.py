@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import ssl
 from dataclasses import dataclass, field
@@ -22,6 +23,15 @@ logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
 
 # Properties that describe a TLS context; aiokafka takes the context itself.
 _SSL = {"ssl_cafile": "cafile", "ssl_certfile": "certfile", "ssl_keyfile": "keyfile", "ssl_password": "password"}
+_PASSWORD = frozenset({"sasl_plain_username", "sasl_plain_password"})
+_OTHERS = frozenset({"security_protocol", "sasl_mechanism", "ssl_context", "sasl_oauth_token_provider"})
+_KERBEROS = frozenset({"sasl_kerberos_service_name", "sasl_kerberos_domain_name"})
+_TIMES = frozenset({"retry_backoff_ms", "connections_max_idle_ms"})  # the other ones are the adapters' own
+_KNOWN = _PASSWORD | _OTHERS | _KERBEROS | _TIMES | _SSL.keys()
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_USED_BY = {"sasl_": ("SASL_PLAINTEXT", "SASL_SSL"), "ssl_": ("SSL", "SASL_SSL")}
+_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = (*_WITH_PASSWORD, "GSSAPI", "OAUTHBEARER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +48,7 @@ class KafkaConnection:
 
     bootstrap: str
     prefix: str = "skysail"
-    properties: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)  # a password may be among them
     client_id: str = "skysail"
 
     def real(self, name: str) -> str:
@@ -57,14 +67,36 @@ class KafkaConnection:
         """Return the keyword arguments that all aiokafka clients share.
 
         Raises:
-            MisconfiguredError: a TLS file cannot be read.
+            MisconfiguredError: a property is unknown or contradicts another one, or a TLS file cannot be read.
         """
+        _check(self.properties)
         plain = {name: value for name, value in self.properties.items() if name not in _SSL}
         tls = {_SSL[name]: value for name, value in self.properties.items() if name in _SSL}
         shared = {"bootstrap_servers": self.bootstrap, "client_id": self.client_id, **plain}
         if tls or str(plain.get("security_protocol", "")).endswith("SSL"):
             shared.setdefault("ssl_context", _context(tls))
         return shared
+
+
+def _check(properties: Mapping[str, Any]) -> None:
+    """Refuse what the client would refuse less clearly, and what it would not: a log-in that is never sent."""
+    for name in sorted(properties.keys() - _KNOWN):
+        nearest = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.0)[0]
+        raise _wrong(f"unknown `{name}`, did you mean `{nearest}`? There are: {', '.join(sorted(_KNOWN))}")
+    protocol, mechanism = properties.get("security_protocol", "PLAINTEXT"), properties.get("sasl_mechanism", "PLAIN")
+    if protocol not in _PROTOCOLS:
+        raise _wrong(f"security_protocol is {protocol!r}; there are: {', '.join(_PROTOCOLS)}")
+    if mechanism not in _MECHANISMS:
+        raise _wrong(f"sasl_mechanism is {mechanism!r}; there are: {', '.join(_MECHANISMS)}")
+    for prefix, protocols in _USED_BY.items():
+        if protocol not in protocols and any(name.startswith(prefix) for name in properties):
+            raise _wrong(f"{prefix}* is set, but security_protocol is {protocol}; it should be {protocols[-1]}")
+    if protocol in _USED_BY["sasl_"] and mechanism in _WITH_PASSWORD and not properties.keys() >= _PASSWORD:
+        raise _wrong(f"{mechanism} needs sasl_plain_username and sasl_plain_password_file")
+
+
+def _wrong(what: str) -> MisconfiguredError:
+    return MisconfiguredError(f"kafka.properties: {what}")
 
 
 def _context(files: Mapping[str, Any]) -> ssl.SSLContext:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import errors
 from aiokafka.client import AIOKafkaClient
@@ -22,7 +22,6 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.runtime.errors import (
     BrokerUnavailableError,
@@ -34,6 +33,8 @@ from streams.runtime.kafka_requests import Requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
@@ -76,6 +77,13 @@ class ProducerSettings:
     compression: str | None = None
 
 
+class _Link(NamedTuple):
+    """A client and what is on its way through it: replaced together."""
+
+    client: AIOKafkaClient
+    requests: Requests
+
+
 class KafkaTransport:
     """Sends one batch to one partition; safe to share by all lanes of a process."""
 
@@ -83,8 +91,7 @@ class KafkaTransport:
         self._connection = connection
         self._clock = clock
         self._settings = settings or ProducerSettings()
-        self._client: AIOKafkaClient | None = None
-        self._requests: Requests | None = None
+        self._link: _Link | None = None
         self._replacing = asyncio.Lock()
         self._failures = 0
         self._stopped = False
@@ -104,8 +111,7 @@ class KafkaTransport:
         except KafkaError as fault:
             await self._close(client)
             raise _translated(fault) from fault
-        self._client = client
-        self._requests = Requests(client, given.in_flight, given.request_timeout_ms, given.request_bytes)
+        self._link = _Link(client, Requests(client, given.in_flight, given.request_timeout_ms, given.request_bytes))
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Send as many of the leading records as fit into one batch; see `ports.Transport`."""
@@ -113,11 +119,11 @@ class KafkaTransport:
             raise RecordTooLargeError(
                 f"{len(emits[0].value)} bytes for {topic}; the limit is {self._settings.record_bytes}"
             )
-        client = self._client or await self._reconnected()
+        link = self._link or await self._reconnected()
         try:
-            count = await self._deliver(client, topic, partition, emits)
+            count = await self._deliver(link, topic, partition, emits)
         except KafkaError as fault:
-            await self._failed(client)
+            await self._failed(link)
             raise _translated(fault) from fault
         self._failures = 0
         return count
@@ -125,21 +131,19 @@ class KafkaTransport:
     async def stop(self) -> None:
         """Disconnect within `stop_s`; what is in flight is abandoned (flush the lanes first)."""
         self._stopped = True
-        if self._client is not None:
-            await self._leave(self._client)
+        if self._link is not None:
+            await self._leave(self._link)
 
-    async def _deliver(self, client: AIOKafkaClient, topic: str, partition: int, emits: Sequence[Emit]) -> int:
-        assert self._requests is not None
-        real = self._connection.real(topic)
+    async def _deliver(self, link: _Link, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         place = self._connection.kafka_partition((topic, partition))
-        leader = client.cluster.leader_for_partition(place)
-        if leader is None or leader == -1 or client.cluster.partitions_for_topic(real) is None:
-            leader = await self._find(client, real, partition)
+        leader = _leader(link.client, place)
+        if leader is None:
+            leader = await self._find(link.client, place)
         limit = len(emits)
         while True:
             records, count = self._batch(emits[:limit])
             try:
-                await self._requests.send(leader, real, partition, records)
+                await link.requests.send(leader, place.topic, partition, records)
             except _TOO_LARGE:
                 if count == 1:
                     raise
@@ -160,9 +164,9 @@ class KafkaTransport:
             count += 1
         return batch.build(), count
 
-    async def _find(self, client: AIOKafkaClient, topic: str, partition: int) -> int:
+    async def _find(self, client: AIOKafkaClient, place: KafkaPartition) -> int:
         """Return the leader of a partition that is not known yet."""
-        place = KafkaPartition(topic, partition)
+        topic, partition = place
         try:
             async with asyncio.timeout(self._settings.topic_timeout_s):
                 await client.add_topic(topic)
@@ -175,39 +179,38 @@ class KafkaTransport:
             raise UnknownPartitionError(f"topic {topic} is not there; create it (`skysail topics create`)") from fault
         if partition not in partitions:
             raise UnknownPartitionError(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
-        leader: int | None = client.cluster.leader_for_partition(place)
-        if leader is None or leader == -1:
+        leader = _leader(client, place)
+        if leader is None:
             client.force_metadata_update()
             raise errors.LeaderNotAvailableError(f"{topic}-{partition}")
         return leader
 
-    async def _failed(self, client: AIOKafkaClient) -> None:
+    async def _failed(self, link: _Link) -> None:
         """Count a failure; replace the client if it fails again and again."""
         self._failures += 1
         if self._failures < self._settings.failures:
             return
         async with self._replacing:
-            if self._client is not client:
+            if self._link is not link:
                 return  # another lane did it meanwhile
             _log.warning("replacing the producer after %d failures in a row", self._failures)
             self._failures = 0
-            await self._leave(client)
+            await self._leave(link)
 
-    async def _reconnected(self) -> AIOKafkaClient:
+    async def _reconnected(self) -> _Link:
         async with self._replacing:
             if self._stopped:
                 raise BrokerUnavailableError("the producer was stopped")
-            if self._client is None:
+            if self._link is None:
                 await self.start()
-            assert self._client is not None
-            return self._client
+            assert self._link is not None
+            return self._link
 
-    async def _leave(self, client: AIOKafkaClient) -> None:
+    async def _leave(self, link: _Link) -> None:
         """Give up what is unanswered and disconnect."""
-        if self._requests is not None:
-            self._requests.abandon()
-        self._client = self._requests = None
-        await self._close(client)
+        self._link = None
+        link.requests.abandon()
+        await self._close(link.client)
 
     async def _close(self, client: AIOKafkaClient) -> None:
         """Close a client, but wait for it no longer than `stop_s`: aiokafka waits for a dead broker."""
@@ -220,6 +223,12 @@ class KafkaTransport:
         self._leaving.discard(leaving)
         if not leaving.cancelled() and leaving.exception() is not None:
             _log.warning("the producer did not stop cleanly: %r", leaving.exception())
+
+
+def _leader(client: AIOKafkaClient, place: KafkaPartition) -> int | None:
+    """Return the broker that leads a partition, as far as is known."""
+    leader: int | None = client.cluster.leader_for_partition(place)
+    return None if leader == -1 else leader
 
 
 def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError | RecordTooLargeError:

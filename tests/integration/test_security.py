@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import numpy as np
 import pytest
+import trustme
 
-from deploy import configuration
 from deploy.local.errors import MissingError
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status
-from streams.client import Client
-from streams.runtime.errors import StreamError
 from tests.deployments import ROLES, Deployed, Toy, deployed
 from tests.secure import PASSWORD, SecureKafka
 
@@ -63,19 +60,62 @@ async def test_the_loop_runs_over_tls(
         await there.watch.until(lambda: there.watch.records[topics.OBSERVATIONS], "an observation")
         await there.watch.until(lambda: there.watch.counter("learner", "applied_total{application=sums}"), "a lesson")
         await is_shown(there)
-        file = tmp_path / "skysail.json"  # JSON is YAML
-        file.write_text(json.dumps({"prefix": prefix, "kafka": kafka}), encoding="utf-8")
+        file = settings_file(tmp_path, prefix, kafka)
         said = [
-            await skysail(file, "topics", "check"),
-            await skysail(file, "model", "list"),
-            await skysail(file, "tail", "predictions", "--from-beginning", "--end"),
-            await skysail(file, "query", "sums", "--input", "[1, 1]"),
+            await printed(file, "topics", "check"),
+            await printed(file, "model", "list"),
+            await printed(file, "tail", "predictions", "--from-beginning", "--end"),
+            await printed(file, "query", "sums", "--input", "[1, 1]"),
+            await printed(file, "config", "show"),
         ]
     assert prediction.query_id in said[2]
-    printed = configuration.masked(there.settings) + "".join(said)
     logs = [log.read_text(encoding="utf-8") for log in (tmp_path / "run" / "logs").iterdir()]
-    assert len(logs) == 6
-    assert not any(PASSWORD in text or "pass word" in text for text in (printed, *logs))
+    assert len(logs) == 5
+    assert not any(secret in text for text in (*said, *logs) for secret in (PASSWORD, json.dumps(PASSWORD)[1:-1]))
+
+
+def changed(kafka: dict[str, Any], **properties: str) -> dict[str, Any]:
+    """Return the same settings with other properties."""
+    return {**kafka, "properties": {**kafka["properties"], **properties}}
+
+
+@pytest.mark.parametrize(
+    ("case", "sentence"),
+    [
+        ("password", "Authentication failed during authentication due to invalid credentials"),
+        ("authority", "certificate verify failed"),
+        ("certificate", "certificate required"),
+        ("protocol", "security_protocol is 'TLS'; there are: "),
+        ("file", "cannot build the TLS context"),
+    ],
+)
+async def test_who_is_not_let_in_is_told_why(secure: SecureKafka, tmp_path: Path, case: str, sentence: str) -> None:
+    """The command ends by itself and says what to look at; no traceback, no password."""
+    (tmp_path / "wrong").write_text("geheim", encoding="utf-8")
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    cases = {
+        "password": changed(secure.logged_in, sasl_plain_password_file=str(tmp_path / "wrong")),
+        "authority": changed(secure.logged_in, ssl_cafile=str(tmp_path / "other.pem")),
+        "certificate": {**secure.logged_in, "bootstrap": secure.certified["bootstrap"]},
+        "protocol": changed(secure.logged_in, security_protocol="TLS"),
+        "file": changed(secure.logged_in, ssl_cafile=str(tmp_path / "absent.pem")),
+    }
+    file = settings_file(tmp_path, "nobody", cases[case])
+    for arguments in (
+        (["topics", "check"], ["run", "--role", "joiner"]) if case == "password" else (["topics", "check"],)
+    ):
+        done = await skysail(file, *arguments)
+        assert done.returncode == 1
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+        assert "geheim" not in done.stdout + done.stderr
+
+
+def settings_file(folder: Path, prefix: str, kafka: dict[str, Any]) -> Path:
+    """Write what a person would write."""
+    file = folder / "skysail.yaml"  # JSON is YAML
+    file.write_text(json.dumps({"prefix": prefix, "kafka": kafka}), encoding="utf-8")
+    return file
 
 
 async def is_shown(there: Deployed) -> None:
@@ -89,9 +129,16 @@ async def is_shown(there: Deployed) -> None:
             await asyncio.sleep(0.1)
 
 
-async def skysail(file: Path, *arguments: str) -> str:
-    """Run a command in a process of its own, which has only the file; returns what it printed."""
+async def skysail(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own, which has only the file."""
     command = [sys.executable, "-m", "deploy.cli", *arguments, "--config", str(file)]
-    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE_S, env=dict(os.environ))
+    return await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+
+
+async def printed(file: Path, *arguments: str) -> str:
+    """Run a command that succeeds; returns all that it printed."""
+    done = await skysail(file, *arguments)
     assert done.returncode == 0, done.stderr
-    return str(done.stdout + done.stderr)
+    return done.stdout + done.stderr

@@ -74,6 +74,39 @@ def test_until_ends_an_endless_stream() -> None:
     assert list(arrivals.until(arrivals.constant(2), 1.5)) == [0, 500_000, 1_000_000]
 
 
+def test_a_trace_that_is_named_is_played_at_the_rate_asked_for(tmp_path: Path) -> None:
+    """Three gaps in a second become three gaps in a tenth of one; proportions stay."""
+    path = tmp_path / "trace.csv"
+    times = ("00:00:00", "00:00:00.5", "00:00:00.6", "00:00:01")
+    path.write_text("TIMESTAMP\n" + "".join(f"2023-11-16 {time}\n" for time in times))
+    found = arrivals.named(f"trace:{path}")
+    assert found.name == "trace:trace.csv"
+    assert list(found.at(30, 0)) == [0, 50_000, 60_000, 100_000]
+
+
+def test_the_other_arrivals_have_names_too() -> None:
+    """As the command line takes them."""
+    assert list(itertools.islice(arrivals.named("constant").at(200, 1), 3)) == [0, 5_000, 10_000]
+    assert arrivals.named("poisson").at is arrivals.poisson
+
+
+@pytest.mark.parametrize("content", ["", "OTHER\n1\n", "TIMESTAMP\nsoon\n", "TIMESTAMP\n2023-11-16\n", None])
+def test_what_is_no_trace_is_refused_with_what_it_must_be(tmp_path: Path, content: str | None) -> None:
+    """Also one that is not there, and one that has no two different times."""
+    path = tmp_path / "trace.csv"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ValueError, match="is no trace"):
+        arrivals.named(f"trace:{path}")
+
+
+@pytest.mark.parametrize("text", ["uniform", "trace:", "trace", ""])
+def test_arrivals_that_do_not_exist_are_refused(text: str) -> None:
+    """The message says what there is."""
+    with pytest.raises(ValueError, match="poisson, constant or trace:FILE"):
+        arrivals.named(text)
+
+
 def test_stamps_are_read_from_a_csv(tmp_path: Path) -> None:
     """Azure's traces write seven digits of a second; microseconds of them count."""
     path = tmp_path / "trace.csv"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+import joblib
 import numpy as np
 import pytest
 import yaml
@@ -18,9 +20,15 @@ from sklearn.naive_bayes import GaussianNB
 from deploy.cli import VERBS, main, skysail
 from deploy.cli.app import _changed
 from deploy.cli.common import Examples
+from deploy.cli.feedback import _record
+from deploy.cli.run import _told
+from deploy.configuration import load
 from deploy.errors import SettingsError, UsageError
-from schemas.records import Application
-from workers.packaging import package_sklearn
+from deploy.packing import labels, sample
+from schemas.records import Application, Tensor
+from workers.errors import PackageError
+from workers.manifest import sha256
+from workers.packaging import load_package, package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,6 +90,11 @@ def test_every_command_with_an_epilog_knows_how_to_write_it() -> None:
         (("topics", "describe", "--config", "none.yaml"), "there is no settings file none.yaml"),
         (("model", "show", "."), "is not a model package"),
         (("load", "run", "figure9"), "figure8"),
+        (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
+        (("load", "run", "loop", "--arrivals", "uniform"), "poisson, constant or trace:FILE"),
+        (("feedback", "q1", "--label", '{"a": 1}'), "label:"),
+        (("model", "package", "nothing", "p", "--name", "m", "--sample", "[[1]]"), "neither a file nor a function"),
+        (("model", "package", "nets:make", "p", "--name", "m", "--sample", "[[1"), "neither a readable .npy"),
         (("demo", "--broker", "nonsense"), "apache, embedded, HOST:PORT"),
     ],
 )
@@ -100,18 +113,65 @@ def test_a_refusal_is_one_message_that_says_what_to_do(
     assert "Traceback" not in shown
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "check"),
+        ("topics", "create"),
+        ("model", "list"),
+        ("model", "remove", "svc"),
+        ("app", "list"),
+        ("app", "apply"),
+        ("app", "create", "digits", "models=svc"),
+        ("app", "set", "digits", "slo_ms=50"),
+        ("query", "digits", "--input", "[1]"),
+        ("feedback", "q1", "--label", "3"),
+        ("feedback", "q1", "--label", "3", "--wait", "1"),
+        ("tail", "predictions"),
+    ],
+)
 def test_a_broker_that_is_not_there_is_named_with_the_way_out(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The message names the address, how to start a broker and where to set another one."""
+    """One sentence names the address, how to start a broker and where to set another one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("deploy.clients.TIMEOUT_S", 0.5)
     monkeypatch.setenv("SKYSAIL_KAFKA__BOOTSTRAP", "127.0.0.1:1")
-    assert exit_of(["topics", "check"], monkeypatch) == 1
-    shown = capsys.readouterr().err
-    assert "127.0.0.1:1" in shown
+    assert exit_of(arguments, monkeypatch) == 1
+    [shown] = capsys.readouterr().err.splitlines()
+    assert shown.startswith("skysail: no Kafka broker answers at 127.0.0.1:1")
     assert "skysail kafka start" in shown
     assert "SKYSAIL_KAFKA__BOOTSTRAP" in shown
+
+
+def test_a_redis_that_is_not_there_is_named_before_any_role_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Without its password."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKYSAIL_REDIS__URL", "redis://me:hunter2@127.0.0.1:1/0")
+    assert exit_of(["run"], monkeypatch) == 1
+    said = capsys.readouterr()
+    assert "no Redis answers at redis://me:********@127.0.0.1:1/0" in said.err
+    assert "skysail redis start" in said.err
+    assert "hunter2" not in said.out + said.err
+
+
+def test_the_ends_of_several_roles_are_a_sentence_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What can be put right stays one message a fault, also out of a group; what cannot keeps its traceback."""
+    found = ExceptionGroup("", [UsageError("first"), ExceptionGroup("", [SettingsError("second")])])
+
+    def fail() -> None:
+        raise found
+
+    monkeypatch.setitem(skysail.commands, "fail", click.Command("fail", callback=fail))
+    monkeypatch.setattr(type(skysail), "get_command", lambda *_: skysail.commands["fail"])
+    assert exit_of(["fail"], monkeypatch) == 1
+    assert capsys.readouterr().err.splitlines() == ["skysail: first", "skysail: second"]
+    found = ExceptionGroup("", [UsageError("first"), ZeroDivisionError()])
+    with pytest.raises(ExceptionGroup):
+        main()
 
 
 def test_a_misspelt_verb_is_a_usage_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,31 +197,131 @@ def test_a_package_is_shown_with_its_digest(tmp_path: Path) -> None:
     assert (shown["name"], shown["version"], len(shown["digest"])) == ("nb", "7", 64)
 
 
+def package(source: object, folder: Path, *options: str, rows: str = "[[0.0, 1.0], [2.0, 3.0]]") -> dict[str, Any]:
+    """Package a model named m from the command line; returns what a script would read."""
+    given = ("model", "package", str(source), str(folder), "--name", "m", "--sample", rows, *options, "--json")
+    found: dict[str, Any] = json.loads(run(*given))
+    return found
+
+
 def test_a_function_is_packaged_from_the_command_line(tmp_path: Path) -> None:
-    """A dotted path and a sample of rows are all it takes."""
-    sample = json.dumps([[0.0, 1.0], [2.0, 3.0]])
-    made = run("model", "package", "tests.toys:parity", str(tmp_path / "p"), "--name", "parity", "--sample", sample)
-    assert "skysail model add" in made
+    """A dotted path and a sample of rows are all it takes; JSON rows are float32, as queries are."""
+    made = package("tests.toys:parity", tmp_path / "p")
+    assert (made["runtime"], made["input"]["dtype"], len(made["digest"])) == ("function", "float32", 64)
     assert (tmp_path / "p" / "manifest.json").is_file()
 
 
+def test_people_are_told_how_to_deploy_what_they_packaged(tmp_path: Path) -> None:
+    """The next command, and the digest."""
+    made = run("model", "package", "tests.toys:parity", str(tmp_path / "p"), "--name", "m", "--sample", "[[1.0]]")
+    assert f"skysail model add {tmp_path / 'p'}" in made
+    assert "digest" in made
+
+
+def test_a_function_in_the_folder_of_the_command_is_found(tmp_path: Path) -> None:
+    """A newcomer's module is where the command is started, not on PYTHONPATH; nothing of ours is shadowed by it."""
+    (tmp_path / "my_rules.py").write_text("def first(rows):\n    return [int(row[0]) for row in rows]\n")
+    (tmp_path / "workers.py").write_text("raise RuntimeError('shadowed')\n")
+    argv = ["model", "package", "my_rules:first", "p", "--name", "m", "--sample", "[[1.0], [2.0]]"]
+    program = f"import sys\nfrom deploy.cli import main\nsys.argv = ['skysail', *{argv}]\nmain()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def estimator(tmp_path: Path) -> Path:
+    """Return the file of a fitted estimator."""
+    path = tmp_path / "m.joblib"
+    joblib.dump(GaussianNB().fit(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1]), path)
+    return path
+
+
 def test_a_pickle_is_only_read_on_its_owners_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    estimator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Reading a pickle runs code: the flag is the owner's consent."""
-    (tmp_path / "m.joblib").write_bytes(b"\x80\x04N.")
-    arguments = [
-        "model",
-        "package",
-        str(tmp_path / "m.joblib"),
-        str(tmp_path / "p"),
-        "--name",
-        "m",
-        "--sample",
-        "[[1]]",
-    ]
+    """Reading a pickle runs code: its digest is the owner's consent, and says to which bytes."""
+    arguments = ["model", "package", str(estimator), str(tmp_path / "p"), "--name", "m", "--sample", "[[1, 2]]"]
     assert exit_of(arguments, monkeypatch) == 1
-    assert "--trust-pickle" in capsys.readouterr().err
+    assert f"--trust-pickle {sha256(estimator)}" in capsys.readouterr().err
+    assert exit_of([*arguments, "--trust-pickle", "0" * 64], monkeypatch) == 1
+    assert "is not the file that you trust" in capsys.readouterr().err
+    made = package(estimator, tmp_path / "p", "--trust-pickle", sha256(estimator))
+    assert list(made["files"]) == ["model.skops"]
+
+
+def test_an_estimator_is_kept_as_a_pickle_only_if_that_is_asked_for(estimator: Path, tmp_path: Path) -> None:
+    """Loading it then takes the flag and the digest that packaging printed."""
+    made = package(estimator, tmp_path / "p", "--trust-pickle", sha256(estimator), "--allow-pickle")
+    assert list(made["files"]) == ["model.pickle"]
+    with pytest.raises(PackageError, match="allow_pickle"):
+        load_package(tmp_path / "p", digest=made["digest"])
+    assert load_package(tmp_path / "p", allow_pickle=True, digest=made["digest"]).manifest.name == "m"
+
+
+@pytest.mark.parametrize("content", [b"", b"no pickle", b"\x80\x04N.", b"\x80\x04K\x01."])
+def test_a_pickle_that_holds_no_estimator_is_refused(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Garbage, and things that cannot predict, are one sentence."""
+    path = tmp_path / "m.joblib"
+    path.write_bytes(content)
+    arguments = ["model", "package", str(path), str(tmp_path / "p"), "--name", "m", "--sample", "[[1, 2]]"]
+    assert exit_of([*arguments, "--trust-pickle", sha256(path)], monkeypatch) == 1
+    assert str(path) in capsys.readouterr().err
+
+
+def test_samples_are_rows_of_numbers_or_texts() -> None:
+    """Numbers are float32 unless they say otherwise."""
+    assert sample("[[1, 2]]").dtype == np.float32
+    assert sample('{"values": [[1, 2]], "dtype": "uint8"}').dtype == np.uint8
+    assert sample('["a", "b"]') == ["a", "b"]
+    assert (labels("1, 2"), labels("a,2"), labels(None)) == ((1, 2), ("a", "2"), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [("3", 3), ("3.5", 3.5), ("yes", "yes"), ("true", "true"), ("null", "null"), ('"3"', "3"), ("3rd", "3rd")],
+)
+def test_a_label_is_a_number_where_it_looks_like_one(text: str, label: object) -> None:
+    """Nothing else is read into a word: yes is a text, and not a truth value."""
+    assert _record("q", text, None).label == label
+
+
+def test_lists_of_scores_are_labels_too() -> None:
+    """For the losses that compare distributions."""
+    assert _record("q", "[0.5, 0.5]", None).label == Tensor.of(np.array([0.5, 0.5], dtype=np.float32))
+
+
+@pytest.mark.parametrize(("changes", "shown"), [((), "the defaults"), (("SKYSAIL_PARTITIONS",), "partitions: 8")])
+def test_run_prints_what_differs_from_the_defaults(
+    changes: tuple[str, ...],
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """And everything only when it is asked to."""
+    monkeypatch.chdir(tmp_path)
+    settings = load(environment=dict.fromkeys(changes, "8"))
+    assert shown in _told(settings, verbose=False)
+    assert "queue_rows" not in _told(settings, verbose=False)
+    assert "queue_rows" in _told(settings, verbose=True)
+
+
+def test_the_settings_are_shown_for_people_and_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In force, masked; and as a schema for editors."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "skysail.yaml").write_text("partitions: 3\nredis: {password: hunter2}\n", encoding="utf-8")
+    assert yaml.safe_load(run("config", "show", "--changed")) == {"partitions": 3, "redis": {"password": "********"}}
+    assert json.loads(run("config", "show", "--json"))["kafka"]["fetch_wait_ms"] == 200
+    assert "partitions" in json.loads(run("config", "reference", "--json"))["properties"]
 
 
 def test_changes_to_an_application_are_typed() -> None:

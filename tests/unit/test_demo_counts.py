@@ -256,7 +256,7 @@ def test_the_page_is_one_file_with_every_plot() -> None:
     assert "src=" not in text
     assert "$" not in text.split("<svg")[0]
     assert "always asking svc would have meant 33.0%" in text
-    assert "records in all `&lt;topic&gt;.dlq`" in text
+    assert "records in all <code>&lt;topic&gt;.dlq</code>" in text
 
 
 def test_a_run_that_was_ended_early_tells_only_of_what_there_was() -> None:
@@ -282,6 +282,16 @@ def test_the_summary_names_the_figures_and_both_files(tmp_path: Path) -> None:
     assert f"{tmp_path / 'report.json'}\n" in words
     assert f"{tmp_path / 'report.html'}\n" in words
     assert f"joiner 2 times; why is in {tmp_path / 'logs'}" in words
+
+
+def test_after_a_failure_all_logs_are_in_the_report_folder(tmp_path: Path) -> None:
+    """Broker and Redis write elsewhere, into what is removed; where nothing was started nothing is made."""
+    scratch, folder = tmp_path / "scratch", tmp_path / "report"
+    (scratch / "kafka").mkdir(parents=True)
+    assert report.keep_logs(scratch, folder) is None
+    (scratch / "kafka" / "kafka.log").write_text("why", encoding="utf-8")
+    assert report.keep_logs(scratch, folder) == folder / "logs"
+    assert (folder / "logs" / "kafka.log").read_text(encoding="utf-8") == "why"
 
 
 def test_line_and_screen_show_the_broken_model() -> None:

@@ -1,16 +1,22 @@
-"""Tests of the machine checks."""
+"""What `skysail doctor` says about machines and deployments."""
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
-from deploy.doctor import Level, check_cores, check_jars, check_memory, check_package, check_port, check_python
+import pytest
+
+from deploy.doctor import Check, Level, check_cores, check_jars, check_memory, check_package, check_python
+from deploy.health import advise, check_applications, check_models, examine
+from deploy.servers import check_kafka, check_page, check_redis_answers
+from deploy.settings import Settings
+from schemas.records import Application, Model
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
 
 def test_this_interpreter_is_new_enough() -> None:
@@ -46,13 +52,59 @@ def test_one_core_and_little_memory_warn() -> None:
     assert (check_memory(1024**3).level, check_memory(8 * 1024**3).level) == (Level.WARN, Level.OK)
 
 
-def test_a_taken_port_is_told_from_a_free_one() -> None:
-    """A port somebody listens on is a warning that names its use."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        port = listener.getsockname()[1]
-        taken = check_port(port, "Redis")
-    assert (taken.level, taken.found) == (Level.WARN, "taken")
-    assert "Redis" in taken.advice
-    assert check_port(port, "Redis").level is Level.OK
+@pytest.fixture
+def listener() -> Iterator[int]:
+    """Listen on a port, and answer nothing."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        yield int(taken.getsockname()[1])
+
+
+def settings(port: int) -> Settings:
+    """Settings of a deployment whose servers should all be behind this port."""
+    return Settings.model_validate(
+        {
+            "kafka": {"bootstrap": f"127.0.0.1:{port}"},
+            "redis": {"url": f"redis://me:hunter2@127.0.0.1:{port}/0"},
+            "control": {"port": port},
+        }
+    )
+
+
+def test_where_nobody_listens_the_advice_starts_a_server_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the port, unless it is the usual one; nothing further is looked at without Kafka."""
+    monkeypatch.chdir(tmp_path)
+    kafka, redis = examine(settings(1))
+    assert (kafka.level, redis.level) == (Level.DOWN, Level.DOWN)
+    assert (kafka.found, kafka.advice) == ("nobody listens at 127.0.0.1:1", "skysail kafka start --port 1")
+    assert redis.advice == "skysail redis start --port 1"
+    assert advise((kafka, redis), settings(1)) == "Kafka: skysail kafka start --port 1"
+
+
+def test_whoever_has_taken_the_place_is_named(listener: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A listener that is no Kafka, no Redis and no page of ours is told from one that is; no password is shown."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("deploy.servers.ANSWER_S", 0.2)
+    monkeypatch.setattr("deploy.servers.PAGE_S", 0.2)
+    checks = (check_kafka(settings(listener)), check_redis_answers(settings(listener)), check_page(settings(listener)))
+    assert [check.level for check in checks] == [Level.DOWN, Level.DOWN, Level.WARN]
+    assert all(f"process {os.getpid()}" in check.found for check in checks)
+    assert not any("hunter2" in check.found + check.advice for check in checks)
+
+
+def test_an_application_whose_models_are_not_deployed_is_down() -> None:
+    """It names them, and how they are deployed."""
+    model = Model("svc", "1", "sklearn", "/no/such/package", "0" * 64, "label", "float32", (2,))
+    apps = {name: Application(name, models) for name, models in {"good": ("svc",), "bad": ("svc", "net")}.items()}
+    bad, good = check_applications(apps, {"svc": model})
+    assert (good.level, bad.level) == (Level.OK, Level.DOWN)
+    assert "not deployed: net" in bad.advice
+    assert [check.level for check in check_models({"svc": model})] == [Level.WARN]
+    assert [check.level for check in (*check_models({}), *check_applications({}, {}))] == [Level.DOWN, Level.DOWN]
+
+
+def test_what_to_do_next_is_to_ask_when_all_is_well() -> None:
+    """An application that is there, and the page."""
+    checks = (Check("Kafka", Level.OK, "answers"), Check("application digits", Level.OK, "exp3 over svc"))
+    assert advise(checks, Settings()) == "ask: skysail query digits --input '[...]'; live page: http://127.0.0.1:6066/"

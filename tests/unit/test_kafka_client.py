@@ -9,6 +9,13 @@ import pytest
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka_client import KafkaConnection
 
+LOGIN = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_plain_username": "user",
+    "sasl_plain_password": "geheim",
+}
+
 
 def test_the_prefix_is_added_and_removed() -> None:
     """Kernels know logical names only."""
@@ -26,16 +33,16 @@ def test_an_empty_prefix_changes_nothing() -> None:
 
 def test_properties_are_passed_through() -> None:
     """In the client library's own words."""
-    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "u"}
-    options = KafkaConnection("b:9092", properties=login).options()
-    assert options.items() >= login.items()
+    options = KafkaConnection("b:9092", properties=LOGIN).options()
+    assert options.items() >= LOGIN.items()
     assert options["bootstrap_servers"] == "b:9092"
     assert "ssl_context" not in options
 
 
 def test_tls_gets_a_context_that_checks_host_names() -> None:
     """The client library would refuse to start without one."""
-    context = KafkaConnection("b:9092", properties={"security_protocol": "SASL_SSL"}).options()["ssl_context"]
+    properties = {**LOGIN, "security_protocol": "SASL_SSL"}
+    context = KafkaConnection("b:9092", properties=properties).options()["ssl_context"]
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
 
@@ -45,3 +52,29 @@ def test_an_unreadable_certificate_names_the_property() -> None:
     connection = KafkaConnection("b:9092", properties={"security_protocol": "SSL", "ssl_cafile": "/nowhere.pem"})
     with pytest.raises(MisconfiguredError, match="ssl_"):
         connection.options()
+
+
+@pytest.mark.parametrize(
+    ("properties", "sentence"),
+    [
+        ({"security_protocl": "SSL"}, "unknown `security_protocl`, did you mean `security_protocol`"),
+        ({"fetch_max_bytes": 1}, "unknown `fetch_max_bytes`"),
+        ({"security_protocol": "TLS"}, "security_protocol is 'TLS'; there are: PLAINTEXT, SSL, "),
+        ({**LOGIN, "sasl_mechanism": "SCRAM-SHA-1"}, "sasl_mechanism is 'SCRAM-SHA-1'; there are: PLAIN, "),
+        ({"sasl_plain_username": "user"}, "sasl_* is set, but security_protocol is PLAINTEXT"),
+        ({**LOGIN, "security_protocol": "SSL"}, "sasl_* is set, but security_protocol is SSL"),
+        ({**LOGIN, "ssl_cafile": "ca.pem"}, "ssl_* is set, but security_protocol is SASL_PLAINTEXT"),
+        ({"security_protocol": "SASL_SSL", "sasl_plain_username": "user"}, "PLAIN needs sasl_plain_username and "),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(properties: dict[str, object], sentence: str) -> None:
+    """A log-in that is never sent would look as if it were; the message says what is wrong, and no password."""
+    with pytest.raises(MisconfiguredError) as refused:
+        KafkaConnection("b:9092", properties=properties).options()
+    assert sentence in str(refused.value)
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_connection_does_not_show_its_password() -> None:
+    """It may be printed by whoever logs it."""
+    assert "geheim" not in repr(KafkaConnection("b:9092", properties=LOGIN))

@@ -121,7 +121,8 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
         if not allow_pickle:
             raise PackageError(
                 f"{folder} holds a pickle, which can run any code when it is loaded: package the model without "
-                "allow_pickle, or load it with allow_pickle=True and its digest if you made it yourself"
+                "allow_pickle or, if you made it yourself, set worker.allow_pickle (from Python: allow_pickle=True and "
+                "its digest)"
             )
         estimator = pickle.loads((folder / PICKLE_FILE).read_bytes())  # noqa: S301 - asked for, and its digest was checked
     else:

@@ -1,0 +1,196 @@
+"""What a person types at a deployment that runs: questions, truths, models that go and come back, the doctor."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from deploy import configuration
+from deploy.cli import skysail
+from deploy.errors import UsageError
+from deploy.local.process import free_port
+from deploy.settings import Settings
+from schemas.records import Status
+from tests.deployments import Toy, deployed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from deploy.local.redis import RedisServer
+    from deploy.local.services import Broker
+    from tests.deployments import Deployed
+
+ROWS = np.array([[1.0, 2.0], [3.0, 5.0]], dtype=np.float32)
+APPLICATIONS = {"sums": {"models": ["parity", "spare"], "policy": "single", "slo_ms": 2000, "default_output": -1}}
+
+
+@pytest.fixture
+async def there(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> AsyncIterator[Deployed]:
+    """Run two models of which one is asked."""
+    models = {"parity": Toy("tests.toys:parity", ROWS), "spare": Toy("tests.toys:parity", ROWS)}
+    async with deployed(
+        kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, partitions=2, joiner={"early_s": 1}
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def config(there: Deployed, tmp_path: Path) -> str:
+    """Write the settings for the commands, without models: what is deployed is in the topics."""
+    settings = there.settings.model_copy(update={"models": {}, "applications": {}})
+    return str(configuration.write(settings, tmp_path / "skysail.yaml"))
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """Run a command line that ends with this code; returns what it printed."""
+    result = CliRunner(env=dict(os.environ)).invoke(skysail, arguments, catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+async def said(*arguments: str, code: int = 0) -> Any:
+    """Run a command that prints JSON beside this loop; returns what it printed."""
+    return json.loads(await asyncio.to_thread(run, *arguments, "--json", code=code))
+
+
+async def refused(*arguments: str) -> str:
+    """Run a command that is refused; returns why."""
+    with pytest.raises(UsageError) as why:
+        await asyncio.to_thread(run, *arguments)
+    return str(why.value)
+
+
+async def test_feedback_tells_what_becomes_of_it(there: Deployed, config: str) -> None:
+    """Joined at once; skipped the second time; unmatched for a query that nobody asked."""
+    asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)
+    truth = ("feedback", asked["query_id"], "--label", "1", "--wait", "10", "--config", config)
+    first = await said(*truth)
+    assert (first["observation"]["query_id"], first["refused"]) == (asked["query_id"], None)
+    again = await said(*truth[:-3], "0.5", "--config", config, code=1)
+    assert (again["observation"], again["refused"]) == (None, None)
+    unknown = await said("feedback", "nobody", "--label", "1", "--wait", "15", "--config", config, code=1)
+    assert unknown["refused"] == "unmatched"
+    shown = await asyncio.to_thread(run, "feedback", "nobody", "--label", "1", "--config", config)
+    assert "--wait" in shown
+    assert there.system.pids
+
+
+async def test_an_unknown_application_is_an_error_that_names_the_known_ones(there: Deployed, config: str) -> None:
+    """There is nothing to say the truth about; a script still gets the answer."""
+    why = await refused("query", "smus", "--input", "[1, 2]", "--config", config)
+    assert "there are: sums" in why
+    assert "app create smus" in why
+    assert there.system.pids
+
+
+async def test_a_model_that_is_removed_is_asked_no_more_and_can_come_back(there: Deployed, config: str) -> None:
+    """Refused while it is asked; by force its queries are answered by default; its worker answers again afterwards."""
+    assert "is asked by sums" in await refused("model", "remove", "parity", "--config", config)
+    assert (await said("model", "remove", "spare", "--force", "--config", config))["asked_by"] == ["sums"]
+    assert (await there.client.predict("sums", ROWS[0])).status is Status.COMPLETE
+    changed = await said("app", "set", "sums", "models=parity", "--config", config)
+    assert changed["models"] == ["parity"]
+    assert (await said("model", "remove", "parity", "--force", "--config", config))["removed"] == "parity"
+    assert await said("model", "list", "--config", config) == []
+    await until(there, (Status.DEFAULT, "unknown_model"))
+    package = str(there.settings.models["parity"])
+    assert (await said("model", "add", package, "--config", config))["name"] == "parity"
+    await until(there, (Status.COMPLETE, None))
+    assert "there is no model spare" in await refused("model", "remove", "spare", "--config", config)
+
+
+async def until(there: Deployed, wanted: tuple[Status, str | None]) -> None:
+    """Ask until queries are answered like this: a change takes a moment to be read."""
+    async with asyncio.timeout(20):
+        while True:
+            prediction = await there.client.predict("sums", ROWS[0])
+            if (prediction.status, prediction.reason) == wanted:
+                return
+
+
+async def test_applications_are_made_and_changed_by_scripts(there: Deployed, config: str) -> None:
+    """Each command prints what holds now; what is not deployed is named."""
+    made = await said("app", "create", "more", "models=parity,later", "policy=ucb1", "--config", config)
+    assert (made["policy"], made["not_deployed"]) == ("ucb1", ["later"])
+    assert (await said("app", "apply", "--config", config))["models"] == ["parity", "spare"]
+    assert there.system.pids
+
+
+async def test_the_doctor_says_that_all_is_well_or_who_is_silent(there: Deployed, config: str) -> None:
+    """Servers, topics, models, applications and every role; a role that is stopped is named, with the exit code."""
+    well = await said("doctor", "--config", config)
+    found = {check["name"]: check["level"] for check in well["checks"]}
+    needed = {"Kafka", "Redis", "topics", "model parity", "application sums", "selection", "joiner", "worker.spare"}
+    assert needed <= {name for name, level in found.items() if level == "ok"}
+    assert (well["exit_code"], well["next"].startswith("ask: skysail query sums")) == (0, True)
+    there.system.kill("worker.spare", 19)  # SIGSTOP: it is there, and says nothing
+    try:
+        ill = await said("doctor", "--config", config, code=3)
+    finally:
+        there.system.kill("worker.spare", 18)
+    assert [check["name"] for check in ill["checks"] if check["level"] == "down"] == ["worker.spare"]
+    assert "skysail run --role worker --model spare" in ill["next"]
+
+
+def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command line in a process of its own, as servers that outlive it need."""
+    argv = [sys.executable, "-m", "deploy.cli", *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_local_redis_is_started_and_stopped_by_scripts(tmp_path: Path) -> None:
+    """Where it is, which process, where its data are; a second one on its port is refused, from any folder."""
+    folder, other, port = str(tmp_path / "a"), str(tmp_path / "b"), str(free_port())
+    started = json.loads(shell("redis", "start", "--port", port, "--folder", folder, "--json").stdout)
+    try:
+        assert started["address"] == f"redis://127.0.0.1:{port}/0"
+        assert started["data"] == str(tmp_path / "a" / "redis")
+        assert "stop it first" in shell("redis", "start", "--port", port, "--folder", folder).stderr
+        assert "answers at" in shell("redis", "start", "--port", port, "--folder", other).stderr
+    finally:
+        stopped = json.loads(shell("redis", "stop", "--folder", folder, "--json").stdout)
+    assert stopped["stopped"]["pid"] == started["pid"]
+    assert json.loads(shell("redis", "stop", "--folder", folder, "--json").stdout) == {"stopped": None}
+
+
+async def test_run_says_what_it_waits_for_and_which_role_is_ready(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """Line by line without a terminal, whatever files are in the folder; SIGTERM ends it."""
+    file = configuration.write(
+        Settings.model_validate(
+            {
+                "prefix": prefix,
+                "kafka": {"bootstrap": kafka.bootstrap},
+                "redis": {"url": redis_server.url},
+                "roles": ["joiner"],
+            }
+        ),
+        tmp_path / "skysail.yaml",
+    )
+    (tmp_path / "load.py").write_text("raise RuntimeError('a file of the user stands in for a module of ours')")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file)),
+        stdout=asyncio.subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    lines = []
+    async with asyncio.timeout(60):
+        while "ready; Ctrl-C stops everything" not in lines:
+            lines.append((await process.stdout.readline()).decode().strip())
+        process.terminate()
+        rest = (await process.communicate())[0].decode().split("\n")
+    assert any(line.startswith("waiting for Kafka at") for line in lines)
+    assert "waiting for the roles: joiner" in lines
+    assert any("joiner is ready (process" in line for line in lines)
+    assert (process.returncode, rest[:2]) == (0, ["stopping the roles", "stopped"])
