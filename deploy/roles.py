@@ -31,6 +31,7 @@ from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.process import run_process
 from streams.runtime.redis_store import RedisSettings, RedisStore
 from streams.runtime.roles import Ports, Role
+from streams.runtime.sampler import sampling
 from workers.inline import Inline, InlineLoop
 from workers.runner import Worker
 from workers.settings import WorkerSettings
@@ -206,7 +207,7 @@ async def run(
         ExceptionGroup: of what ended a role.
         StartError: the port for metrics is taken.
     """
-    with exporting(settings.metrics) as hooks:
+    with exporting(settings.metrics) as hooks, sampling(settings.profile):
         await _run(shared(settings, codec, instance, hooks), roles, models, inline)
 
 

@@ -44,7 +44,7 @@ def named(text: str) -> Arrivals:
     """
     kind, _, path = text.partition(":")
     if text == "poisson":
-        return Arrivals(text, poisson)
+        return POISSON
     if text == "constant":
         return Arrivals(text, lambda rate, _seed: constant(rate))
     if kind == "trace" and path:
@@ -74,6 +74,9 @@ def poisson(rate: float, seed: int) -> Iterator[int]:
     """Yield the arrivals of a Poisson process of `rate` a second, for ever."""
     _check_rate(rate)
     return _poisson(rate, np.random.default_rng(seed))
+
+
+POISSON = Arrivals("poisson", poisson)
 
 
 def trace(stamps_us: Iterable[int], factor: float) -> Iterator[int]:

@@ -11,6 +11,8 @@ import fnmatch
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from load.arrivals import POISSON
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -91,10 +93,13 @@ def compare(base: Result, head: Result) -> Comparison:
     """Compare two runs of the same scenario.
 
     Raises:
-        ValueError: they are of different scenarios.
+        ValueError: they are of different scenarios, or their queries arrived otherwise.
     """
     if base.scenario != head.scenario:
         raise ValueError(f"{base.scenario!r} and {head.scenario!r} are different scenarios; compare runs of one")
+    before, after = (result.parameters.get("arrivals", POISSON.name) for result in (base, head))
+    if before != after:
+        raise ValueError(f"the arrivals were {before} and {after}; compare runs with the same --arrivals")
     return Comparison(
         scenario=base.scenario,
         changes=tuple(

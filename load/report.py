@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from load.targets import verdicts
+from load.targets import not_judged, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +34,10 @@ def _result_lines(result: Result) -> Iterator[str]:
         word = "reached" if verdict.reached else "MISSED"
         found = "not measured" if measured is None else _number(measured)
         yield f"  {word:<8} {target.figure} {target.relation} {_number(target.bound)}: {found}"
+    for target in not_judged(result):
+        name, value = target.only_with or ("", "")
+        bound = f"{target.figure} {target.relation} {_number(target.bound)}"
+        yield f"  not judged {bound}: it holds for {name} {value} (SKYSAIL_DATA says where the public data sets are)"
     yield from (f"  note: {note}" for note in result.notes)
 
 

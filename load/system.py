@@ -9,17 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from load.arrivals import Arrivals, poisson
+from load.arrivals import POISSON
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from load.arrivals import Arrivals
     from schemas.records import Application
-
-
-POISSON = Arrivals("poisson", poisson)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,5 +89,14 @@ def verdicts(result: Result) -> list[Verdict]:
     return [
         Verdict(target, result.figures.get(target.figure))
         for target in TARGETS.get(result.scenario, ())
-        if target.only_with is None or result.parameters.get(target.only_with[0]) == target.only_with[1]
+        if _applies(target, result)
     ]
+
+
+def not_judged(result: Result) -> list[Target]:
+    """Return the targets that hold for other data than this result was measured on."""
+    return [target for target in TARGETS.get(result.scenario, ()) if not _applies(target, result)]
+
+
+def _applies(target: Target, result: Result) -> bool:
+    return target.only_with is None or result.parameters.get(target.only_with[0]) == target.only_with[1]

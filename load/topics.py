@@ -6,7 +6,13 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from streams.runtime.kafka_admin import create
 
@@ -45,3 +51,14 @@ def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Ite
         yield
     finally:
         delete(bootstrap, prefix)
+
+
+def stamp_on_append(bootstrap: str, topic: str) -> None:
+    """Have the broker stamp a topic's records when it appends them, whatever their senders say."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource.add_incremental_config(
+        ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
+    )
+    admin = _admin(bootstrap)  # kept while it works
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TIMEOUT_S)

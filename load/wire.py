@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -62,7 +62,7 @@ class Wire:
         self._consumer = Consumer(
             {**common, "group.id": f"{self._prefix}load", "enable.auto.commit": False, "auto.offset.reset": "error"}
         )
-        self._following = False
+        self._starts: dict[TopicPartition, int] = {}
         self.undelivered = 0
 
     def follow(self, topics: Sequence[str], *, from_start: bool = False) -> None:
@@ -76,14 +76,19 @@ class Wire:
             low, high = self._ends(place)
             place.offset = low if from_start else high
         self._consumer.assign(places)
-        self._following = True
+        self._starts = {place: place.offset for place in places}
 
-    def produce(self, topic: str, key: bytes, value: bytes) -> None:
+    def appended(self) -> int:
+        """Return how many records the followed topics have got since; as the latest fetch says, so it costs nothing."""
+        ends = ((self._consumer.get_watermark_offsets(p, cached=True)[1], at) for p, at in self._starts.items())
+        return sum(max(0, end - at) for end, at in ends)
+
+    def produce(self, topic: str, key: bytes, value: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
         """Hand one record to the sender threads; blocks only when 200,000 records wait."""
         name = self._prefix + topic
         while True:
             try:
-                self._producer.produce(name, value, key)
+                self._producer.produce(name, value, key, headers=list(headers))
             except BufferError:
                 self._producer.poll(0.01)
             else:
@@ -96,13 +101,18 @@ class Wire:
             KafkaException: a partition cannot be read.
         """
         self._producer.poll(0)
-        if not self._following:
+        if not self._starts:
             self._producer.poll(timeout_s)
             return []
         first = self._consumer.poll(timeout_s)
         if first is None:
             return []
         return [self._arrival(message) for message in (first, *self._consumer.consume(_POLL_ROWS, 0))]
+
+    def rest(self, quiet_s: float = 0.5) -> Iterator[Arrival]:
+        """Yield everything that arrives until nothing does for `quiet_s`."""
+        while arrived := self.poll(quiet_s):
+            yield from arrived
 
     def flush(self, timeout_s: float = 30.0) -> int:
         """Wait until everything is acknowledged; returns how many records are not."""

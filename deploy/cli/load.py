@@ -17,10 +17,10 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load import report, results, targets
-from load.arrivals import named
+from load.arrivals import POISSON, named
 from load.compare import compare
 from load.registry import SCENARIOS, find
-from load.system import POISSON, Stage
+from load.system import Stage
 
 if TYPE_CHECKING:
     from load.registry import Scenario

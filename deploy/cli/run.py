@@ -42,7 +42,7 @@ skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
 SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment over the file
 
-A settings file (skysail.yaml); every key is optional:
+A settings file (skysail.yaml); every key is optional, `skysail config reference` lists them all:
   kafka: {bootstrap: "127.0.0.1:9092"}
   redis: {url: "redis://127.0.0.1:6379/0"}
   models: {svc: models/svc-1, forest: models/forest-1}

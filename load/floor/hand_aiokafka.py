@@ -15,16 +15,23 @@ from load.floor.work import Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from load.floor.work import Answers
+
 _COMMIT_S = 0.5
 _POLL_MS = 200
 
 
 class Loop:
-    """One consumer, one producer, no concurrency but what aiokafka brings."""
+    """One consumer, one producer, no concurrency but what aiokafka brings.
 
-    def __init__(self, job: Job) -> None:
+    Args:
+        job: what to read and write.
+        work: what answers polls; None = the floor's own.
+    """
+
+    def __init__(self, job: Job, work: Answers | None = None) -> None:
         self._job = job
-        self._work = Work(job.model)
+        self._work = work or Work(job.model)
         self._sent: deque[asyncio.Future[Any]] = deque()
         self._offsets: dict[Any, int] = {}
         self._rows = 0
@@ -33,7 +40,7 @@ class Loop:
         """Answer `count` records."""
         job = self._job
         self._producer = AIOKafkaProducer(
-            bootstrap_servers=job.bootstrap, acks="all", max_batch_size=262_144, linger_ms=0
+            bootstrap_servers=job.bootstrap, acks="all", max_batch_size=262_144, linger_ms=job.linger_ms
         )
         self._consumer = AIOKafkaConsumer(
             job.source,

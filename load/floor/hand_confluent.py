@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
 from load.floor.job import Done, Job
 from load.floor.work import Work
 
+if TYPE_CHECKING:
+    from load.floor.work import Answers
+
 _POLL_ROWS = 2000
 _POLL_S = 0.2
 _COMMIT_S = 0.5
 
 
-def run(job: Job) -> Done:
-    """Answer `count` records."""
-    work = Work(job.model)
+def run(job: Job, work: Answers | None = None) -> Done:
+    """Answer `count` records; `work` answers polls, by default the floor's own."""
+    work = work or Work(job.model)
     producer = Producer(
-        {"bootstrap.servers": job.bootstrap, "acks": "all", "linger.ms": 0, "queue.buffering.max.messages": 1_000_000}
+        {
+            "bootstrap.servers": job.bootstrap,
+            "acks": "all",
+            "linger.ms": job.linger_ms,
+            "queue.buffering.max.messages": 1_000_000,
+        }
     )
     consumer = Consumer(
         {

@@ -22,6 +22,7 @@ class Job:
     count: int = 0
     model: str = ""  # joblib file of an estimator; empty = pass the bytes on
     batched: bool = True  # aiokafka: create_batch()/send_batch() instead of send()
+    linger_ms: int = 0  # of the producer
 
     @property
     def group(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import fastavro
 import joblib
@@ -27,6 +27,14 @@ _ANSWER = fastavro.parse_schema(
         ],
     }
 )
+
+
+class Answers(Protocol):
+    """What a loop does with the values of a poll."""
+
+    def answer(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return one value for each value."""
+        ...
 
 
 class Work:

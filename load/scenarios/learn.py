@@ -90,8 +90,10 @@ def _package(folder: Path) -> dict[str, Path]:
 
 
 def _deployment(packages: dict[str, Path], roles: tuple[str, ...]) -> Deployment:
-    application = Application("digits", _MODELS, "exp3", window_s=3_600.0)
-    return Deployment(topics.new_prefix(NAME), (application,), packages, roles=roles)
+    window_s = 3_600.0  # longer than the scenario: nothing that is pending may run out
+    application = Application("digits", _MODELS, "exp3", window_s=window_s)
+    settings = {"joiner": {"window_s": window_s}}
+    return Deployment(topics.new_prefix(NAME), (application,), packages, roles=roles, settings=settings)
 
 
 def _fill(stage: Stage, prefix: str, count: int, *, with_feedback: bool) -> None:

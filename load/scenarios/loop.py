@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import joblib
-import numpy as np
 
 from load import topics
 from load.driving import Driver
 from load.floor.measure import chain, drain
+from load.rates import central_rate
 from load.results import Result
 from load.scenarios.floor import BACKLOG, RATES, chain_figures, drain_figures
 from load.system import Deployment
@@ -21,7 +21,7 @@ from load.workload import Rows
 from schemas.records import Application
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from load.driving import Stretch
     from load.system import Stage
@@ -35,8 +35,6 @@ _WARM_UP_S = 6.0
 # A backlog waits; with an objective shorter than its draining it would be answered by defaults.
 _BACKLOG_SLO_MS = 600_000.0
 _BACKLOG_DRAIN_S = 120.0
-# The rate is taken between these shares of the answers: without the filling and without the last ones.
-_FROM, _TO = 0.1, 0.9
 
 
 async def run(stage: Stage) -> Result:
@@ -99,15 +97,6 @@ async def _drain_backlog(driver: Driver, data: Digits) -> dict[str, float]:
         "backlog_cpu_us_per_query": stretch.cpu_us_per_query,
         **_cpu_by_role(stretch),
     }
-
-
-def central_rate(times_us: Iterable[int]) -> float:
-    """Return the rate (1/s) between the 10th and the 90th percentile of event times; 0 without two of them."""
-    times = np.sort(np.fromiter(times_us, np.int64))
-    start, end = int(len(times) * _FROM), int(len(times) * _TO) - 1
-    if end <= start or times[end] == times[start]:
-        return 0.0
-    return float((end - start) / (times[end] - times[start]) * 1e6)
 
 
 def _cpu_by_role(stretch: Stretch) -> dict[str, float]:

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 MAX_WINDOW_S = 604_800.0
 
 
+# An objective longer than the models' topics are kept is none.
+MAX_SLO_MS = 3_600_000.0
+
+
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """An application with its policy made."""
+    """An application with its policy made, and its objective as a query needs it."""
 
     application: Application
     policy: Policy
+    slo_us: int
 
 
 class Configuration:
@@ -58,7 +63,8 @@ class Configuration:
                 policy.init(len(application.models))
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
-            self.applications[application.name] = Deployed(application, policy)
+            slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
+            self.applications[application.name] = Deployed(application, policy, slo_us)
         elif record.value is None:
             self.models.pop(name, None)
         else:

@@ -19,7 +19,7 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Query
-from streams.operators.applications import Configuration, Deployed
+from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.asking import Asking
 from streams.operators.combiner import UNKNOWN, Combiner, Pending
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 MAX_SKEW_US = 5_000_000
 # How long a query of a never-seen context waits for its state: about ten Redis round trips (0.84 ms each, measured).
 PARK_US = 10_000
-# An objective longer than the models' topics are kept is none.
-MAX_SLO_MS = 3_600_000.0
 # The share of the objective that the way back from a worker may claim, however slow it has been.
 MAX_RETURN_SHARE = 0.25
 
@@ -90,6 +88,8 @@ class Selection(Operator):
         self._turn = 0
         # From a worker's record timestamp to here, µs; starts at one measured leg.
         self._return_us = RunningQuantile(0.95, 2_000.0)
+        self._back_us = 2_000
+        self._margin_us = settings.margin_us
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take queries, worker batches and configuration."""
@@ -162,6 +162,7 @@ class Selection(Operator):
     def _on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
         batch = self._codec.decode(ModelPredictions, record.value)
         self._return_us.add(max(0, now_us - record.timestamp_us))
+        self._back_us = int(self._return_us.value)
         effects += self._combiner.on_outputs(record.partition, batch, now_us)
         effects.append(Skip((record.position,), ""))
 
@@ -175,7 +176,7 @@ class Selection(Operator):
             effects.append(Skip((record.position,), "duplicate_query"))
             return
         pending = _pending(query, record, deployed, now_us)
-        if deployed is None or pending.deadline_us - self._settings.margin_us <= now_us:
+        if deployed is None or pending.deadline_us - self._margin_us <= now_us:
             reason = "unknown_application" if deployed is None else "expired"
             effects.append(self._combiner.answer(pending, now_us, reason))
             return
@@ -190,7 +191,7 @@ class Selection(Operator):
         elif key in self._parked:
             self._parked[key].queries.append((deployed, pending))
         else:
-            until_us = min(now_us + PARK_US, pending.deadline_us - self._settings.margin_us)
+            until_us = min(now_us + PARK_US, pending.deadline_us - self._margin_us)
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
             wanted.append(key)
 
@@ -204,12 +205,16 @@ class Selection(Operator):
         """Draw the arms, wait for them, and ask their models."""
         pending.weights = arms.weights
         pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
-        if not all(map(self._configuration.models.__contains__, models)):
-            effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
-            return
+        deployed = self._configuration.models
+        for model in models:
+            if model not in deployed:
+                effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
+                return
         pending.models = models
-        allowed_us = (pending.deadline_us - pending.sent_us) * MAX_RETURN_SHARE
-        due_us = pending.deadline_us - self._settings.margin_us - int(min(self._return_us.value, allowed_us))
+        deadline_us = pending.deadline_us
+        allowed_us = int((deadline_us - pending.sent_us) * MAX_RETURN_SHARE)
+        back_us = self._back_us
+        due_us = deadline_us - self._margin_us - (min(allowed_us, back_us))
         self._combiner.open(pending)
         self._asking.add(model_topics, pending, due_us)
 
@@ -227,15 +232,18 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
     if sent_us > now_us + MAX_SKEW_US:
         sent_us = now_us
     application = deployed.application if deployed else None
-    slo_ms = query.slo_ms if query.slo_ms is not None else (application.slo_ms if application else 0.0)
+    slo_us = deployed.slo_us if deployed else 0
+    if query.slo_ms is not None:
+        slo_us = int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000)
+    # By position: names cost a quarter more.
     return Pending(
-        query_id=query.query_id,
-        application=application,
-        application_name=query.application,
-        context=query.context,
-        record=record,
-        input=query.input,
-        sent_us=sent_us,
-        received_us=now_us,
-        deadline_us=sent_us + int(min(max(slo_ms, 0.0), MAX_SLO_MS) * 1_000),
+        query.query_id,
+        application,
+        query.application,
+        query.context,
+        record,
+        query.input,
+        sent_us,
+        now_us,
+        sent_us + slo_us,
     )

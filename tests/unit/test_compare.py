@@ -58,6 +58,14 @@ def test_different_scenarios_cannot_be_compared() -> None:
         compare(Result("loop", {}), Result("floor", {}))
 
 
+def test_runs_with_different_arrivals_cannot_be_compared() -> None:
+    """A burst is no regression; results from before arrivals could be chosen are Poisson."""
+    trace = Result("loop", {"lost": 0}, {"arrivals": "trace:azure.csv"})
+    with pytest.raises(ValueError, match="were poisson and trace:"):
+        compare(_result(lost=0), trace)
+    assert not compare(trace, trace).worse
+
+
 def test_a_result_survives_its_file(tmp_path: Path) -> None:
     """What is written is read back equal; the environment lies beside it, not inside."""
     result = Result("loop", {"lost": 0}, {"seconds": 10}, {"windows": [{"start_us": 0}]}, ("one core",))

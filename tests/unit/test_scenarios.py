@@ -5,10 +5,11 @@ import pytest
 
 from load import registry, report
 from load.compare import compare
+from load.rates import central_rate
+from load.report import describe
 from load.results import Result
 from load.scenarios import batching, figure8
 from load.scenarios.batching import Batch
-from load.scenarios.loop import central_rate
 from load.targets import TARGETS, verdicts
 
 
@@ -38,7 +39,9 @@ def test_targets_are_judged_and_a_missing_figure_is_a_miss() -> None:
 def test_targets_for_one_data_set_do_not_bind_another() -> None:
     """The published errors belong to the published predictions."""
     with_public = verdicts(Result("figure8", {}, {"source": "mnist"}))
-    without = verdicts(Result("figure8", {}, {"source": "digits"}))
+    digits = Result("figure8", {}, {"source": "digits"})
+    without = verdicts(digits)
+    assert "not judged exp3_error_total <= 0.082: it holds for source mnist" in describe(digits)
     assert len(with_public) == len(without) + 2
 
 
