@@ -6,23 +6,36 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from load.scenarios import batching, figure8, floor, idle, learn, loop, parm
+from load.account import page
+from load.scenarios import account, batching, figure8, floor, idle, learn, loop, parm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from load.results import Result
     from load.system import Stage
+    from load.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A scenario: what it shows, in one line, how it runs, and whether its arrivals can be chosen."""
+    """A scenario.
+
+    Attributes:
+        name: permanent.
+        summary: what it shows, in one line.
+        run: measures.
+        any_arrivals: whether its arrivals can be chosen.
+        tables: a result for the screen, beside its figures.
+        page: a result and its environment as a page of the documentation, in Markdown.
+    """
 
     name: str
     summary: str
     run: Callable[[Stage], Coroutine[Any, Any, Result]]
     any_arrivals: bool = False
+    tables: Callable[[Result], Sequence[Table]] | None = None
+    page: Callable[[Result, Mapping[str, Any]], str] | None = None
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -57,6 +70,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             learn.NAME,
             "join and learn: observations a second and core; memory of a million pending predictions",
             learn.run,
+        ),
+        Scenario(
+            account.NAME,
+            "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
+            account.run,
+            tables=page.tables,
+            page=page.page,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

@@ -35,9 +35,9 @@ def _result_lines(result: Result) -> Iterator[str]:
         found = "not measured" if measured is None else _number(measured)
         yield f"  {word:<8} {target.figure} {target.relation} {_number(target.bound)}: {found}"
     for target in not_judged(result):
-        name, value = target.only_with or ("", "")
+        parameter, wanted = target.only_with or ("", "")
         bound = f"{target.figure} {target.relation} {_number(target.bound)}"
-        yield f"  not judged {bound}: it holds for {name} {value} (SKYSAIL_DATA says where the public data sets are)"
+        yield f"  not judged {bound}: it holds for {parameter} {wanted} (SKYSAIL_DATA says where the public data sets are)"
     yield from (f"  note: {note}" for note in result.notes)
 
 

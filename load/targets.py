@@ -58,6 +58,16 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("largest_logit_difference", "<=", 1e-5),
         Target("lost", "==", 0),
     ),
+    "account": tuple(
+        target
+        for stretch in ("backlog", "at_500")
+        for target in (
+            Target(f"{stretch}_accounted", ">=", 0.9),
+            Target(f"{stretch}_accounted", "<=", 1.1),
+            Target(f"{stretch}_other", "<=", 0.1),
+            Target(f"{stretch}_lost", "==", 0),
+        )
+    ),
     "learn": (
         Target("observations_per_core_s", ">=", 5_000),
         Target("pending_million_mib", "<=", 700 * 1e6 / 2**20),

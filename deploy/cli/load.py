@@ -19,10 +19,12 @@ from deploy.local.services import APACHE, open_broker
 from load import report, results, targets
 from load.arrivals import POISSON, named
 from load.compare import compare
+from load.environment import environment
 from load.registry import SCENARIOS, find
 from load.system import Stage
 
 if TYPE_CHECKING:
+    from load.arrivals import Arrivals
     from load.registry import Scenario
     from load.results import Result
 
@@ -33,6 +35,7 @@ skysail load list
 skysail load run loop
 skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
+skysail load run account --docs docs/account.md
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
 
@@ -62,31 +65,53 @@ def list_scenarios(*, as_json: bool) -> None:
 @click.option("--broker", default=lambda: os.environ.get("BROKER", APACHE), help="apache or HOST:PORT [$BROKER].")
 @click.option("--redis", "redis_url", help="URL of a Redis that runs [default: one of its own].")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reports/load"), show_default=True)
+@click.option("--docs", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result as a page here.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(
-    name: str, *, broker: str, redis_url: str | None, out: Path, check: bool, as_json: bool, **options: Any
+    name: str,
+    *,
+    broker: str,
+    redis_url: str | None,
+    out: Path,
+    docs: Path | None,
+    check: bool,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Run scenario NAME, print its figures and write them to OUT.
 
     A trace is a CSV file with ISO times in a column TIMESTAMP; it is played at the scenario's rates.
     """
-    try:
-        scenario, arrivals = find(name), named(options.pop("arrivals_text"))
-    except (LookupError, ValueError) as error:
-        raise UsageError(str(error.args[0])) from error
-    if arrivals != POISSON and not scenario.any_arrivals:
-        others = ", ".join(other.name for other in SCENARIOS.values() if other.any_arrivals)
-        raise UsageError(f"scenario {name} has arrivals of its own; --arrivals goes with: {others}")
+    scenario, arrivals = _checked(name, options.pop("arrivals_text"), docs)
     result, services = _measure(scenario, broker, redis_url, arrivals=arrivals, **options)
     path = results.write(result, out, services)
     if as_json:
         print_json(asdict(result))
     else:
+        for table in scenario.tables(result) if scenario.tables else ():
+            click.echo(table.shown())
         click.echo(report.describe(result))
         click.echo(f"written to {path}")
+    if docs is not None and scenario.page is not None:
+        docs.write_text(scenario.page(result, {**environment(), **services}), encoding="utf-8")
     if check and not all(verdict.reached for verdict in targets.verdicts(result)):
         raise SystemExit(MISSED)
+
+
+def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario, Arrivals]:
+    """Return scenario and arrivals, before anything is started for options that cannot be."""
+    try:
+        scenario, arrivals = find(name), named(arrivals_text)
+    except (LookupError, ValueError) as error:
+        raise UsageError(str(error.args[0])) from error
+    if arrivals != POISSON and not scenario.any_arrivals:
+        others = ", ".join(other.name for other in SCENARIOS.values() if other.any_arrivals)
+        raise UsageError(f"scenario {name} has arrivals of its own; --arrivals goes with: {others}")
+    if docs is not None and scenario.page is None:
+        others = ", ".join(other.name for other in SCENARIOS.values() if other.page is not None)
+        raise UsageError(f"scenario {name} has no page; --docs goes with: {others}")
+    return scenario, arrivals
 
 
 def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:

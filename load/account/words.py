@@ -1,0 +1,80 @@
+"""What was done about each step of the account; the page prints the paragraphs of the large ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DONE: Final[Mapping[str, str]] = {
+    "fetch": """\
+A fetch costs about the same whatever it brings, so a poll takes everything that has arrived and the fixed part is
+shared. Joiner and learner pause after each poll, as nobody waits for them (`kafka.linger_ms`); selection and workers
+never do, so that at low rates a query often has a fetch of its own on each of its legs: that is the price of latency.
+The broker holds fetches that find nothing (`kafka.fetch_wait_ms`). Records become named tuples straight from aiokafka's
+(`streams/runtime/kafka_consumer.py`).""",
+    "decode": """\
+The readers are generated from the schemas, straight-line Python for each record type (`schemas/decoders.py`), faster
+than fastavro's C with objects at the end. Tensors keep their bytes untouched. A decision, which many predictions share,
+is recognised by its bytes and read once (`schemas/recall.py`). Selection and workers exchange batch records: one
+envelope for hundreds of rows. The joiner reads no more than an id (`schemas/framing.py`) until it joins.""",
+    "select": """\
+What does not depend on the query is worked out once for each state that is read: propensities, weights, the decision
+that each draw leads to (`streams/operators/views.py`). Names of states are cached. Ids that were seen are kept in two
+generations, of which the older is dropped whole: forgetting them one by one cost more than all the rest of the step
+(`streams/operators/recent.py`). Redis is never waited for.""",
+    "gather": """\
+Queries of one poll that go the same way become the columns of one record (`streams/operators/asking.py`), and so do the
+rows of a worker's batch (`workers/operator.py`). This step is what that costs. What it saves is a record for each query
+to encode, append, fetch and decode on both legs between selection and workers (`ModelQueries` in
+`schemas/records.py`).""",
+    "encode": """\
+The writers are generated like the readers (`schemas/encoders.py`). Model queries are written once for all models that
+are asked; a decision that was written before is recognised and its bytes are copied (`schemas/recall.py`).""",
+    "append": """\
+Whole record batches are built without a future, a task or a log call for each record (`streams/runtime/lanes.py`). What
+is sent in one turn of the event loop goes in one request, whatever its partitions, and several requests may be on their
+way, which aiokafka's own producer does not do (`streams/runtime/kafka_requests.py`). Nothing is compressed unless the
+settings say so.""",
+    "heap": """\
+Deadlines are kept by the millisecond, so that a heap sees buckets and not queries (`streams/operators/combiner.py`),
+and windows of feedback by the second (`streams/operators/wheel.py`). One timer is set to what is due first
+(`streams/runtime/alarm.py`). A worker's rows wait in a heap by due time, and those that cannot make it are never
+predicted (`workers/batcher.py`).""",
+    "hand over": """\
+A batch crosses to the model's thread once and back once; the last batch is written while the next one is predicted
+(`workers/predicting.py`).""",
+    "stack": """\
+Rows are checked by columns and joined as bytes, one copy from the record to the array; no Python runs for each number
+(`workers/rows.py`).""",
+    "predict": """\
+The model's own time. Batches grow as far as the objective allows (AIMD), which is all that a system can do about it;
+arithmetic has one thread, so that workers do not fight for cores.""",
+    "combine": """\
+An answer of one model, asked alone and in time, skips voting. Outputs, pending queries and predictions are tuples and
+slotted objects, made by position; columns of a worker's batch become Python values in one call
+(`streams/operators/combiner.py`).""",
+    "join": """\
+What waits is an offset and the prediction's bytes; routes to the learner's partitions are cached. The same answer costs
+the same loss, so it is worked out once for all arms that gave it (`streams/operators/observing.py`).""",
+    "fold": """\
+A policy's state is a flat tuple, folded in memory; what a poll has changed is written to Redis once
+(`streams/operators/learner.py`). Policies are parsed once for each text.""",
+    "states": """\
+A state that is less than 100 ms old is not read again, reads of all partitions share a round trip, and a partition's
+states and offset are written by one script (`streams/runtime/redis_store.py`).""",
+    "commit": """\
+Offsets are committed twice a second, however many records that is; completed positions are counted by partition, as
+prefixes (`streams/runtime/offsets.py`).""",
+    "receive": """\
+One frame a response, read by aiokafka; fewer and fuller requests are what makes it small, as for the event loop.""",
+    "loop": """\
+System calls of sockets and polling, paid once a request. uvloop makes them; requests are merged and, where nobody
+waits, delayed. There is no task, timer or future for a query, and what lives after the start is taken out of the
+garbage collector's sight (`streams/runtime/process.py`).""",
+    "report": """\
+One report a second from each process, whatever the rate.""",
+    "other": """\
+Stacks that the rules in `load/account/steps.py` do not know; the dearest functions among them are listed above.""",
+}

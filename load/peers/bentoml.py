@@ -1,0 +1,75 @@
+"""BentoML's adaptive batching behind the bridge, asked over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import bentoml
+import numpy as np
+
+from load.peers.bridge import bridge
+from load.peers.shared import Task, Work
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_ROWS = int(os.environ.get("PEER_ROWS", "256"))
+_LATENCY_MS = 50
+_WAIT_S = 0.1
+
+
+@bentoml.service(workers=1, logging={"access": {"enabled": False}}, metrics={"enabled": False})
+class Model:
+    """The estimator, served."""
+
+    def __init__(self) -> None:
+        self._work = Work(os.environ["PEER_MODEL"])
+
+    @bentoml.api(batchable=True, max_batch_size=_ROWS, max_latency_ms=_LATENCY_MS)  # type: ignore[untyped-decorator]
+    def predict(self, rows: np.ndarray) -> np.ndarray:  # it reads the plain annotation
+        """Return the labels (n,) of rows (n, features)."""
+        return np.asarray(self._work.predict(np.asarray(rows, np.float32)))
+
+
+async def main(task: Task) -> None:
+    """Start the server as a child, wait for it, pass queries on until terminated."""
+    setting = dict(task.setting)
+    port = _free_port()
+    variables = {**os.environ, "PEER_MODEL": task.model, "PEER_ROWS": str(setting["rows"])}
+    command = ("-m", "bentoml", "serve", "load.peers.bentoml:Model", "--port", str(port))
+    await asyncio.create_subprocess_exec(sys.executable, *command, env=variables, cwd=task.folder)
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=aiohttp.TCPConnector(limit=0)) as client:
+        await _ready(client)
+
+        async def ask(rows: NDArray[np.float32]) -> Any:
+            async with client.post("/predict", json={"rows": rows.tolist()}) as response:
+                response.raise_for_status()
+                return await response.json()
+
+        await bridge(task, ask, setting["group_rows"])
+
+
+async def _ready(client: aiohttp.ClientSession) -> None:
+    while True:
+        try:
+            async with client.get("/readyz") as response:
+                if response.status == 200:
+                    return
+        except aiohttp.ClientConnectionError:
+            pass
+        await asyncio.sleep(_WAIT_S)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Task.from_arguments()))

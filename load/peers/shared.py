@@ -1,0 +1,114 @@
+"""The work that every contender does, and what its process is told: the whole difference is the loop around it.
+
+The records are Skysail's own (`schemas` is plain Python: fastavro and numpy), so that everybody reads the same queries
+and writes the same predictions. Its codec takes 7.1 us for a query in and a prediction out, fastavro by hand 8.4 us.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+
+from schemas.codec import Codec
+from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+MODEL = "logistic"
+VERSION = "1"
+_SLO_US = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a contender's process is told, as one JSON argument: answer `source` on `sink` until terminated.
+
+    Attributes:
+        bootstrap: of the broker.
+        source: full name of the topic with queries.
+        sink: full name of the topic for predictions.
+        model: joblib file of the estimator.
+        folder: for whatever the system wants to keep.
+        setting: one entry of the contender's grid.
+    """
+
+    bootstrap: str
+    source: str
+    sink: str
+    model: str
+    folder: str
+    setting: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        """The consumer group: under the prefix of the topics, so that it is deleted with them."""
+        return f"{self.sink}.peer"
+
+    @classmethod
+    def from_arguments(cls) -> Task:
+        """Read the task from the command line, and leave none of it to a system that parses the line too."""
+        return cls(**json.loads(sys.argv.pop(1)))
+
+    def arguments(self) -> str:
+        """Return the command line's argument."""
+        return json.dumps(asdict(self))
+
+
+class Work:
+    """Decodes queries, predicts all of them at once, encodes predictions.
+
+    Args:
+        model: joblib file of a fitted estimator.
+    """
+
+    def __init__(self, model: str) -> None:
+        self._model: Any = joblib.load(model)
+        self._codec = Codec()
+
+    def answer(self, values: Sequence[bytes]) -> list[bytes]:
+        """Return a prediction for each query."""
+        queries = self.decode(values)
+        return self.encode(queries, self.predict(self.rows(queries)))
+
+    def decode(self, values: Iterable[bytes]) -> list[Query]:
+        """Return the queries."""
+        return [self._codec.decode(Query, value) for value in values]
+
+    def rows(self, queries: Iterable[Query]) -> NDArray[np.float32]:
+        """Return the inputs (n, features)."""
+        return np.stack([_row(query) for query in queries])
+
+    def predict(self, rows: NDArray[np.float32]) -> list[int]:
+        """Return the labels of rows (n, features)."""
+        labels: list[int] = self._model.predict(rows).tolist()
+        return labels
+
+    def encode(self, queries: Sequence[Query], labels: Sequence[int]) -> list[bytes]:
+        """Return the predictions as they travel."""
+        now_us = time.time_ns() // 1_000
+        encode = self._codec.encode
+        return [encode(_prediction(query, label, now_us)) for query, label in zip(queries, labels, strict=True)]
+
+
+def _row(query: Query) -> NDArray[np.float32]:
+    if not isinstance(query.input, Tensor):
+        raise TypeError(f"query {query.query_id} holds no tensor")
+    return np.frombuffer(query.input.data, np.float32)
+
+
+def _prediction(query: Query, label: int, now_us: int) -> Prediction:
+    output = ModelOutput(MODEL, VERSION, Outcome.OK, label)
+    due_us = query.sent_us + _SLO_US
+    ends = (query.sent_us, now_us, due_us, now_us)
+    return Prediction(
+        query.query_id, query.application, query.context, None, Status.COMPLETE, None, label, 1.0, (output,), *ends
+    )

@@ -1,0 +1,40 @@
+"""Tables, for a page in Markdown and for a terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under their heads; the first column names the row, the others are numbers."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, without its title."""
+        lines = [self.heads, ("---", *["---:"] * (len(self.heads) - 1)), *self.rows]
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+    def shown(self, width: int | None = None) -> str:
+        """Return the table for a terminal.
+
+        Args:
+            width: in characters; None = of the terminal.
+        """
+        table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
+        for index, head in enumerate(self.heads):
+            table.add_column(head, justify="right" if index else "left")
+        for row in self.rows:
+            table.add_row(*row)
+        console = Console(file=io.StringIO(), width=width)
+        with console.capture() as captured:
+            console.print(table)
+        return captured.get()
