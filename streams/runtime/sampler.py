@@ -55,12 +55,12 @@ class Samples:
 
     def add(self, now_us: int, frame: FrameType | None, main_ns: int, all_ns: int) -> None:
         """Note that the main thread is in `frame`, and what has been used by now."""
-        used_ns = main_ns - self._main_ns
-        others_ns = all_ns - self._all_ns - used_ns
-        self._main_ns, self._others_ns = main_ns, all_ns - main_ns
-        self._flat.extend((now_us, self._number(frame), used_ns))
-        if others_ns > 0:
+        self._flat.extend((now_us, self._number(frame), main_ns - self._main_ns))
+        self._main_ns = main_ns
+        others_ns = all_ns - main_ns - self._others_ns
+        if others_ns > _NOISE_NS:
             self._flat.extend((now_us, self._known((0,), (THREADS,)), others_ns))
+            self._others_ns += others_ns
 
     def content(self) -> dict[str, list[tuple[str, ...]] | list[tuple[int, int, int]]]:
         """Return what was seen.
