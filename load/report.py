@@ -37,7 +37,7 @@ def _result_lines(result: Result) -> Iterator[str]:
     for target in not_judged(result):
         parameter, wanted = target.only_with or ("", "")
         bound = f"{target.figure} {target.relation} {_number(target.bound)}"
-        yield f"  not judged {bound}: it holds for {parameter} {wanted} (SKYSAIL_DATA says where the public data sets are)"
+        yield f"  not judged {bound}: it holds for {parameter} {wanted} (see SKYSAIL_DATA)"
     yield from (f"  note: {note}" for note in result.notes)
 
 
