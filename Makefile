@@ -18,7 +18,7 @@ help:  ## what there is
 demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy walk away (BROKER, DEMO_SECONDS, DEMO_RATE)
 	@$(BIN)/skysail demo
 
-test: $(VENV)/test.stamp  ## every test (TESTS=tests/unit for a part)
+test: lint  ## style, types, import contracts and every test (TESTS=tests/unit for a part)
 	@$(BIN)/python -m pytest $(TESTS)
 
 lint: $(VENV)/test.stamp  ## style, types, import contracts

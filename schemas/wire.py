@@ -21,7 +21,7 @@ from schemas.records import DTYPES, Outcome, Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_RANK: Final = 8
+MAX_RANK: Final = 9  # eight of an input, and the rows of a batch of them
 ITEM_BYTES: Final = {name: np.dtype(name).itemsize for name in DTYPES}
 INT_MAX: Final = 2**31 - 1
 # Sizes and counts of 0 to 63, by far the most frequent, as one byte.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Emit, Operator, Record
+from streams.operators.contract import Emit, Operator, Record, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,11 @@ class Loopback(Operator):
     def on_answers(self, answers: Effects, now_us: int) -> Effects:
         """Give what a model's kernel wants written to the asker, as if it had been read; returns what is to be done."""
         records = [self._record(effect, now_us) for effect in answers if isinstance(effect, Emit)]
-        return self.on_records(records, now_us) if records else []
+        if not records:
+            return []
+        effects = self._asker.on_records(records, now_us)
+        # These records were never consumed: a position that they complete is somebody else's.
+        return self._handed_on([effect for effect in effects if not isinstance(effect, Skip)], now_us)
 
     def next_deadline(self) -> int | None:
         """When `on_timer` wants to be called next (us)."""

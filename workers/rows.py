@@ -148,7 +148,7 @@ def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
     try:
         outputs = runtime.predict_batch(rows)
         _check(outputs, len(rows))
-    except Exception as error:  # noqa: BLE001 - foreign code: whatever a model raises fails its rows, not the worker
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
         return f"{type(error).__name__}: {error}"
     return outputs
 

@@ -68,11 +68,11 @@ class Asking:
 
     def flush(self, partition: int, effects: Effects) -> None:
         """Append the records of everything gathered, all to this partition of their topics."""
-        for (topics, reply_partition, form), rows in self._groups.items():
+        groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
+        for (topics, reply_partition, form), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
-        self._groups.clear()
 
     def _emit(
         self,

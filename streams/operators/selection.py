@@ -161,8 +161,9 @@ class Selection(Operator):
 
     def _on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
         batch = self._codec.decode(ModelPredictions, record.value)
-        self._return_us.add(max(0, now_us - record.timestamp_us))
-        self._back_us = int(self._return_us.value)
+        if record.timestamp_us < now_us:  # an inline model's answers have no way back
+            self._return_us.add(now_us - record.timestamp_us)
+            self._back_us = int(self._return_us.value)
         effects += self._combiner.on_outputs(record.partition, batch, now_us)
         effects.append(Skip((record.position,), ""))
 

@@ -111,6 +111,9 @@ class KafkaTransport:
         except KafkaError as fault:
             await self._close(client)
             raise _translated(fault) from fault
+        if self._stopped:
+            await self._close(client)
+            raise BrokerUnavailableError("the producer was stopped")
         self._link = _Link(client, Requests(client, given.in_flight, given.request_timeout_ms, given.request_bytes))
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
@@ -187,6 +190,8 @@ class KafkaTransport:
 
     async def _failed(self, link: _Link) -> None:
         """Count a failure; replace the client if it fails again and again."""
+        if self._link is not link:
+            return  # it was replaced, and what was on its way through it has failed for that reason
         self._failures += 1
         if self._failures < self._settings.failures:
             return

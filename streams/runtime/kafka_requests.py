@@ -89,15 +89,23 @@ class Requests:
             task.add_done_callback(self._tasks.discard)
 
     def _take(self, broker: _Broker) -> list[_Batch]:
-        """Take what fits into one request: at least one batch."""
+        """Take what fits into one request: at least one batch, and one a partition.
+
+        Of two batches of a partition in one request a broker keeps the last, and acknowledges both. Two roles of one
+        process may well write to the same partition in the same turn.
+        """
+        taken: dict[tuple[str, int], _Batch] = {}
+        left: list[_Batch] = []
         room = self._request_bytes
-        for count, batch in enumerate(broker.waiting):
-            room -= len(batch.records)
-            if room < 0 and count:
-                taken, broker.waiting = broker.waiting[:count], broker.waiting[count:]
-                return taken
-        taken, broker.waiting = broker.waiting, []
-        return taken
+        for batch in broker.waiting:
+            place = batch.topic, batch.partition
+            if place in taken or (taken and len(batch.records) > room):
+                left.append(batch)
+            else:
+                taken[place] = batch
+                room -= len(batch.records)
+        broker.waiting = left
+        return [*taken.values()]
 
     async def _request(self, node: int, broker: _Broker, batches: list[_Batch]) -> None:
         try:
@@ -105,12 +113,11 @@ class Requests:
         except KafkaError as fault:
             self._refresh(fault)
             _settle(batches, fault)
-        except asyncio.CancelledError:
-            _settle(batches, errors.KafkaConnectionError("the producer was stopped"))
-            raise
         else:
             self._answer(batches, response)
         finally:
+            # Whatever went wrong, e.g. a stopped client: who waits must send again, or its lane hangs for good.
+            _settle(batches, errors.KafkaConnectionError("the request ended without an answer"))
             broker.in_flight -= 1
             self._flush(node, broker)
 

@@ -85,3 +85,11 @@ def test_a_row_that_fits_no_record_is_answered_and_its_neighbours_are_asked() ->
     (answer,) = [CODEC.decode(Prediction, e.value) for e in effects if isinstance(e, Emit) and e.topic == "predictions"]
     assert (answer.query_id, answer.answer, answer.reason) == ("q0", -1, "invalid_input")
     assert [queries.query_ids for _, queries in asked(effects)] == [("q1",)]
+
+
+def test_an_input_of_eight_dimensions_can_be_asked() -> None:
+    """The rows of a batch are one dimension more, and there is room for it."""
+    given = Tensor.of(np.zeros((1,) * 8, dtype=np.float32))
+    ((_, queries),) = asked(ask(selection("a"), given))
+    assert isinstance(queries.inputs, Tensor)
+    assert queries.inputs.shape == (1,) * 9

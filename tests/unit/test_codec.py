@@ -212,7 +212,7 @@ def test_hand_made_bytes_are_read() -> None:
         "a dtype below zero": tensor(b"\x01\x02\x06\0", b"abc"),
         "a negative dimension": tensor(b"\x04\x02\x05\0", b"abc"),
         "two negative dimensions": tensor(b"\x04\x04\x01\x05\0", b"abc"),
-        "nine dimensions": tensor(b"\x04\x12" + b"\x02" * 9 + b"\0", b"a"),
+        "ten dimensions": tensor(b"\x04\x14" + b"\x02" * 10 + b"\0", b"a"),
         "a dimension of 33 bits": tensor(b"\x04\x02" + wire.write_long(2**32) + b"\0", b"a"),
         "fewer elements than the shape says": tensor(b"\x04\x02\x08\0", b"abc"),
         "elements of the wrong size": tensor(b"\0\x02\x06\0", b"abc"),

@@ -70,7 +70,9 @@ def test_an_inline_model_is_asked_without_a_record() -> None:
     scene = Scene()
     scene.serve("near")
     assert [effect for effect in scene.ask("q", offset=5) if isinstance(effect, Emit)] == []
-    answer, completes = prediction(scene.predict(7))
+    effects = scene.predict(7)
+    answer, completes = prediction(effects)
+    assert len(effects) == 1  # nothing completes a position of a record that was never consumed
     assert (answer.query_id, answer.answer, answer.status) == ("q", 7, Status.COMPLETE)
     assert completes == (Position(topics.QUERIES, 0, 5),)
 
