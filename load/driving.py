@@ -14,6 +14,8 @@ from load.recorder import Recorder
 from load.wire import Wire
 from schemas import topics
 from schemas.codec import Codec
+from schemas.records import Status
+from streams.client import Client
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 
     from load.openloop import Workload
     from load.system import Stage, System
-    from schemas.records import Prediction
+    from schemas.records import Prediction, Tensor
 
+_GREETING_MS = 10_000.0  # the first query waits for caches, and for states to be read
 _LEARN_S = 1.0  # after the last answer: until its feedback is joined and learnt, so that its cost is counted
 
 
@@ -53,6 +56,17 @@ class Driver:
     stage: Stage
     prefix: str
     system: System
+
+    async def greet(self, application: str, row: Tensor) -> None:
+        """Ask once, as a user does, before any load: what is not in place is found here, and said.
+
+        Raises:
+            LookupError: the answer is the default output.
+        """
+        async with Client(self.stage.bootstrap, self.prefix, self.stage.properties) as client:
+            answer = await client.predict(application, row, slo_ms=_GREETING_MS, timeout_s=2 * _GREETING_MS / 1e3)
+        if answer.status is Status.DEFAULT:
+            raise LookupError(f"{application} answers its default output ({answer.reason}); see the logs of its roles")
 
     async def at(self, rate: float, workload: Workload, seconds: float, slo_us: int = 100_000) -> Stretch:
         """Send the stage's arrivals at `rate` a second for `seconds`."""

@@ -31,11 +31,15 @@ def topics() -> None:
 
 
 @topics.command("create")
+@json_option
 @with_settings
-def create_(settings: Settings) -> None:
+def create_(settings: Settings, *, as_json: bool) -> None:
     """Create the topics that are missing; those that exist are left as they are."""
-    created = create(settings, desired.current(settings, codec_for(settings)))
-    click.echo("\n".join(f"created {settings.prefix}.{name}" for name in created) or "nothing was missing")
+    created = [f"{settings.prefix}.{name}" for name in create(settings, desired.current(settings, codec_for(settings)))]
+    if as_json:
+        print_json({"created": created})
+    else:
+        click.echo("\n".join(f"created {name}" for name in created) or "nothing was missing")
 
 
 @topics.command("check")

@@ -55,6 +55,7 @@ async def run(stage: Stage) -> Result:
     )
     async with stage.launch(deployment) as system:
         driver = Driver(stage, deployment.prefix, system)
+        await driver.greet(_APPLICATION, data.inputs[0])
         measured = await _measure(driver, data)
     topics.delete(stage.bootstrap, deployment.prefix)
     figures = {**floors, **measured}

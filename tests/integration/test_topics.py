@@ -108,7 +108,9 @@ def test_the_check_tells_faults_from_warnings(settings: Settings, tmp_path: Path
     assert missing.exit_code == 1
     assert "skysail topics create" in missing.output
 
-    assert invoke(settings, tmp_path, "topics", "create").exit_code == 0
+    created = invoke(settings, tmp_path, "topics", "create", "--json")
+    assert created.exit_code == 0
+    assert f"{settings.prefix}.queries" in json.loads(created.output)["created"]
     configure(settings, topics.QUERIES, "retention.ms", "3600000")
     passed = invoke(settings, tmp_path, "topics", "check")
     assert passed.exit_code == 0
