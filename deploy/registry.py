@@ -27,7 +27,8 @@ def codec_for(settings: Settings) -> Codec:
         password = "" if given.password is None else given.password.get_secret_value()
         properties["basic.auth.user.info"] = f"{given.user}:{password}"
     try:
-        found = Registry(properties).resolve(settings.prefix)
+        with Registry(properties) as registry:
+            found = registry.resolve(settings.prefix)
     except RegistryError as error:
         raise RegistryError(without_secrets(str(error))) from None  # the client's own errors may show the URL
     return Codec(found.ids, found.accepted)

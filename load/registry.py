@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from load.account import page
-from load.scenarios import account, batching, figure8, floor, idle, learn, loop, parm
+from load.peers import page as peers_page
+from load.scenarios import account, batching, figure8, floor, idle, learn, loop, parm, peers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -28,6 +29,8 @@ class Scenario:
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
         page: a result and its environment as a page of the documentation, in Markdown.
+        seconds: of a measured stretch, unless one asks for another length.
+        parts: that can be asked for by themselves; a scenario with parts has a short form, too.
     """
 
     name: str
@@ -36,6 +39,8 @@ class Scenario:
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
     page: Callable[[Result, Mapping[str, Any]], str] | None = None
+    seconds: float = 20.0
+    parts: tuple[str, ...] = ()
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -77,6 +82,15 @@ SCENARIOS: Mapping[str, Scenario] = {
             account.run,
             tables=page.tables,
             page=page.page,
+        ),
+        Scenario(
+            peers.NAME,
+            "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
+            peers.run,
+            tables=peers_page.tables,
+            page=peers_page.page,
+            seconds=peers.SECONDS,
+            parts=peers.NAMES,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

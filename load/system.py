@@ -70,6 +70,8 @@ class Stage:
         seed: of arrivals and ids.
         arrivals: of the queries, where a scenario sends them at a rate.
         properties: of librdkafka, for the harness.
+        short: the short form, where a scenario has one.
+        only: of the scenario's parts, where it has some; none = all.
     """
 
     bootstrap: str
@@ -79,3 +81,5 @@ class Stage:
     seed: int = 1
     arrivals: Arrivals = POISSON
     properties: Mapping[str, str] = field(default_factory=dict)
+    short: bool = False
+    only: tuple[str, ...] = ()

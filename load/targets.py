@@ -72,6 +72,17 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("observations_per_core_s", ">=", 5_000),
         Target("pending_million_mib", "<=", 700 * 1e6 / 2**20),
     ),
+    "peers": (
+        Target("skysail_shortest_to_hand_ratio_rate", ">=", 0.75),
+        Target("skysail_shortest_to_peer_ratio_rate", ">=", 1.3),
+        Target("skysail_whole_to_hand_ratio_rate", ">=", 0.4),
+        Target("skysail_whole_to_hand_ratio_cpu", "<=", 3.0),
+        *(
+            Target(f"skysail_{lane}_{count}", "==", 0)
+            for lane in ("shortest", "whole")
+            for count in ("lost", "duplicates", "wrong")
+        ),
+    ),
     "idle": (
         *(Target(f"{role}_mib", "<=", 100) for role in ("selection", "joiner", "learner")),
         Target("control_mib", "<=", 150),

@@ -35,6 +35,7 @@ skysail load list
 skysail load run loop
 skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
+skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
@@ -57,7 +58,7 @@ def list_scenarios(*, as_json: bool) -> None:
 
 @load.command("run", cls=Verb, epilog="skysail load run loop --seconds 20 --check")
 @click.argument("name")
-@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Of a measured stretch.")
+@click.option("--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: 20; peers 2].")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
 @click.option(
     "--arrivals", "arrivals_text", default="poisson", show_default=True, help="Or constant, or trace:FILE.csv."
@@ -66,6 +67,8 @@ def list_scenarios(*, as_json: bool) -> None:
 @click.option("--redis", "redis_url", help="URL of a Redis that runs [default: one of its own].")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reports/load"), show_default=True)
 @click.option("--docs", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result as a page here.")
+@click.option("--short", is_flag=True, help="Fewer rounds and rates, where a scenario has a short form.")
+@click.option("--only", multiple=True, help="Part of a scenario that has some, e.g. faust of peers; repeatable.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(
@@ -84,6 +87,8 @@ def run(
     A trace is a CSV file with ISO times in a column TIMESTAMP; it is played at the scenario's rates.
     """
     scenario, arrivals = _checked(name, options.pop("arrivals_text"), docs)
+    _check_parts(scenario, options["only"], short=options["short"])
+    options["seconds"] = options["seconds"] or scenario.seconds
     result, services = _measure(scenario, broker, redis_url, arrivals=arrivals, **options)
     path = results.write(result, out, services)
     if as_json:
@@ -112,6 +117,14 @@ def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario
         others = ", ".join(other.name for other in SCENARIOS.values() if other.page is not None)
         raise UsageError(f"scenario {name} has no page; --docs goes with: {others}")
     return scenario, arrivals
+
+
+def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> None:
+    if (short or only) and not scenario.parts:
+        others = ", ".join(other.name for other in SCENARIOS.values() if other.parts)
+        raise UsageError(f"scenario {scenario.name} has no short form and no parts; these have: {others}")
+    if unknown := set(only).difference(scenario.parts):
+        raise UsageError(f"{scenario.name} has no part {min(unknown)}; it has: {', '.join(scenario.parts)}")
 
 
 def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:

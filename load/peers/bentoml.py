@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _ROWS = int(os.environ.get("PEER_ROWS", "256"))
-_LATENCY_MS = 50
+_LATENCY_MS = int(os.environ.get("PEER_LATENCY_MS", "1000"))
 _WAIT_S = 0.1
+_SHED = 503
+_RETRY_S = 0.005
 
 
 @bentoml.service(workers=1, logging={"access": {"enabled": False}}, metrics={"enabled": False})
@@ -40,18 +42,27 @@ async def main(task: Task) -> None:
     """Start the server as a child, wait for it, pass queries on until terminated."""
     setting = dict(task.setting)
     port = _free_port()
-    variables = {**os.environ, "PEER_MODEL": task.model, "PEER_ROWS": str(setting["rows"])}
+    group_rows = setting.pop("group_rows")
+    variables = {
+        **os.environ,
+        "PEER_MODEL": task.model,
+        **{f"PEER_{key.upper()}": str(setting[key]) for key in setting},
+    }
     command = ("-m", "bentoml", "serve", "load.peers.bentoml:Model", "--port", str(port))
     await asyncio.create_subprocess_exec(sys.executable, *command, env=variables, cwd=task.folder)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=aiohttp.TCPConnector(limit=0)) as client:
         await _ready(client)
 
         async def ask(rows: NDArray[np.float32]) -> Any:
-            async with client.post("/predict", json={"rows": rows.tolist()}) as response:
-                response.raise_for_status()
-                return await response.json()
+            """It sheds what it cannot answer within its objective; at least once means to ask again."""
+            while True:
+                async with client.post("/predict", json={"rows": rows.tolist()}) as response:
+                    if response.status != _SHED:
+                        response.raise_for_status()
+                        return await response.json()
+                await asyncio.sleep(_RETRY_S)
 
-        await bridge(task, ask, setting["group_rows"])
+        await bridge(task, ask, group_rows)
 
 
 async def _ready(client: aiohttp.ClientSession) -> None:

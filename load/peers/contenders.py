@@ -116,7 +116,7 @@ CONTENDERS = (
     _peer(
         "mlserver",
         "MLServer 1.7.1",
-        4_000,
+        6_000,
         {"parallel_workers": 0, "max_batch_size": 64, "max_batch_time": 0.002},
         {"parallel_workers": 0, "max_batch_size": 256, "max_batch_time": 0.005},
         {"parallel_workers": 1, "max_batch_size": 64, "max_batch_time": 0.002},
@@ -126,17 +126,17 @@ CONTENDERS = (
     _peer(
         "ray",
         "Ray Serve 2.60.0, bridge",
-        4_000,
-        {"rows": 128, "wait_s": 0.002, "group_rows": 1},
-        {"rows": 16, "wait_s": 0.002, "group_rows": 64},
+        40_000,
         {"rows": 1, "wait_s": 0.0, "group_rows": 512},
+        {"rows": 16, "wait_s": 0.002, "group_rows": 64},
+        {"rows": 128, "wait_s": 0.002, "group_rows": 1},
     ),
     _peer(
         "bentoml",
         "BentoML 1.4.39, bridge",
-        4_000,
-        {"rows": 256, "group_rows": 1},
-        {"rows": 512, "group_rows": 64},
-        {"rows": 512, "group_rows": 512},
+        30_000,
+        {"rows": 512, "latency_ms": 1000, "group_rows": 512},
+        {"rows": 512, "latency_ms": 1000, "group_rows": 64},
+        {"rows": 256, "latency_ms": 1000, "group_rows": 1},
     ),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -33,6 +33,7 @@ APPLICATION = "digits"
 PARTITIONS = 4
 _GRACE_S = 3.0
 _TAIL_CHARS = 600
+_MARK = "SKYSAIL_PEER"  # in the environment of a contender's processes: how they are found again
 _THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -82,7 +83,7 @@ def whole_loop(models: tuple[str, ...]) -> Start:
     return partial(_skysail, models, ("selection", "worker", "joiner", "learner"), {})
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def nothing(ground: Ground, _setting: Mapping[str, Any]) -> AsyncIterator[Running]:
     """Start nothing: what is sent is what arrives."""
     prefix = topics.new_prefix("peers")
@@ -91,7 +92,7 @@ async def nothing(ground: Ground, _setting: Mapping[str, Any]) -> AsyncIterator[
         yield Running(prefix, names.QUERIES, dict)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _peer(
     module: str, environment: str | None, ground: Ground, setting: Mapping[str, Any]
 ) -> AsyncIterator[Running]:
@@ -107,10 +108,10 @@ async def _peer(
         try:
             yield Running(prefix, names.PREDICTIONS, partial(_alive, module, process, folder / "log"))
         finally:
-            await asyncio.to_thread(_stop, process)
+            await asyncio.to_thread(_stop, process, prefix)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def _skysail(
     models: tuple[str, ...],
     roles: tuple[str, ...],
@@ -135,12 +136,17 @@ async def _skysail(
         topics.delete(bootstrap, deployment.prefix)
 
 
+def variables(path: Path) -> dict[str, str]:
+    """Return the environment for a process that imports Skysail's files from `path` and computes in one thread."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return {**own, "PYTHONPATH": str(environments.python_path(path)), **_THREADS}
+
+
 def _spawn(command: tuple[str, ...], folder: Path, path: Path) -> subprocess.Popen[bytes]:
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    variables |= {"PYTHONPATH": str(environments.python_path(path)), **_THREADS}
+    own = {**variables(path), _MARK: folder.name}
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(  # noqa: S603  # our own command
-            command, cwd=folder, env=variables, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            command, cwd=folder, env=own, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
         )
 
 
@@ -151,19 +157,23 @@ def _alive(name: str, process: subprocess.Popen[bytes], log: Path) -> dict[str, 
     return {name: process.pid}
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything it started."""
-    try:
-        family = [*psutil.Process(process.pid).children(recursive=True)]
-    except psutil.NoSuchProcess:
-        family = []
+def _stop(process: subprocess.Popen[bytes], mark: str) -> None:
+    """End a process and all that it started, however far they have moved away from it."""
     process.terminate()
     try:
         process.wait(_GRACE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    _, left = psutil.wait_procs(family, timeout=_GRACE_S if family else 0)
-    for member in left:
-        member.kill()
+    left = [other for other in psutil.process_iter() if _is_marked(other, mark)]
+    for other in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            other.kill()
     psutil.wait_procs(left, timeout=_GRACE_S)
+
+
+def _is_marked(process: psutil.Process, mark: str) -> bool:
+    try:
+        return bool(process.environ().get(_MARK) == mark)
+    except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
+        return False

@@ -10,6 +10,7 @@ import psutil
 
 from load.errors import PeerFailedError
 from load.peers.client import Client
+from load.peers.judging import bounded_rate
 from load.peers.ledger import OBJECTIVES_MS
 from load.peers.memory import peak_mib
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from load.peers.running import Ground
 
 COUNTS = ("lost", "unanswered", "duplicates", "wrong", "defaults")
-SHARES = (0.25, 0.5, 0.75, 0.9)
 _WARM_UP_RATE = 300.0
+_WARM_UP_S = 1.0
+_BACKLOG_S = 3.0  # for which contenders' backlogs are sized
 _LIMIT_S = 30.0  # for a backlog that should take three
 _TAIL_S = 5.0
 _LEAST_ROWS, _MOST_ROWS = 1_000, 150_000
@@ -35,38 +37,48 @@ class Plan:
     Attributes:
         seconds: of a stretch.
         drain_s: of a backlog.
+        rates: for everybody who can keep up with them (1/s).
         shares: of the contender's own capacity.
-        rates: for everybody (1/s).
+        judged: shares that the judge may try; none = it is not asked.
         ceiling_per_s: rates beyond it are left out: the row without a system is saturated there.
     """
 
     seconds: float
     drain_s: float
-    shares: tuple[float, ...]
     rates: tuple[float, ...]
+    shares: tuple[float, ...] = ()
+    judged: tuple[float, ...] = ()
     ceiling_per_s: float = float("inf")
 
-    def stretches(self, capacity_per_s: float) -> dict[str, float]:
-        """Return the rates by name, those for everybody first, without those beyond the ceiling."""
-        rates = {f"at_{rate:g}": rate for rate in self.rates} | {
-            share_name(share): share * capacity_per_s for share in self.shares
-        }
+    def common(self, capacity_per_s: float) -> dict[str, float]:
+        """Return the rates for everybody, by name."""
+        return {f"at_{rate:g}": rate for rate in self.rates if rate <= min(capacity_per_s, self.ceiling_per_s)}
+
+    def own(self, capacity_per_s: float) -> dict[str, float]:
+        """Return the shares of a capacity, by name, as rates."""
+        rates = {share_name(share): share * capacity_per_s for share in self.shares}
         return {name: rate for name, rate in rates.items() if 0 < rate <= self.ceiling_per_s}
+
+    def to_judge(self, capacity_per_s: float) -> set[float]:
+        """Return the rates that the judge may try."""
+        return {min(share * capacity_per_s, self.ceiling_per_s) for share in self.judged if capacity_per_s}
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a visit measured: figures, counts over all its parts, and the capacity."""
+    """What a visit measured: figures, counts over all its parts, the capacity, and the judge's row if it was asked."""
 
     figures: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     capacity_per_s: float = 0.0
+    judgement: dict[str, Any] | None = None
 
     def add(self, name: str, part: Part, seconds: float) -> None:
         """Add a stretch."""
         self._count(part)
         self.figures |= {f"{name}_{point}_ms": value for point, value in part.tally.latency_ms().items()}
         self.figures[f"{name}_cpu_us_per_query"] = part.cpu_us_per_query
+        self.figures[f"{name}_sender_late_ms"] = part.late_us / 1e3
         for objective_ms in OBJECTIVES_MS:
             goodput = f"goodput_{objective_ms}ms_per_s"
             value = part.tally.goodput_per_s(objective_ms, seconds)
@@ -117,14 +129,21 @@ async def visit(
 
 def _visit(contender: Contender, client: Client, plan: Plan, capacity_per_s: float) -> Seen:
     client.ready()
-    client.stretch(_WARM_UP_RATE, 1.0, _TAIL_S)
+    client.stretch(_WARM_UP_RATE, _WARM_UP_S, _TAIL_S)
     seen = Seen(capacity_per_s=capacity_per_s)
+    _stretches(client, seen, plan, plan.common(capacity_per_s or contender.backlog / _BACKLOG_S))
     if contender.backlog:
-        expected = capacity_per_s * plan.drain_s if capacity_per_s else contender.backlog * plan.drain_s / 3
-        part = client.backlog(int(min(max(expected, _LEAST_ROWS), _MOST_ROWS)), _LIMIT_S)
+        rows = plan.drain_s * (capacity_per_s or contender.backlog / _BACKLOG_S)
+        part = client.backlog(int(min(max(rows, _LEAST_ROWS), _MOST_ROWS)), _LIMIT_S)
         seen.drained(part)
         seen.capacity_per_s = capacity_per_s or part.rate_per_s
-    for name, rate in plan.stretches(seen.capacity_per_s).items():
-        seen.add(name, client.stretch(rate, plan.seconds, _TAIL_S), plan.seconds)
+        _stretches(client, seen, plan, plan.own(seen.capacity_per_s))
     seen.figures["peak_mib"] = peak_mib(client.running.pids())
+    if rates := plan.to_judge(seen.capacity_per_s):
+        seen.judgement = bounded_rate(contender, client.ground, client.running, rates, plan.seconds)
     return seen
+
+
+def _stretches(client: Client, seen: Seen, plan: Plan, rates: Mapping[str, float]) -> None:
+    for name, rate in rates.items():
+        seen.add(name, client.stretch(rate, plan.seconds, _TAIL_S), plan.seconds)

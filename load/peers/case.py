@@ -1,0 +1,46 @@
+"""What the independent judge is told and what it says; it runs in an environment of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One rate to judge, as the judge's only argument, in JSON.
+
+    Attributes:
+        bootstrap: of the broker.
+        prefix: of the topics.
+        sink: where answers come, without the prefix.
+        application: whom the queries ask.
+        model: what MLServer calls its model; empty = speak Avro.
+        rows: a numpy file.
+        rate_per_s: of queries.
+        seconds: how long at least.
+        objective_ms: within which 99 % must be answered.
+        seed: of ids and arrivals.
+        folder: for LoadGen's own logs.
+    """
+
+    bootstrap: str
+    prefix: str
+    sink: str
+    application: str
+    model: str
+    rows: str
+    rate_per_s: float
+    seconds: float
+    objective_ms: float
+    seed: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What LoadGen says; it would wait for ever for answers that do not come, so they are counted here."""
+
+    valid: bool
+    p99_ms: float
+    completed_per_s: float
+    unanswered: int

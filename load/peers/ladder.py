@@ -1,0 +1,48 @@
+"""How fast the harness is by itself: the row without a system, at rising rates, until it is what would be measured."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from load.peers.client import Client
+from load.peers.contenders import DIRECT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from load.peers.running import Ground
+
+RATES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+_SECONDS = 1.0
+_LIMIT_S = 5.0
+_WARM_UP_RATE = 300.0
+_SATURATED_MS = 20.0  # the shortest objective that anybody is judged by
+
+
+async def climb(ground: Ground) -> list[dict[str, Any]]:
+    """Return a row for each rate up to the first that is saturated: p99 or the sender's lateness above 20 ms."""
+    async with DIRECT.start(ground, {}) as running:
+        client = Client(ground, running, DIRECT.speech)
+        return await asyncio.to_thread(_climb, client)
+
+
+def _climb(client: Client) -> list[dict[str, Any]]:
+    client.stretch(_WARM_UP_RATE, _SECONDS, _LIMIT_S)
+    rows: list[dict[str, Any]] = []
+    for rate in RATES:
+        part = client.stretch(rate, _SECONDS, _LIMIT_S)
+        latency_ms, late_ms = part.tally.latency_ms(), part.late_us / 1e3
+        p50_ms, p99_ms = latency_ms.get("p50"), latency_ms.get("p99")
+        saturated = p99_ms is None or max(p99_ms, late_ms) > _SATURATED_MS or part.tally.missing > 0
+        rows.append(
+            {"rate_per_s": rate, "p50_ms": p50_ms, "p99_ms": p99_ms, "late_ms": late_ms, "saturated": saturated}
+        )
+        if saturated:
+            break
+    return rows
+
+
+def ceiling_per_s(rows: Sequence[dict[str, Any]]) -> float:
+    """Return the highest rate that was not saturated; the lowest of all where none was."""
+    return max((float(row["rate_per_s"]) for row in rows if not row["saturated"]), default=float(RATES[0]))

@@ -1,0 +1,147 @@
+"""The comparison as tables, and the page that they make."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from load.peers.ledger import OBJECTIVES_MS, POINTS
+from load.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from load.results import Result
+
+    Row = Mapping[str, Any]
+
+INTRODUCTION: Final = """\
+# Beside what one would use instead
+
+Written by `skysail load run peers --docs docs/peers.md`; it measures the same on your machine (`--short` in minutes).
+
+Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions), asks the same scikit-learn logistic
+regression and writes predictions back, at the best setting of the grid below. Rounds are interleaved; figures are
+medians with the least and the most. The rate is that of draining a backlog, by the broker's append times. Latency
+counts from the time when a query was meant to be sent; goodput counts right answers within the objective. CPU time is
+that of all processes of a system; memory is the sum of their peaks. Every answer is checked by id against the model.
+The code of each is a file in `load/peers/`, the environments are pinned in `load/peers/requirements/`.
+"""
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    systems = result.series["systems"]
+    shown = [_rates(systems), _goodput(systems)]
+    shown += [_latency(systems, name) for name in _stretches(systems)]
+    named = (("behind", _behind), ("judged", _judged), ("grid", _grid), ("direct", _direct), ("left_out", _left_out))
+    return [*shown, *(table(result.series[name]) for name, table in named if result.series.get(name))]
+
+
+def page(result: Result, environment: Mapping[str, Any]) -> str:
+    """Return the page in Markdown; `environment` is what `load.environment` says of the machine, and the broker."""
+    given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
+    machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"
+    parts = [INTRODUCTION, f"{machine} and system; {environment['broker']}, Python {environment['python']}; {given}.\n"]
+    parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
+    return "\n".join([*parts, *(f"- {note}" for note in result.notes), ""])
+
+
+def _rates(systems: Sequence[Row]) -> Table:
+    heads = ("system", "guarantee", "queries/s", "CPU ms/1,000", "peak MiB")
+    counts = ("lost", "unanswered", "duplicates", "wrong", "defaults")
+    rows = tuple(
+        (
+            row["label"],
+            row["guarantee"],
+            _spread(row, "rate_per_s"),
+            _spread(row, "cpu_us_per_query"),
+            _spread(row, "peak_mib"),
+            *(f"{row[count]:,}" for count in counts),
+        )
+        for row in systems
+        if row["kind"] != "direct"
+    )
+    return Table("Rate, CPU time and memory; what became of all queries", (*heads, *counts), rows)
+
+
+def _goodput(systems: Sequence[Row]) -> Table:
+    heads = ("system", *(f"within {objective} ms" for objective in OBJECTIVES_MS))
+    figures = [f"goodput_{objective}ms_per_s" for objective in OBJECTIVES_MS]
+    rows = tuple((row["label"], *(_spread(row, figure) for figure in figures)) for row in systems)
+    return Table("Goodput: right answers a second, at the best of the rates tried", heads, rows)
+
+
+def _latency(systems: Sequence[Row], stretch: str) -> Table:
+    heads = ("system", "queries/s", *POINTS, "sender late")
+    rows = tuple(
+        (
+            row["label"],
+            f"{_rate(row, stretch):,.0f}",
+            *(_spread(row, f"{stretch}_{point}_ms") for point in (*POINTS, "sender_late")),
+        )
+        for row in systems
+        if f"{stretch}_p50_ms" in row
+    )
+    share = stretch.removeprefix("at_").replace("pct", " % of its own rate")
+    return Table(f"Latency in ms at {share if share != stretch[3:] else f'{share}/s'}", heads, rows)
+
+
+def _stretches(systems: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(key.removesuffix("_p50_ms") for row in systems for key in row if key.endswith("_p50_ms")))
+
+
+def _rate(row: Row, stretch: str) -> float:
+    number = stretch.removeprefix("at_")
+    if number.endswith("pct"):
+        return float(row["capacity_per_s"]) * float(number.removesuffix("pct")) / 100
+    return float(number)
+
+
+def _behind(rows: Sequence[Row]) -> Table:
+    lines = tuple((r["lane"], r["figure"], _number(r["own"]), r["by"], _number(r["value"])) for r in rows)
+    return Table("Where somebody is ahead of Skysail", ("lane", "figure", "Skysail", "ahead", "there"), lines)
+
+
+def _judged(rows: Sequence[Row]) -> Table:
+    lines = tuple((row["label"], _number(row["valid_per_s"]), ", ".join(_tried(row))) for row in rows)
+    heads = ("system", "valid at queries/s", "tried (p99 ms)")
+    return Table("MLCommons LoadGen, Server scenario: 99 % within 50 ms", heads, lines)
+
+
+def _tried(row: Row) -> Iterator[str]:
+    for said in row["tried"]:
+        verdict = "valid" if said["valid"] else "invalid"
+        yield f"{said['rate_per_s']:,.0f}: {verdict} ({said['p99_ms']:.1f})"
+
+
+def _grid(rows: Sequence[Row]) -> Table:
+    heads = ("system", "setting", "queries/s", "p99 ms at 500/s", "chosen")
+    lines = tuple(
+        (row["label"], row["setting"], _number(row["rate_per_s"]), _number(row["p99_ms"]), "yes" * row["chosen"])
+        for row in rows
+    )
+    return Table("The grid of settings", heads, lines)
+
+
+def _direct(rows: Sequence[Row]) -> Table:
+    heads = ("queries/s", "p50 ms", "p99 ms", "sender late ms", "saturated")
+    keys = ("rate_per_s", "p50_ms", "p99_ms", "late_ms")
+    lines = tuple((*(_number(row[key]) for key in keys), "yes" * row["saturated"]) for row in rows)
+    return Table("No system: sender → one topic → sink", heads, lines)
+
+
+def _left_out(rows: Sequence[Row]) -> Table:
+    return Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in rows))
+
+
+def _spread(row: Row, figure: str) -> str:
+    if figure not in row:
+        return ""
+    middle, least, most = (_number(value) for value in row[figure])
+    return middle if least == most else f"{middle} ({least} to {most})"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}"

@@ -1,0 +1,126 @@
+"""What all visits together say: medians and ranges, Skysail against the others, and where it is behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from load.peers.contenders import SHORTEST, WHOLE
+from load.peers.visit import COUNTS, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from load.peers.contenders import Contender
+
+Row = dict[str, Any]
+
+# Figures on which contenders are ranked, and whether more is better.
+RANKED: Mapping[str, bool] = {
+    "rate_per_s": True,
+    "cpu_us_per_query": False,
+    "peak_mib": False,
+    "goodput_20ms_per_s": True,
+    "goodput_50ms_per_s": True,
+    "goodput_100ms_per_s": True,
+    "at_500_p50_ms": False,
+    "at_500_p99_ms": False,
+}
+# At a share of the capacity: another rate in every run, so nothing to compare runs by.
+_OWN = "pct_"
+
+
+@dataclass(slots=True)
+class Summary:
+    """Collects visits by contender."""
+
+    contenders: Sequence[Contender]
+    seen: dict[str, list[Seen]] = field(default_factory=dict)
+
+    def add(self, contender: Contender, seen: Seen) -> None:
+        """Add a visit."""
+        self.seen.setdefault(contender.name, []).append(seen)
+
+    def capacity_per_s(self, contender: Contender) -> float:
+        """Return what the first visit showed; 0 before it."""
+        visits = self.seen.get(contender.name)
+        return visits[0].capacity_per_s if visits else 0.0
+
+    def rows(self) -> list[Row]:
+        """Return one row for each contender that was measured: `[median, least, most]` by figure, counts added up."""
+        return [self._row(contender) for contender in self.contenders if contender.name in self.seen]
+
+    def judged(self) -> list[Row]:
+        """Return what the judge said."""
+        return [seen.judgement for visits in self.seen.values() for seen in visits if seen.judgement]
+
+    def _row(self, contender: Contender) -> Row:
+        visits = self.seen[contender.name]
+        names = dict.fromkeys(name for seen in visits for name in seen.figures)
+        figures = {name: spread(seen.figures[name] for seen in visits if name in seen.figures) for name in names}
+        counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
+        about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee")}
+        return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
+
+
+def spread(values: Iterable[float]) -> list[float]:
+    """Return `[median, least, most]`."""
+    found = sorted(values)
+    return [median(found), found[0], found[-1]]
+
+
+def figures(rows: Sequence[Row]) -> dict[str, float]:
+    """Return what runs are compared by: Skysail's own figures, and its ratios to the best of the others."""
+    found: dict[str, float] = {}
+    for row in rows:
+        if row["kind"] == "skysail":
+            own = {key: value for key, value in row.items() if _is_figure(value) and _OWN not in key}
+            found |= {f"{row['name']}_{key}": value[0] for key, value in own.items()}
+            found |= {f"{row['name']}_{key}": row[key] for key in COUNTS}
+    return found | _ratios(rows)
+
+
+def _ratios(rows: Sequence[Row]) -> dict[str, float]:
+    ratios: dict[str, float] = {}
+    for lane in (SHORTEST, WHOLE):
+        for kind in ("hand", "peer"):
+            for figure, end in (("rate_per_s", "rate"), ("cpu_us_per_query", "cpu")):
+                own, other = _value(rows, lane.name, figure), best(rows, kind, figure)
+                if own and other:
+                    ratios[f"{lane.name}_to_{kind}_ratio_{end}"] = own / other
+    return ratios
+
+
+def best(rows: Sequence[Row], kind: str, figure: str) -> float | None:
+    """Return the best median of a figure among contenders of a kind, None where nobody has it."""
+    values = [row[figure][0] for row in rows if row["kind"] == kind and row.get(figure)]
+    return (max if RANKED[figure] else min)(values, default=None)
+
+
+def behind(rows: Sequence[Row]) -> list[Row]:
+    """Return every figure in which somebody beats one of Skysail's lanes, the widest gap first."""
+    lanes = [row for row in rows if row["kind"] == "skysail"]
+    others = [row for row in rows if row["kind"] in ("hand", "peer")]
+    found = [
+        {"lane": lane["label"], "figure": figure, "own": lane[figure][0], "by": other["label"], "value": value}
+        for lane in lanes
+        for figure, more in RANKED.items()
+        for other in others
+        if figure in lane and figure in other
+        if ((value := other[figure][0]) > lane[figure][0]) == more and value != lane[figure][0]
+    ]
+    return sorted(found, key=_gap, reverse=True)
+
+
+def _gap(row: Row) -> float:
+    low, high = sorted((row["own"], row["value"]))
+    return float(high / low) if low else float("inf")
+
+
+def _value(rows: Sequence[Row], name: str, figure: str) -> float | None:
+    return next((float(row[figure][0]) for row in rows if row["name"] == name and figure in row), None)
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, list)

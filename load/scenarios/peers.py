@@ -1,0 +1,159 @@
+"""`peers`: Skysail beside what one would use instead: the same queries, model, partitions and machine.
+
+In full: the grid of settings, five interleaved rounds, the independent judge in the last one (about 25 minutes on two
+cores). The short form takes the best known settings, two rounds and fewer rates. A contender that cannot be installed
+or that fails is left out, and the result says why.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import joblib
+
+from load.errors import PeerFailedError, PeerUnavailableError
+from load.peers import environments, grid, judging, ladder
+from load.peers.contenders import CONTENDERS, DIRECT
+from load.peers.running import Ground
+from load.peers.summary import Summary, behind, figures
+from load.peers.visit import Plan, visit
+from load.results import Result
+from load.training import digits, linear_models, package_all
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from load.peers.contenders import Contender
+    from load.system import Stage
+
+NAME = "peers"
+NAMES = tuple(contender.name for contender in CONTENDERS)
+SECONDS = 2.0
+_ROUNDS, _SHORT_ROUNDS = 5, 2
+_FULL = Plan(SECONDS, 3.0, (500.0,), (0.25, 0.5, 0.75, 0.9), judged=(0.25, 0.5, 0.75))
+_SHORT = Plan(SECONDS, 2.0, (500.0,), (0.5,))
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """The contenders that are left, with their settings."""
+
+    ground: Ground
+    plan: Plan
+    left: list[Contender]
+    settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    tried: list[dict[str, Any]] = field(default_factory=list)
+    out: list[dict[str, str]] = field(default_factory=list)
+
+    def leave_out(self, contender: Contender, why: object) -> None:
+        """Go on without a contender."""
+        _say(f"{contender.label} is left out: {why}")
+        self.left.remove(contender)
+        self.out.append({"system": contender.name, "label": contender.label, "why": " ".join(str(why).split())})
+
+    def install(self) -> None:
+        """Have all environments; leave out those that cannot be had, the judge too."""
+        for contender in tuple(self.left):
+            try:
+                if contender.environment:
+                    environments.ensure(contender.environment, _say)
+            except PeerUnavailableError as error:
+                self.leave_out(contender, error)
+        try:
+            if self.plan.judged:
+                environments.ensure(judging.ENVIRONMENT, _say)
+        except PeerUnavailableError as error:
+            self.plan = replace(self.plan, judged=())
+            self.out.append({"system": judging.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
+
+    async def search(self) -> None:
+        """Find the best settings."""
+        for contender in tuple(self.left):
+            try:
+                rows = await grid.search(contender, self.ground, self.plan, _say)
+            except PeerFailedError as error:
+                self.leave_out(contender, error)
+                continue
+            self.tried += rows
+            self.settings[contender.name] = contender.grid[next(row["index"] for row in rows if row["chosen"])]
+
+    async def round(self, summary: Summary, plan: Plan, seed: int) -> None:
+        """Visit everybody once, in an order of its own."""
+        order = [DIRECT, *self.left]
+        random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
+        for contender in order:
+            _say(contender.label)
+            setting = self.settings.get(contender.name, contender.grid[0])
+            try:
+                summary.add(
+                    contender, await visit(contender, self.ground, setting, plan, summary.capacity_per_s(contender))
+                )
+            except PeerFailedError as error:
+                self.leave_out(contender, error)
+
+
+async def run(stage: Stage) -> Result:
+    """Measure everybody."""
+    plan, rounds = (_SHORT, _SHORT_ROUNDS) if stage.short else (_FULL, _ROUNDS)
+    chosen = [contender for contender in CONTENDERS if not stage.only or contender.name in stage.only]
+    comparison = _Comparison(_ground(stage), replace(plan, seconds=stage.seconds), chosen)
+    comparison.install()
+    climbed = await ladder.climb(comparison.ground)
+    comparison.plan = replace(comparison.plan, ceiling_per_s=ladder.ceiling_per_s(climbed))
+    if not stage.short:
+        await comparison.search()
+    summary = Summary((DIRECT, *CONTENDERS))
+    for index in range(rounds):
+        _say(f"round {index + 1} of {rounds}")
+        last = index == rounds - 1
+        plan = comparison.plan if last else replace(comparison.plan, judged=())
+        await comparison.round(summary, plan, stage.seed + index)
+    return _result(stage, comparison, summary, climbed, rounds)
+
+
+def _ground(stage: Stage) -> Ground:
+    """Train, and write down what each model says about each row."""
+    data = digits()
+    estimators = linear_models(data)
+    model = stage.folder / "logistic.joblib"
+    joblib.dump(estimators["logistic"], model)
+    truth = {name: estimator.predict(data.test_x).tolist() for name, estimator in estimators.items()}
+    return Ground(stage, data, model, package_all(estimators, data.test_x, stage.folder), truth)
+
+
+def _result(
+    stage: Stage, comparison: _Comparison, summary: Summary, climbed: list[dict[str, Any]], rounds: int
+) -> Result:
+    rows = summary.rows()
+    ceiling = comparison.plan.ceiling_per_s
+    return Result(
+        NAME,
+        figures=figures(rows),
+        parameters={
+            "form": "short" if stage.short else "full",
+            "rounds": rounds,
+            "seconds": stage.seconds,
+            "seed": stage.seed,
+        },
+        series={
+            "systems": rows,
+            "behind": behind(rows),
+            "judged": summary.judged(),
+            "grid": comparison.tried,
+            "direct": climbed,
+            "left_out": comparison.out,
+        },
+        notes=(
+            f"rates beyond {ceiling:,.0f}/s are left out: without any system the harness is saturated there",
+            "CPU time of the whole loop includes joining and learning; nobody else does either",
+            "MLServer reads and writes JSON, four times the bytes, and loses what it holds when it dies",
+            "Ray Serve and BentoML have no Kafka: one poll at a time goes through load/peers/bridge.py",
+        ),
+    )
+
+
+def _say(text: str) -> None:
+    print(f"peers: {text}", file=sys.stderr, flush=True)
