@@ -15,6 +15,7 @@ from schemas.errors import RegistryError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Self
 
 # Under which subject each record's schema stands: the topic whose values it describes. Model queries have one schema
 # but a topic for every model, and policy states live in the store, so these two have names of their own.
@@ -46,7 +47,7 @@ class Ids:
 
 
 class Registry:
-    """A connection to one schema registry.
+    """A connection to one schema registry; `close` it, or use it as a context manager.
 
     Args:
         properties: As confluent-kafka names them, at least `url`; `mock://<any>` is an empty registry in memory.
@@ -68,6 +69,16 @@ class Registry:
             self.client: Any = SchemaRegistryClient.new_client(dict(properties))
         except (TypeError, ValueError) as error:
             raise RegistryError(f"schema registry: {error}; check the properties under `registry`") from error
+
+    def close(self) -> None:
+        """Disconnect; the next call connects no more."""
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def resolve(self, prefix: str = "") -> Ids:
         """Register the current schemas and read which ids stand for schemas we may read.
