@@ -17,7 +17,7 @@ from load.peers.ledger import Ledger, Tally
 from load.peers.running import APPLICATION
 from load.peers.sides import Asking, Side, backlog
 from load.processes import usage
-from load.rates import central_rate
+from load.rates import drain_rate
 from load.wire import Wire
 from load.workload import Rows
 from schemas import topics as names
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from load.peers.running import Ground, Running
     from load.peers.speech import Speech
+
+    Taken = tuple[int, bytes]  # when, in microseconds, and the record's value
 
 _READY_S = 90.0
 _RETRY_S = 0.25
@@ -109,21 +111,27 @@ class Client:
             wire.close()
 
     def backlog(self, count: int, limit_s: float) -> Part:
-        """Write `count` queries at once and wait for their answers; the rate is that of the broker's append times."""
+        """Write `count` queries at once and wait for their answers, which the broker stamps when it appends them."""
         asking, wire = self._asking(_BACKLOG_SLO_MS), self._wire(_BACKLOG_LINGER_MS)
         records = backlog(asking, count, self._now_us(), feedback=self.feedback)
+        taken: list[Taken] = []
+
+        def take(quiet_s: float) -> None:
+            taken.extend((arrival.timestamp_us, arrival.value or b"") for arrival in wire.rest(quiet_s))
+
         try:
-            before_s = self._cpu_s()
+            before_s, start_us = self._cpu_s(), self._now_us()
             for record in records:
                 wire.produce(*record, self.speech.headers)
             settled = self._wait(lambda: _appended(wire), count, limit_s)
             self._rest()
             cpu_s = self._cpu_s() - before_s
-            taken = [(arrival.timestamp_us, arrival.value or b"") for arrival in wire.rest()]
+            take(_QUIET_S / 4)
+            tally = _judged(asking.ledger, taken, take)
         finally:
             wire.close()
-        rate = central_rate(appended_us for appended_us, _ in taken)
-        return Part(asking.ledger.judge(taken), rate, cpu_s, 0, settled)
+        rate = drain_rate((appended_us for appended_us, _ in taken), start_us, count)
+        return Part(tally, rate, cpu_s, 0, settled)
 
     def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
         """Send Poisson arrivals at `rate` a second and wait for the last answers."""
@@ -137,9 +145,9 @@ class Client:
             pace(side, offsets_us, start_us, self._now_us, lambda: False)
             settled = self._wait(lambda: side.take(_LOOK_S), len(offsets_us), limit_s)
             cpu_s = self._cpu_s() - before_s
+            tally = _judged(asking.ledger, side.taken, lambda quiet_s: _take_rest(side, quiet_s))
         finally:
             wire.close()
-        tally = asking.ledger.judge(side.taken)
         return Part(tally, tally.answered / seconds, cpu_s, side.late_us, settled)
 
     def _wait(self, count: Callable[[], int], expected: int, limit_s: float) -> bool:
@@ -179,6 +187,22 @@ class Client:
 
     def _asking(self, slo_ms: float) -> Asking:
         return Asking(self._rows(slo_ms), self.speech, Ledger(self.speech, self.ground.truth))
+
+
+def _judged(ledger: Ledger, taken: list[Taken], take: Callable[[float], None]) -> Tally:
+    """Judge; where answers are missing, wait once more: late answers to an earlier part have been counted for them."""
+    tally = ledger.judge(taken)
+    if not tally.missing:
+        return tally
+    take(_QUIET_S)
+    return ledger.judge(taken)
+
+
+def _take_rest(side: Side, quiet_s: float) -> None:
+    seen = -1
+    while len(side.taken) > seen:
+        seen = len(side.taken)
+        side.turn(quiet_s)
 
 
 def _appended(wire: Wire) -> int:

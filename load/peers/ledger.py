@@ -14,9 +14,8 @@ if TYPE_CHECKING:
 
     from load.peers.speech import Speech
 
-POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
+POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
 OBJECTIVES_MS = (20, 50, 100)
-_LEAST_FOR_P999 = 1_000
 
 
 class Entry(NamedTuple):
@@ -54,12 +53,11 @@ class Tally:
         return self.asked - self.answered
 
     def latency_ms(self) -> dict[str, float]:
-        """Return the percentiles; p99.9 only of a thousand answers and more; nothing where nothing was answered."""
-        points = {n: p for n, p in POINTS.items() if n != "p999" or len(self.latencies_us) >= _LEAST_FOR_P999}
+        """Return the percentiles; nothing where nothing was answered."""
         if not self.latencies_us:
             return {}
-        values = np.percentile(self.latencies_us, list(points.values())) / 1e3
-        return dict(zip(points, values.tolist(), strict=True))
+        values = np.percentile(self.latencies_us, list(POINTS.values())) / 1e3
+        return dict(zip(POINTS, values.tolist(), strict=True))
 
     def goodput_per_s(self, objective_ms: float, seconds: float) -> float:
         """Return the rate of right answers within an objective."""

@@ -21,10 +21,11 @@ Written by `skysail load run peers --docs docs/peers.md`; it measures the same o
 
 Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions), asks the same scikit-learn logistic
 regression and writes predictions back, at the best setting of the grid below. Rounds are interleaved; figures are
-medians with the least and the most. The rate is that of draining a backlog, by the broker's append times. Latency
-counts from the time when a query was meant to be sent; goodput counts right answers within the objective. CPU time is
-that of all processes of a system; memory is the sum of their peaks. Every answer is checked by id against the model.
-The code of each is a file in `load/peers/`, the environments are pinned in `load/peers/requirements/`.
+medians with the least and the most. The rate is that of draining a backlog: from its first query to the time when the
+broker had 95 % of the answers. Latency counts from the time when a query was meant to be sent; goodput counts right
+answers within the objective. CPU time is that of all processes of a system; memory is the sum of their peaks. Every
+answer is checked by id against the model. The code of each is a file in `load/peers/`, the environments are pinned in
+`load/peers/requirements/`.
 """
 
 
@@ -72,12 +73,12 @@ def _goodput(systems: Sequence[Row]) -> Table:
 
 
 def _latency(systems: Sequence[Row], stretch: str) -> Table:
-    heads = ("system", "queries/s", *POINTS, "sender late")
+    heads = ("system", "queries/s", *POINTS, "p999 of all rounds", "sender late")
     rows = tuple(
         (
             row["label"],
             f"{_rate(row, stretch):,.0f}",
-            *(_spread(row, f"{stretch}_{point}_ms") for point in (*POINTS, "sender_late")),
+            *(_spread(row, f"{stretch}_{point}_ms") for point in (*POINTS, "p999", "sender_late")),
         )
         for row in systems
         if f"{stretch}_p50_ms" in row
@@ -98,8 +99,12 @@ def _rate(row: Row, stretch: str) -> float:
 
 
 def _behind(rows: Sequence[Row]) -> Table:
-    lines = tuple((r["lane"], r["figure"], _number(r["own"]), r["by"], _number(r["value"])) for r in rows)
-    return Table("Where somebody is ahead of Skysail", ("lane", "figure", "Skysail", "ahead", "there"), lines)
+    heads = ("lane", "figure", "Skysail", "best", "by", "ahead too")
+    lines = tuple(
+        (row["lane"], row["figure"], _number(row["own"]), _number(row["value"]), row["by"], ", ".join(row["also"]))
+        for row in rows
+    )
+    return Table("Where somebody is ahead of Skysail", heads, lines)
 
 
 def _judged(rows: Sequence[Row]) -> Table:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from load.peers.contenders import SHORTEST, WHOLE
 from load.peers.visit import COUNTS, Seen
 
@@ -29,6 +31,7 @@ RANKED: Mapping[str, bool] = {
 }
 # At a share of the capacity: another rate in every run, so nothing to compare runs by.
 _OWN = "pct_"
+_LEAST_FOR_P999 = 1_000
 
 
 @dataclass(slots=True)
@@ -59,6 +62,7 @@ class Summary:
         visits = self.seen[contender.name]
         names = dict.fromkeys(name for seen in visits for name in seen.figures)
         figures = {name: spread(seen.figures[name] for seen in visits if name in seen.figures) for name in names}
+        figures |= _rare(visits)
         counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
         about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee")}
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}
@@ -68,6 +72,16 @@ def spread(values: Iterable[float]) -> list[float]:
     """Return `[median, least, most]`."""
     found = sorted(values)
     return [median(found), found[0], found[-1]]
+
+
+def _rare(visits: Sequence[Seen]) -> dict[str, list[float]]:
+    """Return p99.9 by stretch, over all visits together: one alone has too few answers for it."""
+    rare: dict[str, list[float]] = {}
+    for name in dict.fromkeys(name for seen in visits for name in seen.latencies_us):
+        pooled = [latency_us for seen in visits for latency_us in seen.latencies_us.get(name, ())]
+        if len(pooled) >= _LEAST_FOR_P999:
+            rare[f"{name}_p999_ms"] = spread([float(np.percentile(pooled, 99.9)) / 1e3])
+    return rare
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float]:
@@ -99,23 +113,33 @@ def best(rows: Sequence[Row], kind: str, figure: str) -> float | None:
 
 
 def behind(rows: Sequence[Row]) -> list[Row]:
-    """Return every figure in which somebody beats one of Skysail's lanes, the widest gap first."""
-    lanes = [row for row in rows if row["kind"] == "skysail"]
-    others = [row for row in rows if row["kind"] in ("hand", "peer")]
-    found = [
-        {"lane": lane["label"], "figure": figure, "own": lane[figure][0], "by": other["label"], "value": value}
-        for lane in lanes
-        for figure, more in RANKED.items()
-        for other in others
-        if figure in lane and figure in other
-        if ((value := other[figure][0]) > lane[figure][0]) == more and value != lane[figure][0]
+    """Return a row for each figure in which somebody beats one of Skysail's lanes: the best one, and who else does."""
+    return [
+        row
+        for lane in rows
+        if lane["kind"] == "skysail"
+        for figure in RANKED
+        if figure in lane and (row := _behind(lane, figure, rows))
     ]
-    return sorted(found, key=_gap, reverse=True)
 
 
-def _gap(row: Row) -> float:
-    low, high = sorted((row["own"], row["value"]))
-    return float(high / low) if low else float("inf")
+def _behind(lane: Row, figure: str, rows: Sequence[Row]) -> Row | None:
+    sign = 1 if RANKED[figure] else -1
+    others = [row for row in rows if row["kind"] in ("hand", "peer") and figure in row]
+    ahead = [row for row in others if (row[figure][0] - lane[figure][0]) * sign > 0]
+    ahead.sort(key=lambda row: row[figure][0] * sign, reverse=True)
+    if not ahead:
+        return None
+    first, *also = ahead
+    names = [row["name"] for row in also]
+    return {
+        "lane": lane["label"],
+        "figure": figure,
+        "own": lane[figure][0],
+        "by": first["label"],
+        "value": first[figure][0],
+        "also": names,
+    }
 
 
 def _value(rows: Sequence[Row], name: str, figure: str) -> float | None:

@@ -66,17 +66,27 @@ class Plan:
 
 @dataclass(slots=True)
 class Seen:
-    """What a visit measured: figures, counts over all its parts, the capacity, and the judge's row if it was asked."""
+    """What a visit measured.
+
+    Attributes:
+        figures: by name.
+        counts: over all its parts.
+        capacity_per_s: that the shares are taken of.
+        judgement: the judge's row, if it was asked.
+        latencies_us: by stretch, for what needs more of them than one visit gives.
+    """
 
     figures: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
     capacity_per_s: float = 0.0
     judgement: dict[str, Any] | None = None
+    latencies_us: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, name: str, part: Part, seconds: float) -> None:
         """Add a stretch."""
         self._count(part)
         self.figures |= {f"{name}_{point}_ms": value for point, value in part.tally.latency_ms().items()}
+        self.latencies_us[name] = part.tally.latencies_us
         self.figures[f"{name}_cpu_us_per_query"] = part.cpu_us_per_query
         self.figures[f"{name}_sender_late_ms"] = part.late_us / 1e3
         for objective_ms in OBJECTIVES_MS:

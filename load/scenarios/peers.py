@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +86,7 @@ class _Comparison:
         order = [DIRECT, *self.left]
         random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
         for contender in order:
-            _say(contender.label)
+            started_s = time.monotonic()
             setting = self.settings.get(contender.name, contender.grid[0])
             try:
                 summary.add(
@@ -93,6 +94,7 @@ class _Comparison:
                 )
             except PeerFailedError as error:
                 self.leave_out(contender, error)
+            _say(f"{contender.label}: {time.monotonic() - started_s:.0f} s")
 
 
 async def run(stage: Stage) -> Result:
