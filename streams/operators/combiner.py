@@ -103,8 +103,19 @@ class Combiner:
         return answers
 
     def next_deadline(self) -> int | None:
-        """Return when the next waiting query has to be answered (us)."""
-        return self._buckets[0] * _BUCKET_US if self._buckets else None
+        """Return when the next waiting query has to be answered (us).
+
+        Most are answered long before: without forgetting those here, each would still ring an alarm.
+        """
+        buckets = self._buckets
+        while buckets:
+            due = self._due[buckets[0]]
+            while due and due[-1].answered:
+                due.pop()
+            if due:
+                return buckets[0] * _BUCKET_US
+            del self._due[heapq.heappop(buckets)]
+        return None
 
     def on_timer(self, now_us: int) -> list[Emit]:
         """Answer every query whose time has come with what has arrived."""

@@ -29,15 +29,14 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import TopicPartition as KafkaPartition
 
-from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
+from streams.runtime.kafka_fetcher import DirectFetcher
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
-    from aiokafka.structs import ConsumerRecord
-
+    from streams.operators.contract import Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka_client import KafkaConnection
     from streams.runtime.ports import Rebalanced, TopicPartition
@@ -53,8 +52,6 @@ _REFUSED = (
     GroupAuthorizationFailedError,
     TopicAuthorizationFailedError,
 )
-# Makes a named tuple in half the time of its constructor (0.19 against 0.39 us), at 20,000 a second and more.
-_new = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +138,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         )
         try:
             await self._consumer.start()
+            await DirectFetcher.install(self._consumer, self._names)
             known = await self._consumer.topics()
         except KafkaError as fault:
             await self.stop(settings.commit_s)
@@ -279,16 +277,12 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             except IllegalStateError:
                 _log.info("%s-%d was revoked before the seek", *partition)
 
-    def _hand_out(self, fetched: Mapping[KafkaPartition, list[ConsumerRecord]]) -> list[Record]:
+    def _hand_out(self, fetched: Mapping[KafkaPartition, list[Record]]) -> list[Record]:
         handed: list[Record] = []
         for partition, records in fetched.items():
-            topic = self._names[partition.topic]
-            number = partition.partition
             self._report_jump(partition, records[0].offset)
             self._next[partition] = records[-1].offset + 1
-            handed += [
-                _new(Record, (topic, number, r.offset, r.timestamp * 1000, r.key, r.value, r.headers)) for r in records
-            ]
+            handed += records
         if handed or not self._lag():
             self._progressed_us = self._polled_us
         return handed

@@ -29,6 +29,7 @@ from streams.runtime.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
+from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_requests import Requests
 
 if TYPE_CHECKING:
@@ -114,7 +115,10 @@ class KafkaTransport:
         if self._stopped:
             await self._close(client)
             raise BrokerUnavailableError("the producer was stopped")
-        self._link = _Link(client, Requests(client, given.in_flight, given.request_timeout_ms, given.request_bytes))
+        calls = Calls(client, given.request_timeout_ms / 1000)
+        refresh = client.force_metadata_update
+        requests = Requests(calls, refresh, given.in_flight, given.request_timeout_ms, given.request_bytes)
+        self._link = _Link(client, requests)
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Send as many of the leading records as fit into one batch; see `ports.Transport`."""

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import errors
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.produce import ProduceRequest
+
+from streams.runtime.kafka_wire import PRODUCE, produce_request
 
 if TYPE_CHECKING:
-    from aiokafka.client import AIOKafkaClient
-    from aiokafka.protocol.produce import ProduceResponseStruct
+    from collections.abc import Callable, Mapping
+
+    from streams.runtime.kafka_calls import Calls
+    from streams.runtime.kafka_wire import Place
 
 _ALL_REPLICAS = -1
 
@@ -28,8 +31,7 @@ _ALL_REPLICAS = -1
 class _Batch(NamedTuple):
     """A built record batch on its way, and who waits for it."""
 
-    topic: str
-    partition: int
+    place: Place
     records: bytes
     result: asyncio.Future[None]
 
@@ -38,26 +40,31 @@ class _Batch(NamedTuple):
 class _Broker:
     waiting: list[_Batch]
     in_flight: int = 0
+    connecting: asyncio.Task[None] | None = None
 
 
 class Requests:
     """Sends built record batches to partition leaders; one event loop, one client."""
 
-    def __init__(self, client: AIOKafkaClient, in_flight: int, timeout_ms: int, request_bytes: int) -> None:
+    def __init__(
+        self, calls: Calls, refresh: Callable[[], object], in_flight: int, timeout_ms: int, request_bytes: int
+    ) -> None:
         """Nothing is sent yet.
 
         Args:
-            client: bootstrapped.
+            calls: to the brokers.
+            refresh: asks for new metadata.
             in_flight: requests to one broker that may be unanswered; more of them are smaller.
             timeout_ms: that the leader may wait for its replicas.
             request_bytes: of record batches in one request, unless a single batch is larger.
         """
-        self._client = client
+        self._calls = calls
+        self._ask_again = refresh
         self._limit = in_flight
         self._timeout_ms = timeout_ms
         self._request_bytes = request_bytes
         self._brokers: dict[int, _Broker] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Future[Mapping[Place, int]]] = set()
 
     async def send(self, node: int, topic: str, partition: int, records: bytes) -> None:
         """Send one batch to a partition's leader and wait until all replicas in sync have it.
@@ -70,23 +77,36 @@ class Requests:
         if not broker.waiting:
             loop.call_soon(self._flush, node, broker)
         result: asyncio.Future[None] = loop.create_future()
-        broker.waiting.append(_Batch(topic, partition, records, result))
+        broker.waiting.append(_Batch((topic, partition), records, result))
         await result
 
     def abandon(self) -> None:
         """Give up on what is unanswered: nobody waits for it any more."""
-        for task in self._tasks:
-            task.cancel()
+        for answer in self._answers:
+            answer.cancel()
         for broker in self._brokers.values():
+            if broker.connecting is not None:
+                broker.connecting.cancel()
             _settle(broker.waiting, errors.KafkaConnectionError("the producer was stopped"))
             broker.waiting = []
 
     def _flush(self, node: int, broker: _Broker) -> None:
         while broker.waiting and broker.in_flight < self._limit:
-            broker.in_flight += 1
-            task = asyncio.create_task(self._request(node, broker, self._take(broker)))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            if not self._calls.connected(node):
+                if broker.connecting is None:
+                    broker.connecting = asyncio.create_task(self._connect(node, broker))
+                return
+            self._request(node, broker, self._take(broker))
+
+    async def _connect(self, node: int, broker: _Broker) -> None:
+        try:
+            is_connected = await self._calls.connect(node)
+        finally:
+            broker.connecting = None
+        if not is_connected:
+            waiting, broker.waiting = broker.waiting, []
+            _settle(waiting, errors.NodeNotReadyError(f"no connection to broker {node}"))
+        self._flush(node, broker)
 
     def _take(self, broker: _Broker) -> list[_Batch]:
         """Take what fits into one request: at least one batch, and one a partition.
@@ -94,11 +114,11 @@ class Requests:
         Of two batches of a partition in one request a broker keeps the last, and acknowledges both. Two roles of one
         process may well write to the same partition in the same turn.
         """
-        taken: dict[tuple[str, int], _Batch] = {}
+        taken: dict[Place, _Batch] = {}
         left: list[_Batch] = []
         room = self._request_bytes
         for batch in broker.waiting:
-            place = batch.topic, batch.partition
+            place = batch.place
             if place in taken or (taken and len(batch.records) > room):
                 left.append(batch)
             else:
@@ -107,44 +127,48 @@ class Requests:
         broker.waiting = left
         return [*taken.values()]
 
-    async def _request(self, node: int, broker: _Broker, batches: list[_Batch]) -> None:
+    def _request(self, node: int, broker: _Broker, batches: list[_Batch]) -> None:
+        body = produce_request(((batch.place, batch.records) for batch in batches), _ALL_REPLICAS, self._timeout_ms)
         try:
-            response = await self._client.send(node, self._produce(batches))
+            answer = self._calls.post(node, PRODUCE, body)
         except KafkaError as fault:
             self._refresh(fault)
             _settle(batches, fault)
+            return
+        broker.in_flight += 1
+        self._answers.add(answer)
+        answer.add_done_callback(partial(self._answered, node, broker, batches))
+
+    def _answered(
+        self, node: int, broker: _Broker, batches: list[_Batch], answer: asyncio.Future[Mapping[Place, int]]
+    ) -> None:
+        self._answers.discard(answer)
+        broker.in_flight -= 1
+        fault = None if answer.cancelled() else answer.exception()
+        if answer.cancelled() or (fault is not None and not isinstance(fault, KafkaError)):
+            fault = errors.KafkaConnectionError(f"the request ended without an answer: {fault!r}")
+        if fault is not None:
+            self._refresh(fault)
+            _settle(batches, fault)
         else:
-            self._answer(batches, response)
-        finally:
-            # Whatever went wrong, e.g. a stopped client: who waits must send again, or its lane hangs for good.
-            _settle(batches, errors.KafkaConnectionError("the request ended without an answer"))
-            broker.in_flight -= 1
-            self._flush(node, broker)
+            self._tell(batches, answer.result())
+        self._flush(node, broker)
 
-    def _produce(self, batches: list[_Batch]) -> ProduceRequest:
-        batches.sort(key=lambda batch: batch.topic)
-        topics = [
-            (topic, [(batch.partition, batch.records) for batch in group])
-            for topic, group in groupby(batches, key=lambda batch: batch.topic)
-        ]
-        return ProduceRequest(None, _ALL_REPLICAS, self._timeout_ms, topics)
-
-    def _answer(self, batches: list[_Batch], response: ProduceResponseStruct) -> None:
-        codes = {(topic, part[0]): part[1] for topic, partitions in response.topics for part in partitions}
+    def _tell(self, batches: list[_Batch], codes: Mapping[Place, int]) -> None:
         for batch in batches:
-            code = codes.get((batch.topic, batch.partition), errors.UnknownError.errno)
+            code = codes.get(batch.place, errors.UnknownError.errno)
             fault = errors.for_code(code)() if code else None
             if fault is not None:
                 self._refresh(fault)
             _settle([batch], fault)
 
-    def _refresh(self, fault: KafkaError) -> None:
+    def _refresh(self, fault: BaseException) -> None:
         """Ask for new metadata where the fault says that ours are old."""
         if getattr(fault, "invalid_metadata", False):
-            self._client.force_metadata_update()
+            self._ask_again()
 
 
-def _settle(batches: list[_Batch], fault: KafkaError | None) -> None:
+def _settle(batches: list[_Batch], fault: BaseException | None) -> None:
     for batch in batches:
         if batch.result.done():
             continue  # its waiter was cancelled
