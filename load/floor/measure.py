@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from schemas.records import Status
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from load.openloop import Workload
     from load.system import Stage
@@ -76,8 +77,21 @@ def fill(stage: Stage, prefix: str, workload: Workload, count: int) -> None:
         raise RuntimeError(f"{unsent} of {count} queries were not taken by the broker")
 
 
-async def chain(stage: Stage, workload: Workload, rate: float, module: str = "hand_aiokafka") -> Recorder:
-    """Send through three hops that pass bytes on, four legs in all, at `rate` a second; returns what was recorded."""
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Three hops that pass bytes on, four legs in all: what the way over Kafka takes without anything to do."""
+
+    wire: Wire
+    leg: str
+
+    async def drive(self, offsets_us: Iterator[int], workload: Workload, seconds: float) -> Recorder:
+        """Send through it; returns what was recorded."""
+        return await asyncio.to_thread(_send_through, self.wire, self.leg, workload, offsets_us, seconds)
+
+
+@asynccontextmanager
+async def chain(stage: Stage, workload: Workload, module: str = "hand_aiokafka") -> AsyncIterator[Chain]:
+    """Start a chain and warm it up with a workload."""
     prefix = topics.new_prefix("chain")
     legs = [f"leg-{i}" for i in range(_HOPS + 1)]
     with topics.temporary(stage.bootstrap, prefix, dict.fromkeys(legs, _PARTITIONS)):
@@ -88,11 +102,9 @@ async def chain(stage: Stage, workload: Workload, rate: float, module: str = "ha
         wire = Wire(stage.bootstrap, prefix, stage.properties)
         try:
             wire.follow(legs[-1:])
-            await asyncio.to_thread(
-                _send_through, wire, legs[0], workload, arrivals.poisson(_WARM_UP_RATE, 0), _WARM_UP_S
-            )
-            offsets_us = stage.arrivals.at(rate, stage.seed)
-            return await asyncio.to_thread(_send_through, wire, legs[0], workload, offsets_us, stage.seconds)
+            started = Chain(wire, legs[0])
+            await started.drive(arrivals.poisson(_WARM_UP_RATE, 0), workload, _WARM_UP_S)
+            yield started
         finally:
             await jobs.stop(hops)
             wire.close()

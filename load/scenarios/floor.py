@@ -8,11 +8,12 @@ import joblib
 
 from load.floor.measure import VARIANTS, chain, drain
 from load.results import Result
+from load.rounds import ROUNDS, over_rounds
 from load.training import digits, linear_models
 from load.workload import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from load.floor.job import Done
     from load.recorder import Recorder
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 NAME = "floor"
 BACKLOG = 60_000
-RATES = (200, 500)
+RATES = (200, 500, 2_000)
 
 
 async def run(stage: Stage) -> Result:
@@ -30,7 +31,14 @@ async def run(stage: Stage) -> Result:
     joblib.dump(linear_models(data)["logistic"], model)
     workload = Rows("digits", data.inputs, seed=stage.seed)
     drained = await drain(stage, workload, str(model), BACKLOG)
-    chained = {rate: await chain(stage, workload, rate) for rate in RATES}
+    async with chain(stage, workload) as bare:
+        chained = [
+            {
+                rate: await bare.drive(stage.arrivals.at(rate, stage.seed), workload, stage.seconds / ROUNDS)
+                for rate in RATES
+            }
+            for _ in range(ROUNDS)
+        ]
     return Result(
         NAME,
         figures={**drain_figures(drained), **chain_figures(chained)},
@@ -54,10 +62,12 @@ def drain_figures(drained: Mapping[str, Done]) -> dict[str, float]:
     return figures
 
 
-def chain_figures(chained: Mapping[int, Recorder]) -> dict[str, float]:
-    """Name what the chain took."""
+def chain_figures(rounds: Sequence[Mapping[int, Recorder]]) -> dict[str, float]:
+    """Name what the chain took, by rate, over all rounds."""
     figures: dict[str, float] = {}
-    for rate, recorder in chained.items():
-        figures |= {f"chain_at_{rate}_{name}_ms": value for name, value in recorder.latency_ms().items()}
-        figures[f"chain_at_{rate}_lost"] = recorder.open
+    for rate in rounds[0]:
+        recorders = [recorded[rate] for recorded in rounds]
+        taken = over_rounds([recorder.latency_ms() for recorder in recorders])
+        figures |= {f"chain_at_{rate}_{name}_ms": value for name, value in taken.items()}
+        figures[f"chain_at_{rate}_lost"] = sum(recorder.open for recorder in recorders)
     return figures

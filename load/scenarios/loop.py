@@ -14,6 +14,7 @@ from load.driving import Driver
 from load.floor.measure import chain, drain
 from load.rates import central_rate
 from load.results import Result
+from load.rounds import ROUNDS, over_rounds
 from load.scenarios.floor import BACKLOG, RATES, chain_figures, drain_figures
 from load.system import Deployment
 from load.training import digits, linear_models, package_all
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from load.driving import Stretch
+    from load.floor.measure import Chain
+    from load.recorder import Recorder
     from load.system import Stage
     from load.training import Digits
     from schemas.records import Prediction
@@ -44,10 +47,7 @@ async def run(stage: Stage) -> Result:
     model = stage.folder / "logistic.joblib"
     joblib.dump(estimators["logistic"], model)
     workload = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed)
-    floors = {
-        **drain_figures(await drain(stage, workload, str(model), BACKLOG)),
-        **chain_figures({rate: await chain(stage, workload, rate) for rate in RATES}),
-    }
+    hand = drain_figures(await drain(stage, workload, str(model), BACKLOG))
     deployment = Deployment(
         prefix=topics.new_prefix(NAME),
         applications=(Application(_APPLICATION, tuple(estimators), "exp3"),),
@@ -56,9 +56,12 @@ async def run(stage: Stage) -> Result:
     async with stage.launch(deployment) as system:
         driver = Driver(stage, deployment.prefix, system)
         await driver.greet(_APPLICATION, data.inputs[0])
-        measured = await _measure(driver, data)
+        await driver.at(_WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), _WARM_UP_S)
+        drained = await _drain_backlog(driver, data)
+        async with chain(stage, workload) as bare:
+            latencies = await _latencies(driver, bare, data)
     topics.delete(stage.bootstrap, deployment.prefix)
-    figures = {**floors, **measured}
+    figures = {**hand, **drained, **latencies}
     return Result(
         NAME,
         figures={**figures, **_ratios(figures)},
@@ -71,15 +74,25 @@ async def run(stage: Stage) -> Result:
     )
 
 
-async def _measure(driver: Driver, data: Digits) -> dict[str, float]:
-    stage = driver.stage
-    await driver.at(_WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), _WARM_UP_S)
-    figures = await _drain_backlog(driver, data)
+async def _latencies(driver: Driver, bare: Chain, data: Digits) -> dict[str, float]:
+    """Send at each rate through the chain and the system in turn; the one that waits costs a few per cent of a core."""
+    chained: list[dict[int, Recorder]] = []
+    rounds: list[dict[int, dict[str, float]]] = []
+    seconds = driver.stage.seconds / ROUNDS
+    for turn in range(ROUNDS):
+        chained.append({})
+        rounds.append({})
+        for rate in RATES:
+            workload = Rows(_APPLICATION, data.inputs, data.labels, seed=driver.stage.seed + rate + turn)
+            offsets_us = driver.stage.arrivals.at(rate, driver.stage.seed + turn)
+            chained[turn][rate] = await bare.drive(offsets_us, workload, seconds)
+            stretch = await driver.at(rate, workload, seconds)
+            cpu_us = stretch.cpu_us_per_query
+            rounds[turn][rate] = {**stretch.recorder.figures(), "cpu_us_per_query": cpu_us}
+    figures = chain_figures(chained)
     for rate in RATES:
-        workload = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + rate)
-        stretch = await driver.at(rate, workload, stage.seconds)
-        figures |= {f"at_{rate}_{name}": value for name, value in stretch.recorder.figures().items()}
-        figures[f"at_{rate}_cpu_us_per_query"] = stretch.cpu_us_per_query
+        merged = over_rounds([measured[rate] for measured in rounds])
+        figures |= {f"at_{rate}_{name}": value for name, value in merged.items()}
     return figures
 
 
