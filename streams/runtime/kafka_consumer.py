@@ -24,6 +24,7 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     GroupAuthorizationFailedError,
     IllegalStateError,
+    IncompatibleBrokerVersion,
     KafkaError,
     TopicAuthorizationFailedError,
 )
@@ -50,6 +51,7 @@ _REFUSED = (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
     TopicAuthorizationFailedError,
 )
 
@@ -313,6 +315,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
 
 def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError:
+    if isinstance(fault, IncompatibleBrokerVersion):
+        return MisconfiguredError(f"{fault}: Apache Kafka 2.3 or a later one is needed")
     if isinstance(fault, _REFUSED):
         return MisconfiguredError(f"{fault!r}: grant this role the right to read the topic and its group")
     return BrokerUnavailableError(repr(fault))

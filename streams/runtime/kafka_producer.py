@@ -16,6 +16,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
+    IncompatibleBrokerVersion,
     KafkaError,
     MessageSizeTooLargeError,
     TopicAuthorizationFailedError,
@@ -241,6 +242,8 @@ def _leader(client: AIOKafkaClient, place: KafkaPartition) -> int | None:
 
 
 def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError | RecordTooLargeError:
+    if isinstance(fault, IncompatibleBrokerVersion):
+        return MisconfiguredError(f"{fault}: Apache Kafka 2.3 or a later one is needed")
     if isinstance(fault, _REFUSED):
         return MisconfiguredError(f"{fault!r}: grant this role the right to write, or correct its credentials")
     if isinstance(fault, _TOO_LARGE):

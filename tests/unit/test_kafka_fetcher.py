@@ -1,0 +1,251 @@
+"""What a consumer fetches: when it asks, what it holds, and what it does about brokers that refuse."""
+
+from __future__ import annotations
+
+import asyncio
+from io import BytesIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from aiokafka import errors
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.protocol.fetch import FetchRequest_v11
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.structs import TopicPartition
+
+from streams.runtime.kafka_fetcher import DirectFetcher
+from streams.runtime.kafka_wire import Api, FetchAnswer, Fetched
+from tests.virtual import run
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from streams.operators.contract import Record
+    from streams.runtime.kafka_calls import Calls
+
+PLACES = (TopicPartition("p.t", 0), TopicPartition("p.t", 1))
+BACKOFF_S = 0.1
+
+
+def batch(value: bytes) -> bytes:
+    """Build a batch of one record with offset 0."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1 << 16)
+    builder.append(0, 1_000, None, value, [])
+    return bytes(builder.build())
+
+
+class Broker:
+    """Client, connections and broker in one; answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[TopicPartition, int]] = []
+        self.refreshed = 0
+        self.is_connected = True
+        self.connects = True
+        self.cluster = SimpleNamespace(leader_for_partition=lambda _place: 1)
+        self._answers: list[asyncio.Future[Any]] = []
+        self._loop = asyncio.get_running_loop()
+        self._metadata_max_age_ms = 30_000
+
+    def force_metadata_update(self) -> None:
+        """Count."""
+        self.refreshed += 1
+
+    def connected(self, node: int) -> bool:
+        """Say so."""
+        return self.is_connected
+
+    async def connect(self, node: int) -> bool:
+        """Connect at once, or fail."""
+        self.is_connected = self.connects
+        return self.connects
+
+    def post(self, node: int, api: Api, body: bytes) -> asyncio.Future[Any]:
+        """Note what is asked for."""
+        topics = FetchRequest_v11.decode(BytesIO(body)).topics
+        self.asked.append({TopicPartition(topic, p[0]): p[2] for topic, parts in topics for p in parts})
+        self._answers.append(self._loop.create_future())
+        return self._answers[-1]
+
+    async def answer(self, *partitions: Fetched, code: int = 0) -> None:
+        """Answer the last request."""
+        self._answers[-1].set_result(FetchAnswer(code, list(partitions)))
+        await asyncio.sleep(0.001)
+
+    async def fail(self, fault: Exception) -> None:
+        """Break the connection under the last request."""
+        self._answers[-1].set_exception(fault)
+        await asyncio.sleep(0.001)
+
+
+class Scene:
+    """A fetcher that has two partitions of one broker, both to be read from offset 0."""
+
+    def __init__(self) -> None:
+        self.broker = Broker()
+        self.subscriptions = SubscriptionState()
+        self.subscriptions.assign_from_user(PLACES)
+        for place in PLACES:
+            self.subscriptions.seek(place, 0)
+        calls = cast("Calls", self.broker)
+        options = {"retry_backoff_ms": BACKOFF_S * 1000, "auto_offset_reset": "earliest"}
+        self.fetcher = DirectFetcher(
+            {"p.t": "t"}, calls, self.broker, self.subscriptions, fetcher_timeout=1.0, **options
+        )
+
+    async def poll(self, *partitions: TopicPartition, timeout_s: float = 0.01) -> dict[TopicPartition, list[Record]]:
+        """Take what is there."""
+        return await self.fetcher.fetched_records(partitions, timeout_s)
+
+
+def play(act: Any, broker_up: bool = True) -> None:
+    """Run a scene's act in virtual time, after the first request."""
+
+    async def scene() -> None:
+        stage = Scene()
+        stage.broker.is_connected = broker_up
+        await asyncio.sleep(0.001)
+        coroutine: Coroutine[Any, Any, None] = act(stage, stage.broker)
+        await coroutine
+        await stage.fetcher.close()
+
+    run(scene())
+
+
+def sent(place: TopicPartition, value: bytes = b"", code: int = 0) -> Fetched:
+    """Say what a broker has for a partition."""
+    return Fetched(tuple(place), code, 7, batch(value) if value else b"")
+
+
+def test_a_broker_is_asked_for_all_its_partitions_and_not_again_before_they_are_drained() -> None:
+    """A partition left out of a long fetch would wait for the end of it."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        assert broker.asked == [{PLACES[0]: 0, PLACES[1]: 0}]
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
+        assert len(broker.asked) == 1
+        drained = await stage.poll()
+        assert [(r.topic, r.partition, r.offset, r.value) for r in drained[PLACES[0]]] == [("t", 0, 0, b"a")]
+        await asyncio.sleep(0.001)
+        assert broker.asked[1:] == [{PLACES[0]: 1, PLACES[1]: 0}]
+
+    play(act)
+
+
+def test_what_nobody_drains_holds_its_neighbours_up_for_a_moment_only() -> None:
+    """A role that reads only replies leaves queries undrained."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
+        assert await stage.poll(PLACES[1], timeout_s=0.05) == {}
+        assert len(broker.asked) == 1
+        assert await stage.poll(PLACES[1], timeout_s=0.1) == {}
+        assert broker.asked[1:] == [{PLACES[1]: 0}]
+        assert list(await stage.poll()) == [PLACES[0]]
+
+    play(act)
+
+
+def test_a_poll_waits_for_records_and_returns_when_they_come() -> None:
+    """It neither spins nor sleeps over them; an empty answer is followed by the next request."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        poll = asyncio.create_task(stage.poll(timeout_s=5.0))
+        await broker.answer(sent(PLACES[0]), sent(PLACES[1]))
+        assert len(broker.asked) == 2
+        assert not poll.done()
+        await broker.answer(sent(PLACES[1], b"b"))
+        assert list(await poll) == [PLACES[1]]
+
+    play(act)
+
+
+def test_a_position_that_was_moved_meanwhile_is_what_counts() -> None:
+    """Neither an answer on its way nor one that is held is handed out after a seek."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        stage.subscriptions.seek(PLACES[1], 5)
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1], b"b"))
+        stage.subscriptions.seek(PLACES[0], 9)
+        assert await stage.poll() == {}
+        await asyncio.sleep(0.001)
+        assert broker.asked[-1] == {PLACES[0]: 9, PLACES[1]: 5}
+
+    play(act)
+
+
+def test_an_offset_out_of_range_is_looked_up_again() -> None:
+    """The log's beginning has moved on, or the topic was made anew."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], code=errors.OffsetOutOfRangeError.errno), sent(PLACES[1]))
+        state = stage.subscriptions.subscription.assignment.state_value(PLACES[0])
+        assert state.awaiting_reset
+
+    play(act)
+
+
+def test_a_broker_that_leads_no_more_is_left_alone_until_there_are_new_metadata() -> None:
+    """Asking it again at once would be a loop."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], code=errors.NotLeaderForPartitionError.errno), sent(PLACES[1]))
+        assert (broker.refreshed, len(broker.asked)) == (1, 1)
+        await asyncio.sleep(BACKOFF_S)
+        assert len(broker.asked) == 2
+
+    play(act)
+
+
+def test_a_refused_topic_is_told_to_the_poll() -> None:
+    """The role must say that it may not read; records of other partitions come first."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        refused = sent(PLACES[0], code=errors.TopicAuthorizationFailedError.errno)
+        await broker.answer(sent(PLACES[1], b"b"), refused)
+        assert list(await stage.poll()) == [PLACES[1]]
+        with pytest.raises(errors.TopicAuthorizationFailedError):
+            await stage.poll()
+
+    play(act)
+
+
+def test_a_broken_connection_is_made_again_after_a_rest() -> None:
+    """Whatever broke it may still be there."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        broker.is_connected = broker.connects = False
+        await broker.fail(errors.KafkaConnectionError("gone"))
+        await asyncio.sleep(3 * BACKOFF_S)
+        assert len(broker.asked) == 1
+        broker.connects = True
+        await asyncio.sleep(2 * BACKOFF_S)
+        assert len(broker.asked) == 2
+
+    play(act)
+
+
+def test_a_broker_that_is_too_old_is_told_to_the_poll() -> None:
+    """Trying again would not help."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.fail(errors.IncompatibleBrokerVersion("broker 1 lacks version 11 of request 1"))
+        with pytest.raises(errors.IncompatibleBrokerVersion, match="lacks version"):
+            await stage.poll()
+
+    play(act)
+
+
+def test_a_new_assignment_begins_with_nothing_held() -> None:
+    """What was fetched for the old one may belong to somebody else now."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
+        stage.subscriptions.unsubscribe()
+        stage.subscriptions.assign_from_user(PLACES[1:])
+        stage.subscriptions.seek(PLACES[1], 3)
+        assert await stage.poll() == {}
+        assert broker.asked[-1] == {PLACES[1]: 3}
+
+    play(act)
