@@ -142,6 +142,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         threads=given.threads,
         process=given.process,
         patience_s=given.patience_s,
+        load_s=given.load_s,
         allow_pickle=given.allow_pickle,
     )
 
