@@ -7,6 +7,7 @@ StreamError
 ├── RecordTooLargeError        the broker will never take this record: dead letter
 ├── OffsetOrderError           our bug, or a log that was cut off behind us: start the process anew
 └── StoppedError               this process cannot go on: exit non-zero, the supervisor starts a new one
+    ├── KernelError            a kernel fails again and again, and no record can be blamed for it: a bug of ours
     ├── StuckError             a client makes no progress although there is work
     └── MisconfiguredError     topics, rights or partition counts are not as needed: a person has to act
 """
@@ -44,6 +45,10 @@ class StoppedError(StreamError):
 
 class StuckError(StoppedError):
     """A Kafka client makes no progress although there is work; only a new process helps (aiokafka #703, #1037)."""
+
+
+class KernelError(StoppedError):
+    """A kernel fails again and again although it was started over."""
 
 
 class MisconfiguredError(StoppedError):

@@ -11,7 +11,7 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
-from streams.runtime.errors import MisconfiguredError, StuckError
+from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.reader import SLICE
 from streams.runtime.roles import Role
@@ -275,19 +275,95 @@ def test_a_kernel_that_failed_starts_over_from_what_is_incomplete() -> None:
     run(scene())
 
 
-def test_a_failing_timer_ends_the_process_with_its_cause() -> None:
-    """No record can be blamed for it; the supervisor starts a new process."""
+def test_a_kernel_whose_timer_fails_starts_over_from_what_is_incomplete(caplog: pytest.LogCaptureFixture) -> None:
+    """What it held is given to it again, and the alarm set; the traceback is logged once, the failure counted."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        broken = [True]
+
+        def fire(now_us: int) -> Effects:
+            if broken.pop() if broken else False:
+                raise ZeroDivisionError("timer")
+            return [echo(kernel.calls[-1][0])]
+
+        def decide(record: Record) -> Effects:
+            kernel.wakes = [START_US + (700_000 if broken else 2_000_000)]
+            return []
+
+        kernel = ScriptedKernel(decide=decide, timer=fire)
+        async with running(kernel, hooks=(reports.append,)) as s:
+            s.broker.put(*Q, b"held")
+            await elapse(4)
+            assert kernel.seen() == [b"held", b"held"]
+            assert kernel.starts == [{0: 0}, {0: 0}]
+            assert s.broker.values("out") == [b"held"]
+            assert s.broker.committed == {Q: 1}
+        assert reports[-1].counters["kernel_failures_total"] == 1
+        assert caplog.text.count("Traceback") == 1
+
+    run(scene())
+
+
+def test_a_kernel_that_is_to_start_over_is_called_no_more_before() -> None:
+    """Nothing in its memory is trusted: neither records nor states are given to it while the poll still hangs."""
 
     async def scene() -> None:
         def fail(now_us: int) -> Effects:
             raise ZeroDivisionError("timer")
 
         kernel = ScriptedKernel(timer=fail, wakes=[START_US + 700_000])
-        with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="timer")):
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(0.6)
+            s.consumer.hang_s = 2.0
+            await elapse(0.5)
+            s.broker.put(*Q, b"2")
+            await elapse(4)
+            assert kernel.fired_us[1:] == []
+            assert kernel.starts == [{0: 0}, {0: 1}]
+            assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_a_timer_that_fails_again_and_again_ends_the_process_with_its_cause() -> None:
+    """No record can be blamed and starting over does not help; the supervisor starts a new process."""
+
+    async def scene() -> None:
+        def fail(now_us: int) -> Effects:
+            kernel.wakes = [now_us + 100_000]
+            raise ZeroDivisionError("timer")
+
+        kernel = ScriptedKernel(timer=fail, wakes=[START_US + 700_000])
+        with pytest.RaisesGroup(pytest.RaisesExc(KernelError, match="role failed 4 times .* its timer: ZeroDivision")):
             async with running(kernel) as s:
                 s.broker.put(*Q, b"1")
-                await elapse(2)
+                await elapse(8)
         assert s.consumer.stopped
+
+    run(scene())
+
+
+def test_a_kernel_that_fails_on_states_starts_over() -> None:
+    """The state is asked for again by what is read again."""
+
+    async def scene() -> None:
+        key = StateKey(0, "digits")
+        broken = [True]
+
+        def take(states: object) -> Effects:
+            if broken:
+                broken.clear()
+                raise LookupError("state")
+            return [echo(kernel.calls[-1][0])]
+
+        kernel = ScriptedKernel(decide=lambda _record: [FetchStates((key,))], states=take)
+        async with running(kernel, store=FaultyStore()) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(4)
+            assert len(kernel.answers) == 2
+            assert s.broker.values("out") == [b"1"]
 
     run(scene())
 
