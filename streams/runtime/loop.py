@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Operator, Position, StateKey
+    from streams.runtime.errors import RecordRefusedError
     from streams.runtime.roles import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -201,8 +202,8 @@ class RoleLoop:
         self._tracker.complete(positions)
         self._reader.relieve()
 
-    def _refuse(self, emit: Emit) -> None:
-        self._performer.refuse(emit)
+    def _refuse(self, emit: Emit, fault: RecordRefusedError) -> None:
+        self._performer.refuse(emit, fault)
 
     def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
         self.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))

@@ -223,6 +223,37 @@ def test_an_emit_that_is_too_large_becomes_a_dead_letter_and_its_source_complete
     run(scene())
 
 
+def test_an_emit_that_is_refused_for_good_becomes_a_dead_letter_with_its_cause() -> None:
+    """The whole record is kept, its source is complete, and the partition moves on."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        async with running(ScriptedKernel(), hooks=(reports.append,)) as s:
+            s.transport.refused.add(("out", b"bad"))
+            s.broker.put(*Q, b"1", b"bad", b"2")
+            await elapse(3)
+            assert s.broker.values("out") == [b"1", b"2"]
+            assert s.broker.values("out.dlq") == [b"bad"]
+            assert s.broker.committed == {Q: 3}
+        assert reports[-1].counters["dead_letters_total{cause=refused}"] == 1
+
+    run(scene())
+
+
+def test_a_dead_letter_that_is_refused_for_good_ends_the_role() -> None:
+    """Its source may not be lost, and a person has to act."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(MisconfiguredError, match=r"out\.dlq refuses a dead letter")):
+            async with running(ScriptedKernel()) as s:
+                s.transport.refused |= {("out", b"bad"), ("out.dlq", b"bad")}
+                s.broker.put(*Q, b"bad")
+                await elapse(3)
+        assert s.broker.committed == {}
+
+    run(scene())
+
+
 def failing(record: Record) -> Effects:
     """Raise on one record, echo the others."""
     if record.value == b"poison":
