@@ -253,6 +253,7 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
         )
         app = create(place, common.codec)
         await app.start()
+        _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
         try:
             await app.wait(stop.wait())
         finally:

@@ -122,6 +122,7 @@ def test_a_refusal_is_one_message_that_says_what_to_do(
         ("model", "remove", "svc"),
         ("app", "list"),
         ("app", "apply"),
+        ("app", "remove", "digits"),
         ("app", "create", "digits", "models=svc"),
         ("app", "set", "digits", "slo_ms=50"),
         ("query", "digits", "--input", "[1]"),

@@ -91,6 +91,21 @@ def test_records_become_effects_and_are_committed_once_acknowledged() -> None:
     run(scene())
 
 
+def test_a_role_says_once_that_it_is_ready_and_with_what(caplog: pytest.LogCaptureFixture) -> None:
+    """Who starts one alone sees when it works; later rebalances are no news of that kind."""
+    caplog.set_level("INFO")
+
+    async def scene() -> None:
+        async with running(ScriptedKernel(), partitions=2) as s:
+            await elapse(1)
+            assert s.loop.ready.is_set()
+            await s.consumer.rebalance()
+            await elapse(1)
+        assert [line for line in caplog.messages if "ready" in line] == ["role is ready; its partitions: 0, 1"]
+
+    run(scene())
+
+
 def test_nothing_is_committed_past_a_record_without_outcome() -> None:
     """Acknowledgements after it change nothing, nor does stopping."""
 
