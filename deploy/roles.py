@@ -142,6 +142,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         threads=given.threads,
         process=given.process,
         patience_s=given.patience_s,
+        load_s=given.load_s,
         allow_pickle=given.allow_pickle,
     )
 
@@ -252,6 +253,7 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
         )
         app = create(place, common.codec)
         await app.start()
+        _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
         try:
             await app.wait(stop.wait())
         finally:

@@ -144,6 +144,9 @@ class Worker(Section):
     patience_s: float | None = Field(default=None, gt=0)
     """A batch that takes longer means that the model hangs: the worker (with `process`, the model's process) ends and
     is started again. Without it 10 objectives, at least 5 s."""
+    load_s: float = Field(default=120.0, gt=0)
+    """Loading a model that takes longer hangs: the worker (with `process`, the model's process) ends and is started
+    again."""
     allow_pickle: bool = False
     """Load pickled models, if their digest is the one that was deployed. Loading a pickle runs the code in it."""
 

@@ -21,6 +21,9 @@ RECORD_BYTES: Final = MAX_BYTES + 16 * 1024
 # A dead letter is cut off where it does not fit; this much must fit, or the role that writes it ends.
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
+MIN_IN_SYNC: Final = "min.insync.replicas"
+# What a role relies on; a broker may keep some of it to itself.
+LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"})
 # What goes by itself while topics are being created or brokers come up.
 PASSING: Final = frozenset({"existence", "leader"})
 
@@ -93,11 +96,13 @@ class _Comparison:
         for group in self.topology.copartitioned:
             yield from self._together([name for name in group if name in self.found])
         yield from self._replication()
-        if any(not self.found[topic.name].config for topic in there):
-            yield self._unread([topic.name for topic in there if not self.found[topic.name].config])
+        unread = [topic.name for topic in there if not self.found[topic.name].config.keys() >= LOOKED_AT]
+        if unread:
+            yield self._unread(unread)
         for topic in there:
             yield from self._alone(topic, self.found[topic.name])
             yield from self._configured(topic, self.found[topic.name].config)
+            yield from self._in_sync(topic, self.found[topic.name])
 
     def _existence(self) -> Iterator[Finding]:
         missing = [name for name in self.topology.topics if name not in self.found]
@@ -152,15 +157,25 @@ class _Comparison:
                 yield self._warning("replication", names, f"only one copy of each partition: {{names}}; {advice}")
 
     def _unread(self, names: list[str]) -> Finding:
-        text = "the broker does not tell the configuration of: {names}; give this user the right DescribeConfigs"
+        text = "the broker does not tell the whole configuration of: {names}; give this user the right DescribeConfigs"
         return self._warning("configuration", names, f"{text}, or see to retention, cleanup and timestamps yourself")
 
     def _configured(self, topic: Topic, config: Mapping[str, str]) -> Iterator[Finding]:
-        if config:
+        """Look at what the broker tells; some tell less than others."""
+        if "cleanup.policy" in config:
             yield from self._cleanup(topic, config["cleanup.policy"])
+        if "retention.ms" in config:
             yield from self._retention(topic, int(config["retention.ms"]))
+        if "message.timestamp.type" in config:
             yield from self._timestamps(topic, config["message.timestamp.type"])
+        if "max.message.bytes" in config:
             yield from self._size(topic, int(config["max.message.bytes"]))
+
+    def _in_sync(self, topic: Topic, found: Found) -> Iterator[Finding]:
+        needed = int(found.config.get(MIN_IN_SYNC, 1))
+        if needed > found.replicas > 0:
+            why = f"a partition has {found.replicas} copies, so that nothing can be written"
+            yield self._set(topic, MIN_IN_SYNC, needed, found.replicas, why, fault=True)
 
     def _cleanup(self, topic: Topic, policy: str) -> Iterator[Finding]:
         if set(policy.split(",")) == {topic.cleanup}:

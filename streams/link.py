@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
-from streams.runtime.errors import RecordTooLargeError
 from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.kafka_tail import KafkaTail
 from streams.runtime.lanes import LaneEvents, Lanes
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streams.operators.contract import Record
+    from streams.runtime.errors import RecordRefusedError
     from streams.runtime.kafka_client import KafkaConnection
 
 _log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class KafkaLink:
         """Produce (key, value) pairs in order; returns when all are acknowledged.
 
         Raises:
-            RecordTooLargeError: the topic does not take one of them.
+            RecordRefusedError: the topic will never take one of them, e.g. a `RecordTooLargeError`.
         """
         assert self._lanes is not None
         serial = next(self._serial)
@@ -105,10 +105,10 @@ class KafkaLink:
             if missing == 1 and not done.done():
                 done.set_result(None)
 
-    def _refused(self, emit: Emit) -> None:
+    def _refused(self, emit: Emit, fault: RecordRefusedError) -> None:
         waiting = self._unacknowledged.get(emit.completes[0].offset)
         if waiting is not None and not waiting[1].done():
-            waiting[1].set_exception(RecordTooLargeError(f"{len(emit.value)} bytes are too many for {emit.topic}"))
+            waiting[1].set_exception(type(fault)(f"{emit.topic} does not take {len(emit.value)} bytes: {fault}"))
 
 
 async def _abandon() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import Emit, Operator, Record
-from streams.runtime.errors import RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
+from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
 from streams.runtime.ports import Vitals
 from streams.runtime.roles import Ports
 from streams.runtime.store import MemoryStore
@@ -50,6 +51,7 @@ class FakeTransport:
     Attributes:
         missing: topics that do not exist.
         limit: a larger value does not fit.
+        refused: (topic, value) of records that are never taken.
         up: cleared, sends get no answer until it is set again.
         batches: (topic, partition, number of records) of each acknowledged batch.
     """
@@ -59,6 +61,7 @@ class FakeTransport:
         self.faults: deque[Exception | None] = deque()
         self.missing: set[str] = set()
         self.limit = 1_000_000
+        self.refused: set[tuple[str, bytes]] = set()
         self.batch_records = 1_000
         self.batches: list[tuple[str, int, int]] = []
         self.up = asyncio.Event()
@@ -75,7 +78,9 @@ class FakeTransport:
             raise UnknownPartitionError(topic)
         if len(emits[0].value) > self.limit:
             raise RecordTooLargeError(topic)
-        fitting = emits[: self.batch_records]
+        if (topic, emits[0].value) in self.refused:
+            raise RecordRefusedError(f"{topic} is compacted")
+        fitting = [*takewhile(lambda emit: (topic, emit.value) not in self.refused, emits[: self.batch_records])]
         for emit in fitting:
             self.broker.put(topic, partition, emit.value, key=emit.key)
         self.batches.append((topic, partition, len(fitting)))

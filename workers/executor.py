@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import pickle
 import queue
 import sys
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+_log = logging.getLogger(__name__)
+
 # A model that needs longer is taken for hung; no batch objective comes near, and loading into a cache may take seconds.
 MIN_PATIENCE_S = 5.0
+# A large network is read from a disk within this; only a model that hangs takes longer.
+LOAD_S = 120.0
 
 
 def patience_s(objective_us: int) -> float:
@@ -50,11 +55,17 @@ class Timed(NamedTuple):
 class Executor(Protocol):
     """Predicts batches."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether the model is loaded; `start` takes its time if not."""
+        ...
+
     async def start(self) -> None:
         """Load the model, or load it again if it was lost; returns at once if it is there.
 
         Raises:
             PackageError: it cannot be loaded.
+            HungError: loading it does not end, and it cannot be replaced from inside.
         """
         ...
 
@@ -77,23 +88,38 @@ class ThreadExecutor:
     Loading happens in the same thread because OpenMP's limits belong to the thread that set them.
     """
 
-    def __init__(self, load: Callable[[], Predict], now_us: Callable[[], int]) -> None:
+    def __init__(self, load: Callable[[], Predict], now_us: Callable[[], int], load_s: float = LOAD_S) -> None:
         """Nothing runs before `start`.
 
         Args:
             load: called in the thread; returns what predicts.
             now_us: the clock that batches are timed by.
+            load_s: how long loading may take.
         """
         self._load = load
         self._now_us = now_us
+        self._load_s = load_s
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._predict: Predict | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether the model is loaded."""
+        return self._predict is not None
+
     async def start(self) -> None:
         """Start the thread and load the model in it."""
-        if self._predict is None:
-            threading.Thread(target=self._serve, name="predict", daemon=True).start()
-            self._predict = await self._do(self._load)
+        if self._predict is not None:
+            return
+        threading.Thread(target=self._serve, name="predict", daemon=True).start()
+        try:
+            async with asyncio.timeout(self._load_s):
+                self._predict = await self._do(self._load)
+        except TimeoutError:
+            raise HungError(
+                f"the model was not loaded within {self._load_s:g} s and a thread cannot be killed: this worker ends so"
+                " that it is started again; set `worker.load_s` higher if it needs longer"
+            ) from None
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the thread."""
@@ -153,18 +179,45 @@ class ProcessExecutor:
         digest: str = "",
         threads: int = 1,
         allow_pickle: bool = False,
+        load_s: float = LOAD_S,
     ) -> None:
-        """Nothing runs before `start`; `now_us` times the batches, the others are as in `load_package`."""
+        """Nothing runs before `start`.
+
+        Args:
+            folder: of the package; `digest`, `threads` and `allow_pickle` are as in `load_package`, too.
+            now_us: the clock that batches are timed by.
+            digest: that the package must have.
+            threads: for the arithmetic of one batch.
+            allow_pickle: whether pickles are loaded.
+            load_s: how long one attempt to load may take.
+        """
         self._now_us = now_us
+        self._load_s = load_s
         flags = ("--allow-pickle",) if allow_pickle else ()
         # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
         self._arguments = ("-P", "-m", "workers.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None
 
+    @property
+    def ready(self) -> bool:
+        """Whether there is a child with its model loaded."""
+        return self._child is not None
+
     async def start(self) -> None:
-        """Start a child and wait until its model is loaded, unless there is one."""
-        if self._child is not None:
-            return
+        """Start a child and wait until its model is loaded, unless there is one; one that hangs is replaced."""
+        while self._child is None:
+            try:
+                async with asyncio.timeout(self._load_s):
+                    await self._load()
+            except TimeoutError:
+                await self.stop()
+                _log.error(
+                    "the model was not loaded within %g s: its process was killed and is started again; "
+                    "set `worker.load_s` higher if it needs longer",
+                    self._load_s,
+                )
+
+    async def _load(self) -> None:
         self._child = await asyncio.create_subprocess_exec(
             sys.executable, *self._arguments, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )

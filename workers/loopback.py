@@ -12,27 +12,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from schemas import topics
+from schemas.records import ModelPredictions, Outcome
 from streams.operators.contract import Emit, Operator, Record, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, StateKey
+
+
+# Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
+DISTRUSTED = 10_000
 
 
 class Loopback(Operator):
     """An operator, and the kernels of models that answer it in the same process.
 
     Args:
+        codec: of all records.
         asker: asks models, e.g. the selection kernel.
         models: kernels of inline models, by the topic that they would consume.
     """
 
-    def __init__(self, asker: Operator, models: Mapping[str, Operator]) -> None:
+    def __init__(self, codec: Codec, asker: Operator, models: Mapping[str, Operator]) -> None:
+        self._codec = codec
         self._asker = asker
         self._models = models
         self._handed = 0
+        self._distrusted: dict[str, None] = {}
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Let the asker take a poll's records; what it asks of inline models is queued."""
@@ -48,12 +58,20 @@ class Loopback(Operator):
 
     def on_answers(self, answers: Effects, now_us: int) -> Effects:
         """Give what a model's kernel wants written to the asker, as if it had been read; returns what is to be done."""
-        records = [self._record(effect, now_us) for effect in answers if isinstance(effect, Emit)]
+        records = [self._record(self._checked(effect), now_us) for effect in answers if isinstance(effect, Emit)]
         if not records:
             return []
         effects = self._asker.on_records(records, now_us)
         # These records were never consumed: a position that they complete is somebody else's.
         return self._handed_on([effect for effect in effects if not isinstance(effect, Skip)], now_us)
+
+    def distrust(self, answers: Effects) -> None:
+        """Take the rows of these answers for failed when their queries are read and asked again: the asker broke."""
+        for effect in answers:
+            if isinstance(effect, Emit) and effect.topic == topics.MODEL_PREDICTIONS:
+                self._distrusted |= dict.fromkeys(self._codec.decode(ModelPredictions, effect.value).query_ids)
+        for query_id in [*self._distrusted][: max(0, len(self._distrusted) - DISTRUSTED)]:
+            del self._distrusted[query_id]
 
     def next_deadline(self) -> int | None:
         """When `on_timer` wants to be called next (us)."""
@@ -91,6 +109,17 @@ class Loopback(Operator):
             refused = self._models[topic].on_records(records, now_us)
             kept += self.on_answers(refused, now_us)
         return kept
+
+    def _checked(self, emit: Emit) -> Emit:
+        """Return an answer with the rows that are not trusted marked as failed."""
+        if not self._distrusted or emit.topic != topics.MODEL_PREDICTIONS:
+            return emit
+        batch = self._codec.decode(ModelPredictions, emit.value)
+        outcomes = tuple(
+            Outcome.FAILED if query_id in self._distrusted else outcome
+            for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True)
+        )
+        return emit._replace(value=self._codec.encode(batch._replace(outcomes=outcomes)))
 
     def _record(self, emit: Emit, now_us: int) -> Record:
         """Return what would have been read."""

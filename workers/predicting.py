@@ -75,6 +75,7 @@ class Predicting:
 
         Raises:
             PackageError: it cannot be loaded.
+            HungError: loading it does not end.
         """
         await self._executor.start()
 
@@ -90,7 +91,11 @@ class Predicting:
         """
         last: _Done | None = None
         while True:
-            await self._executor.start()
+            if not self._executor.ready:
+                if last is not None:
+                    perform(self._finish(last))  # nobody waits for the replacement who need not
+                    last = None
+                await self._executor.start()
             take = self.kernel.take(self._now_us())
             if take.rows:
                 last = await self._batch(perform, take, last)
@@ -159,9 +164,9 @@ def _executor(model: Model, settings: WorkerSettings, now_us: Callable[[], int])
         "allow_pickle": settings.allow_pickle,
     }
     if settings.process:
-        return ProcessExecutor(model.path, now_us, **options)
+        return ProcessExecutor(model.path, now_us, load_s=settings.load_s, **options)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
         return predictor(load_package(model.path, **options))
 
-    return ThreadExecutor(load, now_us)
+    return ThreadExecutor(load, now_us, settings.load_s)

@@ -22,6 +22,7 @@ class WorkerSettings:
         threads: for the arithmetic of one batch.
         process: run the model in a process of its own, which can be killed when it hangs.
         patience_s: how long a batch may take before the model counts as hung; None = 10 objectives, at least 5 s.
+        load_s: how long loading the model may take.
         allow_pickle: load a pickled model whose digest is the deployed one.
     """
 
@@ -33,4 +34,5 @@ class WorkerSettings:
     threads: int = 1
     process: bool = False
     patience_s: float | None = None
+    load_s: float = 120.0
     allow_pickle: bool = False

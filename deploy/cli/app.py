@@ -34,12 +34,13 @@ skysail app create digits models=svc,forest
 skysail app create digits models=svc,forest policy=exp3 parameters.eta=0.1 slo_ms=50 default_output=0
 skysail app set digits models=svc,forest,tree --json
 skysail app show digits
+skysail app remove digits
 """
 
 
 @click.group(cls=VerbGroup, epilog=EXAMPLES)
 def app() -> None:
-    """Create applications, change them, list them."""
+    """Create applications, change them, list them, remove them."""
 
 
 @app.command()
@@ -65,6 +66,31 @@ def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bo
     """Change keys of application NAME; what is not named stays."""
     codec = codec_for(settings)
     _publish(settings, codec, _changed(_find(settings, codec, name), changes), as_json=as_json)
+
+
+@app.command()
+@click.argument("name")
+@json_option
+@with_settings
+def remove(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Take application NAME away; its models and their workers stay.
+
+    From then on its queries are answered at once, with nothing (`unknown_application`); those under way are answered as
+    ever. What the policy has learnt stays in Redis, and is used again if NAME comes back. Wait for outstanding feedback
+    first: without the application its loss and its window are not known, and `zero_one` and the longest one are taken.
+    """
+    record = _find(settings, codec_for(settings), name)
+    catalog.remove(settings, Application, name)
+    if as_json:
+        print_json({"removed": name, "models": record.models, "in_settings": name in settings.applications})
+        return
+    click.echo(f"application {name} is removed; its models stay deployed: {', '.join(record.models)}")
+    if name in settings.applications:
+        click.echo(
+            f"the settings still name it under `applications`: the next `skysail run` or `skysail app apply` publishes"
+            f" {name} again",
+            err=True,
+        )
 
 
 @app.command("list")

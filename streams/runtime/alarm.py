@@ -6,10 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streams.operators.contract import Effects, Operator
+    from streams.operators.contract import Operator
     from streams.runtime.clock import Clock
+    from streams.runtime.guard import Guard
 
 # asyncio and uvloop round timers to a millisecond and may fire early; waiting at least half of one avoids spinning.
 MIN_S = 0.0005
@@ -23,13 +22,13 @@ class Alarm:
     Args:
         kernel: whose `on_timer` is called.
         clock: says when.
-        perform: takes the effects, and calls `set` again.
+        guard: calls it; what performs its effects calls `set` again.
     """
 
-    def __init__(self, kernel: Operator, clock: Clock, perform: Callable[[Effects], None]) -> None:
+    def __init__(self, kernel: Operator, clock: Clock, guard: Guard) -> None:
         self._kernel = kernel
         self._clock = clock
-        self._perform = perform
+        self._guard = guard
         self._due = asyncio.Event()
         self._handle: asyncio.TimerHandle | None = None
         self._deadline_us: int | None = None
@@ -40,7 +39,7 @@ class Alarm:
             await self._due.wait()
             self._due.clear()
             self._deadline_us = None
-            self._perform(self._kernel.on_timer(self._clock.now_us()))
+            self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us()))
 
     def set(self) -> None:
         """Follow the kernel's next deadline."""

@@ -1,6 +1,6 @@
 """Dead letters: a record that cannot be used, key and bytes untouched, with its cause in the headers.
 
-    skysail.error.cause       one word to group by: undecodable, late, too_large, bug, …
+    skysail.error.cause       one word to group by: undecodable, late, too_large, refused, bug, …
     skysail.error.message     for a person; never contains the payload
     skysail.error.topic, .partition, .offset, .timestamp   where it came from (timestamp in µs)
     skysail.error.group, .version                          who refused it
@@ -21,6 +21,7 @@ from streams.runtime.errors import MisconfiguredError
 
 if TYPE_CHECKING:
     from streams.operators.contract import DeadLetter
+    from streams.runtime.errors import RecordRefusedError
 
 # Headers are for people and dashboards: an exception's text must not make a small record a large one.
 MESSAGE_BYTES = 1024
@@ -64,7 +65,7 @@ class DeadLetters:
         Raises:
             MisconfiguredError: the dead-letter topic does not even take that.
         """
-        topic = emit.topic if emit.topic == dead_letters(emit.topic.removesuffix(".dlq")) else dead_letters(emit.topic)
+        topic = _topic(emit)
         if topic == emit.topic and len(emit.value) <= TRUNCATED_BYTES:
             raise MisconfiguredError(f"{topic} refuses {len(emit.value)} bytes; raise its max.message.bytes to 2 MiB")
         found = self._cause("too_large", f"{emit.topic} takes no record of {len(emit.value)} bytes")
@@ -78,8 +79,26 @@ class DeadLetters:
             tuple(header for header in emit.headers if header[0].startswith(_PREFIX)) + _headers(found),
         )
 
+    def refused(self, emit: Emit, fault: RecordRefusedError) -> Emit:
+        """Return the dead letter of a record that the broker will never take, whole.
+
+        Raises:
+            MisconfiguredError: it was a dead letter itself: nothing is left to be done with it.
+        """
+        topic = _topic(emit)
+        if topic == emit.topic:
+            raise MisconfiguredError(f"{topic} refuses a dead letter: {fault}; see its cleanup.policy and format")
+        found = self._cause("refused", f"{emit.topic} does not take it: {fault}")
+        return Emit(topic, 0, emit.key, emit.value, emit.completes, emit.headers + _headers(found))
+
     def _cause(self, cause: str, message: str) -> dict[str, str]:
         return {"cause": cause, "message": message, "group": self.group, "version": self.version}
+
+
+def _topic(emit: Emit) -> str:
+    """Return where a dead letter of this record belongs; one of a dead letter stays in its topic."""
+    is_dead = emit.topic == dead_letters(emit.topic.removesuffix(".dlq"))
+    return emit.topic if is_dead else dead_letters(emit.topic)
 
 
 def _headers(found: dict[str, str]) -> tuple[tuple[str, bytes], ...]:

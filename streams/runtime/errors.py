@@ -4,9 +4,11 @@ StreamError
 ├── StoreUnavailableError      the store did not answer: ask again
 ├── BrokerUnavailableError     this attempt failed, another may succeed: try again
 │   └── UnknownPartitionError  the topic or partition is not there (yet)
-├── RecordTooLargeError        the broker will never take this record: dead letter
+├── RecordRefusedError         the broker will never take this record: dead letter
+│   └── RecordTooLargeError    for its size
 ├── OffsetOrderError           our bug, or a log that was cut off behind us: start the process anew
 └── StoppedError               this process cannot go on: exit non-zero, the supervisor starts a new one
+    ├── KernelError            a kernel fails again and again, and no record can be blamed for it: a bug of ours
     ├── StuckError             a client makes no progress although there is work
     └── MisconfiguredError     topics, rights or partition counts are not as needed: a person has to act
 """
@@ -30,7 +32,11 @@ class UnknownPartitionError(BrokerUnavailableError):
     """The topic does not exist, or has fewer partitions than asked for."""
 
 
-class RecordTooLargeError(StreamError):
+class RecordRefusedError(StreamError):
+    """One record that the topic will never accept, such as one without a key on a compacted topic."""
+
+
+class RecordTooLargeError(RecordRefusedError):
     """One record is larger than the topic accepts."""
 
 
@@ -44,6 +50,10 @@ class StoppedError(StreamError):
 
 class StuckError(StoppedError):
     """A Kafka client makes no progress although there is work; only a new process helps (aiokafka #703, #1037)."""
+
+
+class KernelError(StoppedError):
+    """A kernel fails again and again although it was started over."""
 
 
 class MisconfiguredError(StoppedError):

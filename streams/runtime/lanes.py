@@ -15,7 +15,7 @@ from collections import Counter, deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError, UnknownPartitionError
+from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,11 +38,11 @@ class LaneEvents(NamedTuple):
 
     Attributes:
         acknowledged: the broker has the records that complete these positions.
-        refused: this record can never be produced.
+        refused: this record can never be produced, and why.
     """
 
     acknowledged: Callable[[list[Position]], None]
-    refused: Callable[[Emit], None]
+    refused: Callable[[Emit, RecordRefusedError], None]
 
 
 class _Lane:
@@ -127,8 +127,9 @@ class Lanes:
         """Send one batch, or wait before the next attempt."""
         try:
             count = await self._transport.send(topic, partition, [*islice(lane.pending, _OFFERED)])
-        except RecordTooLargeError:
-            self._events.refused(self._take(lane, 1)[0])
+        except RecordRefusedError as fault:
+            lane.failures = 0
+            self._events.refused(self._take(lane, 1)[0], fault)
             self.counters["lane_refused_total"] += 1
         except UnknownPartitionError as fault:
             self._shed(topic, lane)

@@ -21,6 +21,7 @@ from streams.runtime.alarm import Alarm
 from streams.runtime.dead_letters import DeadLetters
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.follower import Follower
+from streams.runtime.guard import Guard
 from streams.runtime.keeper import Keeper, KeeperEvents
 from streams.runtime.lanes import LaneEvents, Lanes
 from streams.runtime.metrics import Composer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Operator, Position, StateKey
+    from streams.runtime.errors import RecordRefusedError
     from streams.runtime.roles import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -75,8 +77,9 @@ class RoleLoop:
         self._companions = companions
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
-        self._alarm = Alarm(kernel, ports.clock, self.perform)
-        self._offer = Offer(kernel, ports, self.perform)
+        self._guard = Guard(role.name, ports.clock, self.perform)
+        self._alarm = Alarm(kernel, ports.clock, self._guard)
+        self._offer = Offer(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._offer)
         self._joined = False
 
@@ -108,6 +111,14 @@ class RoleLoop:
         self._alarm.set()
         self._reader.relieve()
 
+    def call(self, what: str, decide: Callable[[], Effects]) -> Exception | None:
+        """Perform what a call of the kernel decides; an exception of it is returned, and the kernel starts over.
+
+        Raises:
+            KernelError: it fails again and again.
+        """
+        return self._guard.call(what, decide)
+
     def _connect(self, tasks: asyncio.TaskGroup) -> None:
         """Put the parts together; those with tasks of their own need the group."""
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
@@ -117,7 +128,9 @@ class RoleLoop:
         keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
         self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
         self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand.drop, self.ready)
-        self._reader = Reader(role, ports, hand, self._offer, self.perform, tracker, lanes, self._ownership)
+        self._reader = Reader(
+            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership
+        )
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         jobs = [self._alarm.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
@@ -183,17 +196,17 @@ class RoleLoop:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
         keeper = self._keeper.counters if self._keeper else {}
-        return [own, self._reader.counters, self._lanes.counters, self._performer.counters, keeper]
+        return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
 
     def _complete(self, positions: Iterable[Position]) -> None:
         self._tracker.complete(positions)
         self._reader.relieve()
 
-    def _refuse(self, emit: Emit) -> None:
-        self._performer.refuse(emit)
+    def _refuse(self, emit: Emit, fault: RecordRefusedError) -> None:
+        self._performer.refuse(emit, fault)
 
     def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
-        self.perform(self._kernel.on_states(states, self._ports.clock.now_us()))
+        self.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
         await self._ownership.on_refused(partition, stored)

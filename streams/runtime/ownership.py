@@ -70,6 +70,9 @@ class Ownership:
         """Start the partitions; see `ports.Rebalanced`."""
         async with self._changing:
             positions = await self._begin(committed)
+        if not self._ready.is_set():
+            numbers = ", ".join(map(str, self._numbers(committed))) or "none: others have them, it stands by"
+            _log.info("%s is ready; its partitions: %s", self._role.name, numbers)
         self._ready.set()
         return positions
 

@@ -7,10 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import DeadLetter, Emit, Skip
+from streams.runtime.errors import RecordTooLargeError
 
 if TYPE_CHECKING:
     from streams.operators.contract import Effects
     from streams.runtime.dead_letters import DeadLetters
+    from streams.runtime.errors import RecordRefusedError
     from streams.runtime.keeper import Keeper
     from streams.runtime.lanes import Lanes
     from streams.runtime.offsets import OffsetTracker
@@ -47,10 +49,12 @@ class Performer:
         if emits:
             self._lanes.send(emits)
 
-    def refuse(self, emit: Emit) -> None:
-        """Write a dead letter for a record that is too large to be produced."""
-        self.counters["dead_letters_total{cause=too_large}"] += 1
-        self._lanes.send([self._dead_letters.too_large(emit)])
+    def refuse(self, emit: Emit, fault: RecordRefusedError) -> None:
+        """Write a dead letter for a record that can never be produced."""
+        large = isinstance(fault, RecordTooLargeError)
+        self.counters[f"dead_letters_total{{cause={'too_large' if large else 'refused'}}}"] += 1
+        letter = self._dead_letters.too_large(emit) if large else self._dead_letters.refused(emit, fault)
+        self._lanes.send([letter])
 
     def _letter(self, letter: DeadLetter) -> list[Emit]:
         """Return the dead letter, once: a record that is complete already, or outside the group, was written before."""

@@ -123,7 +123,7 @@ class Transport(Protocol):
 
         Raises:
             BrokerUnavailableError: send them again later.
-            RecordTooLargeError: the first record does not fit and never will.
+            RecordRefusedError: the first record is not taken and never will be, e.g. a `RecordTooLargeError`.
             MisconfiguredError: not allowed.
         """
         ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from streams.operators.contract import Effects, Operator, Record
+    from streams.runtime.guard import Guard
     from streams.runtime.lanes import Lanes
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ownership import Ownership
@@ -54,10 +54,10 @@ class Hand:
 class Offer:
     """Gives records to a kernel and performs what it wants done."""
 
-    def __init__(self, kernel: Operator, ports: Ports, perform: Callable[[Effects], None]) -> None:
+    def __init__(self, kernel: Operator, ports: Ports, guard: Guard) -> None:
         self._kernel = kernel
         self._clock = ports.clock
-        self._perform = perform
+        self._guard = guard
 
     @property
     def held(self) -> int:
@@ -65,16 +65,8 @@ class Offer:
         return self._kernel.held
 
     def __call__(self, records: list[Record]) -> Exception | None:
-        """Let the kernel decide; an exception of the kernel is returned.
-
-        This is the process's one broad `except`: whatever a record does to a kernel must not stop the partition.
-        """
-        try:
-            effects = self._kernel.on_records(records, self._clock.now_us())
-        except Exception as fault:  # noqa: BLE001  # the record boundary: the culprit becomes a dead letter
-            return fault
-        self._perform(effects)
-        return None
+        """Let the kernel decide; an exception of the kernel is returned."""
+        return self._guard.attempt(lambda: self._kernel.on_records(records, self._clock.now_us()))
 
 
 class Reader:
@@ -85,6 +77,8 @@ class Reader:
         ports: consumer and clock are used.
         hand: where a poll's records are kept while slices of them are given to the kernel.
         offer: gives them.
+        perform: takes dead letters.
+        guard: tells when the kernel has to start over.
         tracker: is told what was delivered.
         lanes: their pressure counts as being full.
         ownership: starts over after a kernel failed.
@@ -97,6 +91,7 @@ class Reader:
         hand: Hand,
         offer: Offer,
         perform: Callable[[Effects], None],
+        guard: Guard,
         tracker: OffsetTracker,
         lanes: Lanes,
         ownership: Ownership,
@@ -106,23 +101,24 @@ class Reader:
         self._hand = hand
         self._offer = offer
         self._perform = perform
+        self._guard = guard
         self._tracker = tracker
         self._lanes = lanes
         self._ownership = ownership
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
-        self.counters: Counter[str] = Counter()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until `stop` is set and what is in hand has got its outcome, or `drain_s` is over."""
         while not self._drained(stop):
+            await self._start_over_if_failed()
             only = self._only()
             if only is not None and not only:
                 await self._wait_relief()
                 continue
             records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
-            if records:
+            if records and not self._guard.failed:  # what was polled is read again when the kernel has started over
                 await self._take(records)
                 await asyncio.sleep(self._role.linger_s)
 
@@ -161,7 +157,7 @@ class Reader:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
         hand = self._hand
         hand.records = records
-        while hand.records:
+        while hand.records and not self._guard.failed:
             part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else SLICE)
             for partition, run in groupby(part, key=_partition):
                 self._tracker.delivered(partition, [record.offset for record in run])
@@ -170,13 +166,19 @@ class Reader:
                 await self._blame(part, fault)
             await asyncio.sleep(0)
 
+    async def _start_over_if_failed(self) -> None:
+        """Read again what is not complete, after a failure that no record can be blamed for."""
+        if self._guard.failed:
+            await self._ownership.start_over()
+            self._guard.failed = False
+            self._perform([])  # sets the alarm
+
     async def _blame(self, records: list[Record], fault: Exception) -> None:
         """Find the record a kernel fails on: read again what is not complete, one by one; the culprit is a dead letter.
 
         The records are not simply offered again: the kernel may have taken some of them before it failed, and what it
         wanted done for those is lost.
         """
-        self.counters["kernel_failures_total"] += 1
         if len(records) == 1:
             record = records[0]
             _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)

@@ -9,7 +9,7 @@ The braces put both keys of a partition into one hash slot, so that one script m
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
@@ -62,7 +62,7 @@ class RedisSettings:
         timeout_s: of one command and of connecting; a hundred states are written in 1.3 ms (measured).
     """
 
-    url: str
+    url: str = field(repr=False)  # a password may be in it
     prefix: str = "skysail"
     timeout_s: float = 0.5
 

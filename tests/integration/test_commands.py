@@ -108,6 +108,17 @@ async def test_a_model_that_is_removed_is_asked_no_more_and_can_come_back(there:
     assert "there is no model spare" in await refused("model", "remove", "spare", "--config", config)
 
 
+async def test_an_application_that_is_removed_is_unknown_and_can_come_back(there: Deployed, config: str) -> None:
+    """Its queries get an answer at once that says so, its model stays."""
+    assert "there is no application smus" in await refused("app", "remove", "smus", "--config", config)
+    removed = await said("app", "remove", "sums", "--config", config)
+    assert (removed["removed"], removed["in_settings"]) == ("sums", False)
+    assert await said("app", "list", "--config", config) == []
+    await until(there, (Status.DEFAULT, "unknown_application"))
+    assert (await said("app", "create", "sums", "models=parity", "--config", config))["not_deployed"] == []
+    await until(there, (Status.COMPLETE, None))
+
+
 async def until(there: Deployed, wanted: tuple[Status, str | None]) -> None:
     """Ask until queries are answered like this: a change takes a moment to be read."""
     async with asyncio.timeout(20):

@@ -84,6 +84,35 @@ async def test_every_record_makes_the_round_trip_and_is_committed(kafka: Broker,
         assert await committed(connection) == dict.fromkeys(range(PARTITIONS), 3_000)
 
 
+async def test_a_kernel_that_fails_on_its_timer_reads_again_what_it_held(kafka: Broker, prefix: str) -> None:
+    """Every record gets its outcome and is committed, also those that arrive meanwhile; the role goes on."""
+    failures: list[int] = []
+
+    def decide(record: Record) -> Effects:
+        if failures:
+            return [echo(record)]
+        kernel.wakes = [CLOCK.now_us() + 200_000]
+        return []
+
+    def fail(now_us: int) -> Effects:
+        failures.append(now_us)
+        raise ZeroDivisionError("timer")
+
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        kernel = ScriptedKernel(decide=decide, timer=fail)
+        async with looping(connection, kernel, ROLE):
+            for partition in range(PARTITIONS):
+                await put(transport, [b"%d" % n for n in range(10)], partition)
+            await until(lambda: len(failures) == 1)
+            await put(transport, [b"later"])
+            await until(lambda: kernel.seen().count(b"9") >= 2 * PARTITIONS and b"later" in kernel.seen())
+        assert Counter(r.value for r in await take(connection, "out")) == {
+            **{b"%d" % n: PARTITIONS for n in range(10)},
+            b"later": 1,
+        }
+        assert await committed(connection) == {0: 11} | dict.fromkeys(range(1, PARTITIONS), 10)
+
+
 async def test_a_new_owner_continues_at_the_first_record_without_outcome(kafka: Broker, prefix: str) -> None:
     """The commit stands before it although everything behind it is done."""
     async with topics(kafka, prefix) as connection, producing(connection) as transport:

@@ -33,6 +33,26 @@ def configured(name: str, key: str, value: str) -> list[Finding]:
     return checked({name: replace(found, config={**found.config, key: value})})
 
 
+@pytest.mark.parametrize("key", ["cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"])
+def test_a_broker_may_keep_part_of_a_configuration_to_itself(key: str) -> None:
+    """What it tells is looked at, and that it does not tell all is a warning."""
+    found = perfect()[topics.QUERIES]
+    partial = {name: value for name, value in found.config.items() if name != key}
+    (warning,) = checked({topics.QUERIES: replace(found, config=partial)})
+
+    assert (warning.aspect, warning.fault, warning.topics) == ("configuration", False, (topics.QUERIES,))
+
+
+def test_more_replicas_in_sync_than_there_are_is_a_fault() -> None:
+    """Every write would be refused, for ever."""
+    assert configured(topics.QUERIES, "min.insync.replicas", "3") == []
+    (fault,) = configured(topics.QUERIES, "min.insync.replicas", "4")
+
+    assert (fault.aspect, fault.fault) == ("min.insync.replicas", True)
+    assert "sky.queries has min.insync.replicas 4 instead of 3" in fault.message
+    assert "nothing can be written" in fault.message
+
+
 def counted(name: str, partitions: int) -> list[Finding]:
     """Check a broker of which one topic has another number of partitions."""
     return checked({name: replace(perfect()[name], partitions=partitions)})

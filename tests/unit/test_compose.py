@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from deploy.cli import skysail
+from deploy.cli.run import EXAMPLES
 from deploy.configuration import load
 from deploy.settings import ROLES
 
@@ -18,15 +19,26 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
     "services"
 ]
+WORKERS = [name for name in SERVICES if name.startswith("worker-")]
+RUNNING = [*(role for role in ROLES if role != "worker"), *WORKERS]
 OURS = sorted(SERVICES.keys() - {"kafka", "redis"})
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
 def test_every_role_has_a_service_of_its_own() -> None:
-    """One service runs one role, and is called after it."""
-    for role in ROLES:
-        assert SERVICES[role]["command"][:3] == ["run", "--role", role]
-    assert set(OURS) == {*ROLES, "setup"}
+    """One service runs one role, and is called after it; setup runs none."""
+    for name in RUNNING:
+        assert SERVICES[name]["command"][:3] == ["run", "--role", name.partition("-")[0]]
+    assert set(OURS) == {*RUNNING, "setup"}
+
+
+def test_every_model_has_a_service_of_its_own() -> None:
+    """They are the models of the example in `skysail run --help`, and differ in nothing else."""
+    example = yaml.safe_load(EXAMPLES.partition("lists them all:\n")[2])
+    assert sorted(WORKERS) == sorted(f"worker-{name}" for name in example["models"])
+    for name in WORKERS:
+        assert SERVICES[name]["command"][3:] == ["--model", name.removeprefix("worker-")]
+        assert SERVICES[name] | {"command": []} == SERVICES[WORKERS[0]] | {"command": []}
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -51,8 +63,8 @@ def test_roles_wait_for_the_topics_and_the_topics_for_the_services() -> None:
         "redis": "service_healthy",
     }
     assert all("test" in SERVICES[service]["healthcheck"] for service in ("kafka", "redis"))
-    for role in ROLES:
-        assert SERVICES[role]["depends_on"] == {"setup": {"condition": "service_completed_successfully"}}
+    for name in RUNNING:
+        assert SERVICES[name]["depends_on"] == {"setup": {"condition": "service_completed_successfully"}}
 
 
 def test_kafka_is_its_own_controller_and_creates_no_topics_by_itself() -> None:
@@ -74,7 +86,7 @@ def test_nothing_is_published_beyond_this_machine() -> None:
 def test_the_services_read_the_files_where_the_image_starts() -> None:
     """Relative paths of the settings file mean the same in the container as beside it."""
     (home,) = re.findall(r"^WORKDIR (/home/\S+)$", DOCKERFILE, re.MULTILINE)
-    targets = [volume["target"] for volume in SERVICES["worker"]["volumes"]]
+    targets = [volume["target"] for volume in SERVICES["worker-svc"]["volumes"]]
     assert targets == [f"{home}/skysail.yaml", f"{home}/models"]
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from deploy.clients import connection, redis_url
 from deploy.configuration import load, masked, to_yaml, write
 from deploy.errors import SettingsError
 from deploy.reference import reference
 from deploy.settings import Settings
+from streams.runtime.redis_store import RedisSettings
 
 
 def settings_from(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
@@ -175,3 +177,15 @@ def test_every_key_says_what_it_means() -> None:
     rows = [line.split("|")[1:-1] for line in reference().splitlines() if line.startswith("| `")]
     assert len(rows) > 40
     assert all(row[-1].strip() and row[0].strip() for row in rows)
+
+
+def test_no_connection_shows_its_password_when_it_is_printed() -> None:
+    """An exception or a log line that prints one gives nothing away."""
+    settings = Settings.model_validate(
+        {
+            "kafka": {"properties": {"sasl_plain_password": "kafka-secret"}},
+            "redis": {"url": "redis://user:redis-secret@there"},
+        }
+    )
+    shown = repr(connection(settings)) + repr(RedisSettings(redis_url(settings)))
+    assert "secret" not in shown

@@ -6,7 +6,7 @@ import pytest
 
 from streams.operators.contract import DeadLetter, Emit, Position, Record
 from streams.runtime.dead_letters import CAUSE_BYTES, MESSAGE_BYTES, TRUNCATED_BYTES, DeadLetters
-from streams.runtime.errors import MisconfiguredError
+from streams.runtime.errors import MisconfiguredError, RecordRefusedError
 
 RECORD = Record("queries", 3, 17, 1_000_123, b"\xffkey", b"\x00\xff garbage", (("traceparent", b"00-ab"),))
 LETTERS = DeadLetters("selection", "0.1.0")
@@ -67,6 +67,17 @@ def test_a_record_that_cannot_be_produced_leaves_its_beginning() -> None:
     assert emit.completes == (position,)
     assert headers(emit)["truncated"] == b"3000000"
     assert "big" not in headers(emit)
+
+
+def test_a_record_that_is_refused_for_good_is_kept_whole_with_its_cause() -> None:
+    """Unlike one that is too large, it fits."""
+    position = Position("queries", 0, 1)
+    fault = RecordRefusedError("no key on a compacted topic")
+    emit = LETTERS.refused(Emit("predictions", 2, b"k", b"value", (position,), (("traceparent", b"00-ab"),)), fault)
+    assert emit[:5] == ("predictions.dlq", 0, b"k", b"value", (position,))
+    assert headers(emit)["cause"] == b"refused"
+    assert b"no key on a compacted topic" in headers(emit)["message"]
+    assert headers(emit)["traceparent"] == b"00-ab"
 
 
 def test_a_copy_that_is_too_large_is_cut_in_the_same_topic() -> None:

@@ -69,6 +69,41 @@ async def test_loading_happens_in_the_same_thread_and_its_refusal_is_told() -> N
     await executor.stop()
 
 
+async def test_a_model_that_hangs_while_it_is_loaded_is_reported() -> None:
+    """The worker ends instead of waiting for ever with its partitions unread."""
+    release = threading.Event()
+
+    def load() -> Callable[[Sequence[Input]], Predicted]:
+        release.wait()
+        return echo
+
+    executor = ThreadExecutor(load, now_us, load_s=0.02)
+    with pytest.raises(HungError, match=r"not loaded within 0\.02 s"):
+        await executor.start()
+    assert not executor.ready
+    release.set()
+    await executor.stop()
+
+
+# Hangs the first time, and is loaded the second.
+SLOW = "import pathlib, sys; p = pathlib.Path(sys.argv[1])\n"
+SLOW += "if not p.exists(): p.touch(); sys.stdin.read()\n"
+SLOW += "sys.stdout.buffer.write(bytes(4)); sys.stdout.flush(); sys.stdin.read()"
+
+
+async def test_a_child_that_hangs_while_it_loads_is_killed_and_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each attempt is bounded and says so; the second one loads."""
+    executor = ProcessExecutor(tmp_path, now_us, load_s=0.5)
+    executor._arguments = ("-S", "-c", SLOW, str(tmp_path / "tried"))
+    await executor.start()
+    assert executor.ready
+    assert "its process was killed and is started again" in caplog.text
+    await executor.stop()
+    assert not executor.ready
+
+
 async def test_a_hung_thread_is_reported() -> None:
     """It cannot be killed, so the worker must end: the error says so."""
     release = threading.Event()

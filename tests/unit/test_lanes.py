@@ -45,7 +45,9 @@ async def opened(bound_bytes: int = 1_000_000) -> AsyncIterator[Scene]:
     async with asyncio.TaskGroup() as tasks:
         done: list[int] = []
         refused: list[Emit] = []
-        events = LaneEvents(lambda positions: done.extend(p.offset for p in positions), refused.append)
+        events = LaneEvents(
+            lambda positions: done.extend(p.offset for p in positions), lambda emit, _fault: refused.append(emit)
+        )
         scene = Scene(Lanes(transport, events, tasks, bound_bytes), transport, broker, done, refused)
         yield scene
         scene.lanes.abandon()
@@ -125,6 +127,21 @@ def test_a_record_that_is_too_large_is_handed_back_and_the_lane_goes_on() -> Non
             await s.lanes.flush(5)
             assert s.refused == [large]
             assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_a_record_that_is_refused_for_good_is_handed_back_after_its_forerunners() -> None:
+    """It is not sent again, and the order of the others is kept."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.refused.add(("out", b"bad"))
+            s.lanes.send([emit(1), emit(b"bad"), emit(2)])
+            assert await s.lanes.flush(5)
+            assert [record.value for record in s.refused] == [b"bad"]
+            assert s.broker.values("out") == [b"1", b"2"]
+            assert s.lanes.counters["lane_retries_total"] == 0
 
     run(scene())
 

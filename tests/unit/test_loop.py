@@ -11,7 +11,7 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
-from streams.runtime.errors import MisconfiguredError, StuckError
+from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.reader import SLICE
 from streams.runtime.roles import Role
@@ -87,6 +87,21 @@ def test_records_become_effects_and_are_committed_once_acknowledged() -> None:
             assert s.broker.values("out") == [b"1", b"2", b"3"]
             assert s.broker.committed == {Q: 3}
             assert s.broker.commits == [{Q: 3}]
+
+    run(scene())
+
+
+def test_a_role_says_once_that_it_is_ready_and_with_what(caplog: pytest.LogCaptureFixture) -> None:
+    """Who starts one alone sees when it works; later rebalances are no news of that kind."""
+    caplog.set_level("INFO")
+
+    async def scene() -> None:
+        async with running(ScriptedKernel(), partitions=2) as s:
+            await elapse(1)
+            assert s.loop.ready.is_set()
+            await s.consumer.rebalance()
+            await elapse(1)
+        assert [line for line in caplog.messages if "ready" in line] == ["role is ready; its partitions: 0, 1"]
 
     run(scene())
 
@@ -223,6 +238,37 @@ def test_an_emit_that_is_too_large_becomes_a_dead_letter_and_its_source_complete
     run(scene())
 
 
+def test_an_emit_that_is_refused_for_good_becomes_a_dead_letter_with_its_cause() -> None:
+    """The whole record is kept, its source is complete, and the partition moves on."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        async with running(ScriptedKernel(), hooks=(reports.append,)) as s:
+            s.transport.refused.add(("out", b"bad"))
+            s.broker.put(*Q, b"1", b"bad", b"2")
+            await elapse(3)
+            assert s.broker.values("out") == [b"1", b"2"]
+            assert s.broker.values("out.dlq") == [b"bad"]
+            assert s.broker.committed == {Q: 3}
+        assert reports[-1].counters["dead_letters_total{cause=refused}"] == 1
+
+    run(scene())
+
+
+def test_a_dead_letter_that_is_refused_for_good_ends_the_role() -> None:
+    """Its source may not be lost, and a person has to act."""
+
+    async def scene() -> None:
+        with pytest.RaisesGroup(pytest.RaisesExc(MisconfiguredError, match=r"out\.dlq refuses a dead letter")):
+            async with running(ScriptedKernel()) as s:
+                s.transport.refused |= {("out", b"bad"), ("out.dlq", b"bad")}
+                s.broker.put(*Q, b"bad")
+                await elapse(3)
+        assert s.broker.committed == {}
+
+    run(scene())
+
+
 def failing(record: Record) -> Effects:
     """Raise on one record, echo the others."""
     if record.value == b"poison":
@@ -275,19 +321,95 @@ def test_a_kernel_that_failed_starts_over_from_what_is_incomplete() -> None:
     run(scene())
 
 
-def test_a_failing_timer_ends_the_process_with_its_cause() -> None:
-    """No record can be blamed for it; the supervisor starts a new process."""
+def test_a_kernel_whose_timer_fails_starts_over_from_what_is_incomplete(caplog: pytest.LogCaptureFixture) -> None:
+    """What it held is given to it again, and the alarm set; the traceback is logged once, the failure counted."""
+
+    async def scene() -> None:
+        reports: list[Report] = []
+        broken = [True]
+
+        def fire(now_us: int) -> Effects:
+            if broken.pop() if broken else False:
+                raise ZeroDivisionError("timer")
+            return [echo(kernel.calls[-1][0])]
+
+        def decide(record: Record) -> Effects:
+            kernel.wakes = [START_US + (700_000 if broken else 2_000_000)]
+            return []
+
+        kernel = ScriptedKernel(decide=decide, timer=fire)
+        async with running(kernel, hooks=(reports.append,)) as s:
+            s.broker.put(*Q, b"held")
+            await elapse(4)
+            assert kernel.seen() == [b"held", b"held"]
+            assert kernel.starts == [{0: 0}, {0: 0}]
+            assert s.broker.values("out") == [b"held"]
+            assert s.broker.committed == {Q: 1}
+        assert reports[-1].counters["kernel_failures_total"] == 1
+        assert caplog.text.count("Traceback") == 1
+
+    run(scene())
+
+
+def test_a_kernel_that_is_to_start_over_is_called_no_more_before() -> None:
+    """Nothing in its memory is trusted: neither records nor states are given to it while the poll still hangs."""
 
     async def scene() -> None:
         def fail(now_us: int) -> Effects:
             raise ZeroDivisionError("timer")
 
         kernel = ScriptedKernel(timer=fail, wakes=[START_US + 700_000])
-        with pytest.RaisesGroup(pytest.RaisesExc(ZeroDivisionError, match="timer")):
+        async with running(kernel) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(0.6)
+            s.consumer.hang_s = 2.0
+            await elapse(0.5)
+            s.broker.put(*Q, b"2")
+            await elapse(4)
+            assert kernel.fired_us[1:] == []
+            assert kernel.starts == [{0: 0}, {0: 1}]
+            assert s.broker.values("out") == [b"1", b"2"]
+
+    run(scene())
+
+
+def test_a_timer_that_fails_again_and_again_ends_the_process_with_its_cause() -> None:
+    """No record can be blamed and starting over does not help; the supervisor starts a new process."""
+
+    async def scene() -> None:
+        def fail(now_us: int) -> Effects:
+            kernel.wakes = [now_us + 100_000]
+            raise ZeroDivisionError("timer")
+
+        kernel = ScriptedKernel(timer=fail, wakes=[START_US + 700_000])
+        with pytest.RaisesGroup(pytest.RaisesExc(KernelError, match="role failed 4 times .* its timer: ZeroDivision")):
             async with running(kernel) as s:
                 s.broker.put(*Q, b"1")
-                await elapse(2)
+                await elapse(8)
         assert s.consumer.stopped
+
+    run(scene())
+
+
+def test_a_kernel_that_fails_on_states_starts_over() -> None:
+    """The state is asked for again by what is read again."""
+
+    async def scene() -> None:
+        key = StateKey(0, "digits")
+        broken = [True]
+
+        def take(states: object) -> Effects:
+            if broken:
+                broken.clear()
+                raise LookupError("state")
+            return [echo(kernel.calls[-1][0])]
+
+        kernel = ScriptedKernel(decide=lambda _record: [FetchStates((key,))], states=take)
+        async with running(kernel, store=FaultyStore()) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(4)
+            assert len(kernel.answers) == 2
+            assert s.broker.values("out") == [b"1"]
 
     run(scene())
 

@@ -27,7 +27,7 @@ class Scene:
         batcher = Batcher(Fixed(rows=8), limit=limit, objective_us=20 * MS)
         self.model = ModelWorker(CODEC, Identity("near", "1", "selection-1"), batcher, partitions=4)
         selection = Selection(CODEC, SelectionSettings(partitions=4, model_partitions=1))
-        self.kernel = Loopback(selection, {topics.model_queries("near"): self.model})
+        self.kernel = Loopback(CODEC, selection, {topics.model_queries("near"): self.model})
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
 
     def serve(self, *models: str) -> None:
@@ -52,10 +52,14 @@ class Scene:
 
     def predict(self, label: int) -> Effects:
         """Let the inline model answer its next batch."""
+        return self.kernel.on_answers(self.answer(label), NOW)
+
+    def answer(self, label: int) -> Effects:
+        """Return what the inline model says to its next batch."""
         take = self.model.take(NOW)
         rows = len(take.rows)
         predicted = Predicted((Outcome.OK,) * rows, np.full(rows, label))
-        return self.kernel.on_answers(self.model.answer(take, predicted, NOW, MS), NOW)
+        return self.model.answer(take, predicted, NOW, MS)
 
 
 def prediction(effects: Effects) -> tuple[Prediction, tuple[Position, ...]]:
@@ -99,6 +103,21 @@ def test_what_an_inline_model_has_no_room_for_is_answered_at_once() -> None:
     answer, _ = prediction(effects)
     assert (answer.query_id, answer.status, answer.reason) == ("too many", Status.DEFAULT, "expired_in_queue")
     assert scene.kernel.held == 1
+
+
+def test_rows_that_broke_the_asker_have_failed_when_they_are_asked_again() -> None:
+    """Their neighbours, and rows that come later, are answered as ever."""
+    scene = Scene()
+    scene.serve("near")
+    scene.ask("culprit", offset=5)
+    scene.kernel.distrust(scene.answer(7))
+    scene.kernel.on_assigned(dict.fromkeys(range(4), 0))
+    scene.ask("culprit", offset=5)
+    answer, completes = prediction(scene.predict(7))
+    assert (answer.query_id, answer.status, answer.answer) == ("culprit", Status.DEFAULT, -1)
+    assert completes == (Position(topics.QUERIES, 0, 5),)
+    scene.ask("other", offset=6)
+    assert prediction(scene.predict(7))[0].answer == 7
 
 
 def test_statistics_are_those_of_the_role_and_its_models() -> None:

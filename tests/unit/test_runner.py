@@ -40,10 +40,15 @@ class ScriptedExecutor:
         self.starts = 0
         self.stopped = False
         self.fault: Exception | None = None
+        self.lost_after = 0  # batches, and the model has to be loaded anew
+        self.ready = False
+        self.loading_s = 0.0
 
     async def start(self) -> None:
-        """Count."""
+        """Count, and take a while."""
         self.starts += 1
+        await elapse(self.loading_s)
+        self.ready = True
         if isinstance(self.fault, PackageError):
             raise self.fault
 
@@ -52,6 +57,7 @@ class ScriptedExecutor:
         if self.fault is not None:
             raise self.fault
         self.batches.append(len(inputs))
+        self.ready = len(self.batches) != self.lost_after
         predict_us = 5 * MS + 100 * len(inputs)
         await elapse(predict_us / 1e6)
         numbers = [int(row.numpy()[0]) for row in inputs if isinstance(row, Tensor)]
@@ -206,6 +212,27 @@ def test_a_hung_model_ends_the_worker() -> None:
         assert caught.group_contains(HungError, depth=None)
         assert scene.broker.committed == {}
         assert scene.executor.stopped
+
+    run(scene())
+
+
+def test_what_was_predicted_is_written_while_a_lost_model_is_loaded_again() -> None:
+    """Queries of the last batch are not held up by the replacement; those that come meanwhile are answered after it."""
+
+    async def scene() -> None:
+        scene = Scene()
+        scene.executor.lost_after = 1
+        running = asyncio.create_task(scene.serve(8))
+        await elapse(1)
+        scene.executor.loading_s = 3.0
+        scene.ask(0, 1)
+        await elapse(1.6)
+        assert scene.outcomes() == {"q0": Outcome.OK}, "and the replacement is not there yet"
+        assert not scene.executor.ready
+        scene.ask(1, 1, slack_us=10_000 * MS)
+        await running
+        assert scene.outcomes() == {"q0": Outcome.OK, "q1": Outcome.OK}
+        assert scene.executor.starts == 2
 
     run(scene())
 
