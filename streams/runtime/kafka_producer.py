@@ -27,11 +27,12 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from streams.runtime.errors import (
     BrokerUnavailableError,
     MisconfiguredError,
+    RecordRefusedError,
     RecordTooLargeError,
     UnknownPartitionError,
 )
 from streams.runtime.kafka_calls import Calls
-from streams.runtime.kafka_requests import Requests
+from streams.runtime.kafka_requests import InvalidRecordError, Requests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _REFUSED = (AuthenticationFailedError, ClusterAuthorizationFailedError, TopicAuthorizationFailedError)
-_TOO_LARGE = (MessageSizeTooLargeError, errors.RecordTooLargeError)
+_MISCONFIGURED = (
+    errors.InvalidRequiredAcksError,
+    errors.InvalidTopicError,
+    errors.PolicyViolationError,
+    errors.UnsupportedVersionError,
+)
+_TOO_LARGE = (MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.RecordTooLargeError)
+# One record of the batch is meant, and the broker does not say which.
+_NEVER = (*_TOO_LARGE, InvalidRecordError, errors.InvalidTimestampError, errors.UnsupportedForMessageFormatError)
 # aiokafka's numbers for compression, as they stand in a batch's attributes.
 _COMPRESSION = {None: 0, "snappy": 2, "zstd": 4}
 _NO_HEADERS: list[tuple[str, bytes]] = []
@@ -152,10 +161,10 @@ class KafkaTransport:
             records, count = self._batch(emits[:limit])
             try:
                 await link.requests.send(leader, place.topic, partition, records)
-            except _TOO_LARGE:
+            except _NEVER as fault:
                 if count == 1:
-                    raise
-                limit = count // 2  # the topic's limit is lower than ours: find the record that is over it
+                    raise _refused(fault) from fault
+                limit = count // 2  # find the record that is meant
             else:
                 return count
 
@@ -241,13 +250,17 @@ def _leader(client: AIOKafkaClient, place: KafkaPartition) -> int | None:
     return None if leader == -1 else leader
 
 
-def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError | RecordTooLargeError:
+def _refused(fault: KafkaError) -> RecordRefusedError:
+    return RecordTooLargeError(repr(fault)) if isinstance(fault, _TOO_LARGE) else RecordRefusedError(repr(fault))
+
+
+def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError:
     if isinstance(fault, IncompatibleBrokerVersion):
         return MisconfiguredError(f"{fault}: Apache Kafka 2.3 or a later one is needed")
     if isinstance(fault, _REFUSED):
         return MisconfiguredError(f"{fault!r}: grant this role the right to write, or correct its credentials")
-    if isinstance(fault, _TOO_LARGE):
-        return RecordTooLargeError(repr(fault))
+    if isinstance(fault, _MISCONFIGURED):
+        return MisconfiguredError(f"{fault!r}: the topic or the broker's policies do not allow what this role writes")
     if isinstance(fault, UnknownTopicOrPartitionError):
         return UnknownPartitionError(repr(fault))
     return BrokerUnavailableError(repr(fault))

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _ALL_REPLICAS = -1
 
 
+class InvalidRecordError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """The broker's code 87, which aiokafka does not know: a record that the topic will never take."""
+
+    errno = 87
+
+
 class _Batch(NamedTuple):
     """A built record batch on its way, and who waits for it."""
 
@@ -157,7 +163,7 @@ class Requests:
     def _tell(self, batches: list[_Batch], codes: Mapping[Place, int]) -> None:
         for batch in batches:
             code = codes.get(batch.place, errors.UnknownError.errno)
-            fault = errors.for_code(code)() if code else None
+            fault = _fault(code) if code else None
             if fault is not None:
                 self._refresh(fault)
             _settle([batch], fault)
@@ -166,6 +172,11 @@ class Requests:
         """Ask for new metadata where the fault says that ours are old."""
         if getattr(fault, "invalid_metadata", False):
             self._ask_again()
+
+
+def _fault(code: int) -> KafkaError:
+    kind = InvalidRecordError if code == InvalidRecordError.errno else errors.for_code(code)
+    return kind()
 
 
 def _settle(batches: list[_Batch], fault: BaseException | None) -> None:

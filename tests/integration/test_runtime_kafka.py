@@ -14,7 +14,12 @@ from deploy.local.admin import admin_client
 from load.topics import delete
 from streams.operators.contract import DeadLetter, Emit, Record
 from streams.runtime.assemble import kafka_loop
-from streams.runtime.errors import BrokerUnavailableError, RecordTooLargeError, UnknownPartitionError
+from streams.runtime.errors import (
+    BrokerUnavailableError,
+    RecordRefusedError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+)
 from streams.runtime.kafka_admin import create
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_consumer import KafkaConsumer
@@ -312,6 +317,20 @@ async def test_only_the_record_over_the_limit_is_refused(kafka: Broker, prefix: 
         with pytest.raises(RecordTooLargeError):
             await transport.send("narrow", 0, emits[2:])
         assert await transport.send("narrow", 0, emits[3:]) == 1
+    await asyncio.to_thread(delete, kafka.bootstrap, prefix)
+
+
+async def test_only_the_record_that_the_topic_never_takes_is_refused(kafka: Broker, prefix: str) -> None:
+    """A compacted topic wants keys; the records that have one are delivered, and the client is kept."""
+    connection = KafkaConnection(kafka.bootstrap, prefix)
+    compacted = {connection.real("compacted"): {"cleanup.policy": "compact"}}
+    await asyncio.to_thread(create, admin_client(kafka.bootstrap), dict.fromkeys(compacted, 1), configs=compacted)
+    async with producing(connection) as transport:
+        emits = [Emit("compacted", 0, key, b"x") for key in (b"1", b"2", None, b"4")]
+        assert await transport.send("compacted", 0, emits) == 2
+        with pytest.raises(RecordRefusedError, match="InvalidRecord"):
+            await transport.send("compacted", 0, emits[2:])
+        assert await transport.send("compacted", 0, emits[3:]) == 1
     await asyncio.to_thread(delete, kafka.bootstrap, prefix)
 
 
