@@ -52,8 +52,8 @@ _log = logging.getLogger(__name__)
 
 VERSION = metadata.version("skysail")  # for the headers of dead letters
 # What waits in the joiner is a record each, for as long as its window: far more than other roles have in hand.
-LEARNER_SLACK_US = 60_000_000  # beyond two windows: the end of one, and feedback just before the end of the next
-JOINER_OUTSTANDING = 2_000_000
+# Above what the kernel lets wait (see `JoinerSettings`), so that its own bounds decide.
+JOINER_OUTSTANDING = 4_000_000
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
 Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
@@ -99,16 +99,19 @@ def joiner(common: Shared) -> RoleLoop:
     role = _role(
         "joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=common.settings.kafka.linger_ms / 1000
     )
+    return _loop(role, Joiner(common.codec, _joiner_settings(common)), common)
+
+
+def _joiner_settings(common: Shared) -> JoinerSettings:
     given = common.settings.joiner
-    settings = JoinerSettings(common.settings.partitions, int(given.window_s * 1e6), int(given.early_s * 1e6))
-    return _loop(role, Joiner(common.codec, settings), common)
+    return JoinerSettings(common.settings.partitions, int(given.window_s * 1e6), int(given.early_s * 1e6))
 
 
 def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
     return _loop(
         _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000),
-        Learner(common.codec, window_us=int(2 * common.settings.joiner.window_s * 1e6) + LEARNER_SLACK_US),
+        Learner(common.codec, window_us=_joiner_settings(common).memory_us),
         common,
         _store(common),
     )

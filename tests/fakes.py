@@ -200,12 +200,17 @@ class FakeBroadcast:
 class FakePositions:
     """Reads back a number of records instead of a window of time."""
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, end: int = 1_000_000) -> None:
         self._records = records
+        self.end = end
 
     async def before(self, offsets: Mapping[TopicPartition, int], window_us: int) -> dict[TopicPartition, int]:
         """Return where to begin."""
         return {partition: max(0, offset - self._records) for partition, offset in offsets.items()}
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where the logs end."""
+        return dict.fromkeys(partitions, self.end)
 
 
 class FaultyStore(MemoryStore):
@@ -259,12 +264,18 @@ class ScriptedKernel(Operator):
     timer: Callable[[int], Effects] = field(default=lambda _now_us: [])
     states: Callable[[Mapping[StateKey, PolicyState | None]], Effects] = field(default=lambda _states: [])
     window_us: int = 0
+    pauses: frozenset[str] = frozenset()
     calls: list[list[Record]] = field(default_factory=list)
     fired_us: list[int] = field(default_factory=list)
     starts: list[dict[int, int]] = field(default_factory=list)
     revoked: list[tuple[int, ...]] = field(default_factory=list)
     refused: list[tuple[int, int | None]] = field(default_factory=list)
     answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """Return what is to be left unread."""
+        return self.pauses
 
     @property
     def read_back_us(self) -> int:

@@ -138,6 +138,11 @@ class Operator(Protocol):
         """How much is in hand, where one record may be many: counts against the role's bound like records do."""
         return 0
 
+    @property
+    def paused(self) -> frozenset[str]:
+        """The consumed topics to leave unread for now, since the operator holds as much of them as it may."""
+        return frozenset()
+
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.
 

@@ -5,11 +5,19 @@ window has ended, so what waits is rebuilt from the committed offset. What waits
 million pending predictions are an aim (< 700 MB). Feedback may come first, twice, late or wrong; each has one outcome:
 
     feedback                          outcome
-    before its prediction             waits for it, at most `early_us`
-    again                             skipped, counted as `duplicate_feedback`
+    before its prediction             waits for it, `early_us` beyond what it takes to read the predictions of its time
+    again, in the same bytes          skipped, counted as `duplicate_feedback`
+    after other feedback was joined   skipped, counted as `duplicate_feedback`
     after the window                  dead letter, cause `late`
     for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+
+There is a bound on what waits. At it, that topic is left unread until something has been joined or its window has
+ended; nothing is given up for it.
+
+After a crash an observation may be made again, or a default loss after the feedback had been joined: the learner
+remembers ids for `JoinerSettings.memory_us` and applies the first. A window that ended longer ago than that, during an
+outage, teaches no default loss.
 """
 
 from __future__ import annotations
@@ -39,6 +47,10 @@ if TYPE_CHECKING:
 
 _OFFSET_BYTES = 8
 _SECOND_US = 1_000_000
+# Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
+_AT_ONCE = 2_000
+# Different feedback for one query that waits for its prediction; one more counts as a duplicate.
+_SAME_QUERY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +59,27 @@ class JoinerSettings:
 
     Attributes:
         partitions: of the topics on the circle of data.
-        window_us: the longest window, which is read back at a start; also that of applications that are unknown. The
-            learner must remember ids for twice as long, or a window's end and its feedback could both be learnt.
-        early_us: how long feedback waits for a prediction that has not been seen.
+        window_us: the longest window, which is read back at a start; also that of applications that are unknown.
+        early_us: how long feedback waits for a prediction that has not been seen, and at least how long a prediction
+            that was read late waits for feedback (or its window, if that is shorter).
+        predictions: waiting for feedback, at which no more are read.
+        feedback: queries with feedback waiting for the prediction, at which no more is read.
     """
 
     partitions: int = 4
     window_us: int = 600_000_000
     early_us: int = 60_000_000
+    predictions: int = 2_000_000
+    feedback: int = 1_000_000
+
+    @property
+    def memory_us(self) -> int:
+        """How long the learner must remember ids to know an observation that is made again.
+
+        A prediction may be read again a window after it was joined, after an outage as long as another window, and then
+        waits once more. The minute is for brokers whose clocks disagree.
+        """
+        return 2 * (self.window_us + self.early_us) + 60_000_000
 
 
 @dataclass(slots=True)
@@ -63,10 +88,12 @@ class _Partition:
 
     start: int  # first offset of `predictions` that is not complete
     waiting: dict[str, bytes] = field(default_factory=dict)  # offset (8 bytes, big-endian) + the prediction's bytes
-    early: dict[str, Record] = field(default_factory=dict)
+    early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
     closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
     wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
     early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
+    read_us: int = 0  # when a prediction was read last
+    newest_us: int = 0  # the timestamp it had
 
 
 class Joiner(Operator):
@@ -78,11 +105,22 @@ class Joiner(Operator):
         self._counters = Counters()
         self._configuration = Configuration(codec)
         self._partitions: dict[int, _Partition] = {}
+        self._paused_us = 0  # when predictions were last left unread
 
     @property
     def read_back_us(self) -> int:
         """One window: predictions that were completed before the start are remembered as closed."""
         return self._settings.window_us
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The topics of which as much waits as may."""
+        found = set()
+        if sum(len(p.waiting) for p in self._partitions.values()) >= self._settings.predictions:
+            found.add(topics.PREDICTIONS)
+        if sum(len(p.early) for p in self._partitions.values()) >= self._settings.feedback:
+            found.add(topics.FEEDBACK)
+        return frozenset(found)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take predictions, feedback and configuration."""
@@ -98,16 +136,22 @@ class Joiner(Operator):
             except DecodeError as error:
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 effects.append(DeadLetter(record, error.cause, str(error)))
+        self._note_pause(now_us)
         return effects
 
     def on_timer(self, now_us: int) -> Effects:
-        """End the windows that are over."""
+        """End the windows that are over, as many as one turn allows; what is left is due at once."""
         effects: Effects = []
+        self._note_pause(now_us)
+        left = _AT_ONCE
         for number, partition in self._partitions.items():
-            for query_id in partition.early_wheel.due(now_us):
-                self._give_up(partition, query_id, effects)
-            for query_id in partition.wheel.due(now_us):
-                self._expire(number, partition, query_id, effects)
+            given_up = partition.early_wheel.due(now_us, left)
+            ended = partition.wheel.due(now_us, left - len(given_up))
+            left -= len(given_up) + len(ended)
+            for query_id in given_up:
+                self._give_up(partition, query_id, now_us, effects)
+            for query_id in ended:
+                self._expire(number, partition, query_id, now_us, effects)
         return effects
 
     def next_deadline(self) -> int | None:
@@ -138,10 +182,17 @@ class Joiner(Operator):
         partition = self._partitions[number] = _Partition(0)
         return partition
 
+    def _note_pause(self, now_us: int) -> None:
+        if topics.PREDICTIONS in self.paused:
+            self._paused_us = now_us
+
     def _on_prediction(self, record: Record, now_us: int, effects: Effects) -> None:
         partition = self._partitions.get(record.partition) or self._start(record.partition)
         query_id, application = peek_texts(record.value, 2)
-        end_us = record.timestamp_us + self._window_us(application)
+        partition.read_us, partition.newest_us = now_us, record.timestamp_us
+        window_us = self._window_us(application)
+        # After an outage its feedback is still to be read, too.
+        end_us = max(record.timestamp_us + window_us, now_us + min(window_us, self._settings.early_us))
         if record.offset < partition.start:
             partition.closed[query_id] = True
             partition.wheel.add(end_us, query_id)
@@ -150,26 +201,38 @@ class Joiner(Operator):
             effects.append(Skip((record.position,), "duplicate_prediction"))
             return
         assert record.value is not None
-        if end_us <= now_us:  # after an outage: its feedback is still to be read, too
-            end_us = now_us + self._settings.early_us
         partition.waiting[query_id] = record.offset.to_bytes(_OFFSET_BYTES, "big") + record.value
         partition.wheel.add(end_us, query_id)
-        early = partition.early.pop(query_id, None)
-        if early is not None:
-            self._join(early, partition, query_id, effects)
+        for early in partition.early.pop(query_id, ()):
+            self._match(early, partition, query_id, effects)
+
+    def _match(self, record: Record, partition: _Partition, query_id: str, effects: Effects) -> None:
+        """Join feedback with a prediction that was waited for, unless other feedback has been joined before."""
+        if query_id in partition.waiting:
+            self._join(record, partition, query_id, effects)
+        else:
+            effects.append(Skip((record.position,), "duplicate_feedback"))
 
     def _on_feedback(self, record: Record, now_us: int, effects: Effects) -> None:
         partition = self._partitions.get(record.partition) or self._start(record.partition)
         query_id = peek_id(record.value)
         if query_id in partition.waiting:
             self._join(record, partition, query_id, effects)
-        elif query_id in partition.early or partition.closed.get(query_id):
+        elif partition.closed.get(query_id):
             effects.append(Skip((record.position,), "duplicate_feedback"))
         elif query_id in partition.closed:
             self._refuse(record, "late", "the window had ended before this feedback came", effects)
         else:
-            partition.early[query_id] = record
-            # From now on, not from when it was written: after an outage its prediction may be read a moment later.
+            self._await(record, partition, query_id, now_us, effects)
+
+    def _await(self, record: Record, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
+        """Keep feedback until its prediction comes; whether it is right cannot be told before."""
+        early = partition.early.get(query_id, ())
+        if len(early) == _SAME_QUERY or any(known.value == record.value for known in early):
+            effects.append(Skip((record.position,), "duplicate_feedback"))
+            return
+        partition.early[query_id] = (*early, record)
+        if not early:  # from now on, not from when it was written: its prediction may be read a moment later
             partition.early_wheel.add(now_us + self._settings.early_us, query_id)
 
     def _join(self, feedback_record: Record, partition: _Partition, query_id: str, effects: Effects) -> None:
@@ -192,13 +255,19 @@ class Joiner(Operator):
             self._counters["joined_total", "application", prediction.application] += 1
         effects.append(effect)
 
-    def _give_up(self, partition: _Partition, query_id: str, effects: Effects) -> None:
-        """End feedback's wait for a prediction."""
-        early = partition.early.pop(query_id, None)
-        if early is not None:
-            self._refuse(early, "unmatched", "no prediction with this query id was seen", effects)
+    def _give_up(self, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
+        """End feedback's wait for a prediction, unless the predictions of its time are still to be read."""
+        if query_id not in partition.early:
+            return
+        began_us = now_us - self._settings.early_us
+        is_reading = max(partition.read_us, self._paused_us) > began_us
+        if is_reading and partition.newest_us < began_us:
+            partition.early_wheel.add(now_us + self._settings.early_us, query_id)
+            return
+        for record in partition.early.pop(query_id):
+            self._refuse(record, "unmatched", "no prediction with this query id was seen", effects)
 
-    def _expire(self, number: int, partition: _Partition, query_id: str, effects: Effects) -> None:
+    def _expire(self, number: int, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
         """End what ran out for this id: a window, or the memory of a closed query."""
         stored = partition.waiting.pop(query_id, None)
         if stored is None:
@@ -207,22 +276,26 @@ class Joiner(Operator):
         partition.closed[query_id] = False
         position = _position(stored, number)
         try:
-            effects.append(self._unjoined(partition, position, stored[_OFFSET_BYTES:]))
+            effects.append(self._unjoined(partition, position, stored[_OFFSET_BYTES:], now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
             self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
             record = Record(*position, timestamp_us=0, key=None, value=stored[_OFFSET_BYTES:])
             effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
 
-    def _unjoined(self, partition: _Partition, position: Position, value: bytes) -> Emit | Skip:
+    def _unjoined(self, partition: _Partition, position: Position, value: bytes, now_us: int) -> Emit | Skip:
         """Say what the end of a window teaches."""
         prediction = self._codec.decode(Prediction, value)
         window_us = self._window_us(prediction.application)
         # Late feedback is told from unknown for one more window.
-        partition.wheel.add(prediction.answered_us + 2 * window_us, prediction.query_id)
+        partition.wheel.add(max(prediction.answered_us + 2 * window_us, now_us + window_us), prediction.query_id)
         seen = default_observation(prediction, self._default_loss(prediction), prediction.answered_us + window_us)
         if prediction.decision is not None:
             self._counters["unjoined_total", "application", prediction.application] += 1
-        return self._emit(seen, (position,)) if seen else Skip((position,), "no_feedback")
+        if seen is None:
+            return Skip((position,), "no_feedback")
+        if prediction.answered_us + self._settings.memory_us < now_us:
+            return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
+        return self._emit(seen, (position,))
 
     def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(seen.decision.state, self._settings.partitions)

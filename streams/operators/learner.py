@@ -73,13 +73,16 @@ def _is_share(value: float | None) -> bool:
 
 
 class SeenIds:
-    """Query ids of the last window of event time: the same log gives the same set, wherever reading began."""
+    """Query ids with an observation in the last window of event time.
+
+    A copy counts like the first: the set depends on the last window of the log alone, not on where reading began.
+    """
 
     __slots__ = ("_ids", "_newest_us", "_order", "_window_us")
 
     def __init__(self, window_us: int) -> None:
         self._window_us = window_us
-        self._ids: set[str] = set()
+        self._ids: dict[str, int] = {}  # when it was seen last
         self._order: deque[tuple[int, str]] = deque()
         self._newest_us = 0
 
@@ -87,12 +90,13 @@ class SeenIds:
         """Remember an id; tell whether it is the first inside the window."""
         self._newest_us = max(self._newest_us, time_us)
         while self._order and self._order[0][0] < self._newest_us - self._window_us:
-            self._ids.discard(self._order.popleft()[1])
-        if query_id in self._ids:
-            return False
-        self._ids.add(query_id)
+            seen_us, gone = self._order.popleft()
+            if self._ids.get(gone) == seen_us:
+                del self._ids[gone]
+        is_first = query_id not in self._ids
+        self._ids[query_id] = self._newest_us
         self._order.append((self._newest_us, query_id))
-        return True
+        return is_first
 
 
 def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, PolicyState]:
@@ -129,11 +133,11 @@ class Learner(Operator):
 
     Args:
         codec: decodes observations.
-        window_us: how long a query id is remembered; twice the longest feedback window, and a minute.
+        window_us: how long a query id is remembered; the joiner's `memory_us`.
         capacity: policy states cached per partition.
     """
 
-    def __init__(self, codec: Codec, window_us: int = 1_260_000_000, capacity: int = 50_000) -> None:
+    def __init__(self, codec: Codec, window_us: int = 1_380_000_000, capacity: int = 50_000) -> None:
         self._codec = codec
         self._window_us = window_us
         self._capacity = capacity

@@ -29,9 +29,14 @@ class SecondsWheel:
         """Return when the first bucket is due (us)."""
         return self._seconds[0] * _SECOND_US if self._seconds else None
 
-    def due(self, now_us: int) -> list[str]:
-        """Take out what is due."""
+    def due(self, now_us: int, limit: int) -> list[str]:
+        """Take out what is due, at most `limit` ids; what is left is still due."""
         names: list[str] = []
-        while self._seconds and self._seconds[0] * _SECOND_US <= now_us:
-            names += self._buckets.pop(heapq.heappop(self._seconds))
+        while len(names) < limit and self._seconds and self._seconds[0] * _SECOND_US <= now_us:
+            bucket = self._buckets[self._seconds[0]]
+            room = limit - len(names)
+            names += bucket[-room:]
+            del bucket[-room:]
+            if not bucket:
+                del self._buckets[heapq.heappop(self._seconds)]
         return names

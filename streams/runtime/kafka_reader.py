@@ -13,7 +13,7 @@ from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from aiokafka.structs import TopicPartition as KafkaPartition
 
@@ -128,6 +128,20 @@ class KafkaPositions:
         finally:
             await _stopped(consumer, self._timeout_s)
         return {partition: found[self._connection.kafka_partition(partition)] for partition in offsets}
+
+    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the next offset to be written of each partition; see `ports.LogPositions`."""
+        real = {partition: self._connection.kafka_partition(partition) for partition in partitions}
+        consumer = _reader(self._connection)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await consumer.start()
+                found = await consumer.end_offsets(list(real.values()))
+        except (KafkaError, TimeoutError) as fault:
+            raise BrokerUnavailableError(f"cannot look up where logs end: {fault!r}") from fault
+        finally:
+            await _stopped(consumer, self._timeout_s)
+        return {partition: found[real[partition]] for partition in partitions}
 
     async def _begin(
         self, consumer: AIOKafkaConsumer, wanted: Mapping[KafkaPartition, int], window_us: int

@@ -17,7 +17,7 @@ from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.store import merged
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import Position, StateKey
@@ -56,6 +56,7 @@ class Keeper:
         self._writes: dict[int, deque[WriteStates]] = {}
         self._trying: dict[int, tuple[WriteStates, int]] = {}
         self._reads: dict[StateKey, None] = {}
+        self._letters: dict[int, set[Position]] = {}
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -70,11 +71,31 @@ class Keeper:
         self._idle.clear()
         self._wake.set()
 
+    def hold(self, position: Position) -> None:
+        """Write nothing of a partition until the dead letter of this record is there.
+
+        The offset of a write says that everything before it has its outcome: nobody would read the record again.
+        """
+        self._letters.setdefault(position.partition, set()).add(position)
+
+    def release(self, positions: Iterable[Position]) -> None:
+        """Take back what was said by `hold`; other positions change nothing."""
+        if not self._letters:
+            return
+        for position in positions:
+            held = self._letters.get(position[1])
+            if held is not None:
+                held.discard(position)
+                if not held:
+                    del self._letters[position[1]]
+                    self._wake.set()
+
     def forget(self, partitions: Collection[int]) -> None:
         """Drop what is queued for partitions that are no longer ours, or start over."""
         for partition in partitions:
             self._writes.pop(partition, None)
             self._trying.pop(partition, None)
+            self._letters.pop(partition, None)
         self._reads = {key: None for key in self._reads if key.partition not in partitions}
 
     async def flush(self, timeout_s: float) -> bool:
@@ -90,8 +111,9 @@ class Keeper:
         """Work off the queue until cancelled."""
         failures = 0
         while True:
-            if not self._writes and not self._reads:
-                self._idle.set()
+            if not self._is_workable():
+                if not self._writes and not self._reads:
+                    self._idle.set()
                 self._wake.clear()
                 await self._wake.wait()
             try:
@@ -105,11 +127,17 @@ class Keeper:
                     _log.warning("%s; trying again until it does", fault)
                 await asyncio.sleep(min(BACKOFF_S * 2.0 ** min(failures - 1, 10), BACKOFF_MAX_S))
 
+    def _is_workable(self) -> bool:
+        """Tell whether something can be written or read now."""
+        return not self._writes.keys() <= self._letters.keys() or any(
+            k.partition not in self._writes for k in self._reads
+        )
+
     async def _write_all(self) -> None:
         """Write what is queued now; what is asked for meanwhile waits for the next round, after the reads."""
         for partition, queue in list(self._writes.items()):
             asked = len(queue)
-            while asked > 0 and self._writes.get(partition) is queue:
+            while asked > 0 and self._writes.get(partition) is queue and partition not in self._letters:
                 asked -= await self._write(partition, queue, asked)
 
     async def _write(self, partition: int, queue: deque[WriteStates], asked: int) -> int:

@@ -32,7 +32,7 @@ from streams.runtime.reader import Hand, Offer, Reader
 from streams.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Operator, Position, StateKey
@@ -198,8 +198,10 @@ class RoleLoop:
         keeper = self._keeper.counters if self._keeper else {}
         return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
 
-    def _complete(self, positions: Iterable[Position]) -> None:
+    def _complete(self, positions: Collection[Position]) -> None:
         self._tracker.complete(positions)
+        if self._keeper is not None:
+            self._keeper.release(positions)
         self._reader.relieve()
 
     def _refuse(self, emit: Emit, fault: RecordRefusedError) -> None:

@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 # Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
 FLUSH_S = 2.0
 BACKOFF_S = 0.25
+# How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
+END_ATTEMPTS = 8
 
 
 class Ownership:
@@ -87,6 +89,7 @@ class Ownership:
         partition = (self._role.main, number)
         generation = self._ports.consumer.generation
         async with self._changing:
+            await self._check_logs({partition: stored or 0})
             position = (await self._read_from({partition: stored or 0}))[partition]
             if generation != self._ports.consumer.generation or partition not in self._tracker.assigned():
                 return  # a rebalance has started it over, or taken it away
@@ -120,6 +123,7 @@ class Ownership:
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
+            await self._check_logs({partition: starts[partition] for partition in main})
         if self._role.owns_states or self._kernel.read_back_us > 0:
             positions |= await self._read_from({partition: starts[partition] for partition in main})
         for partition, offset in committed.items():
@@ -158,10 +162,34 @@ class Ownership:
         assert store is not None, "a role that owns states has a store"
         return await _persist(lambda: store.offset(number)) or 0
 
+    async def _check_logs(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Refuse to start where the store is ahead of the log: new records would count as applied, unseen."""
+        ahead = {partition: stored for partition, stored in starts.items() if stored}
+        positions = self._ports.positions
+        assert positions is not None, "a role that owns states has log positions"
+        for attempt in range(END_ATTEMPTS):
+            if not ahead:
+                return
+            await asyncio.sleep(BACKOFF_S if attempt else 0)
+            asked = tuple(ahead)
+            ends = await _persist(lambda: positions.ends(asked))  # noqa: B023  # called before the next round
+            ahead = {partition: stored for partition, stored in ahead.items() if stored > ends[partition]}
+        if ahead:
+            raise MisconfiguredError(_behind(ahead, ends))
+
     async def _read_from(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         positions = self._ports.positions
         assert positions is not None, "a role that owns states or reads back has log positions"
         return await _persist(lambda: positions.before(starts, self._kernel.read_back_us))
+
+
+def _behind(stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:
+    listed = ", ".join(f"{topic}-{n} ends at {ends[topic, n]}, stored is {stored[topic, n]}" for topic, n in stored)
+    keys = " ".join(f"'{{<prefix>:{number}}}:states' '{{<prefix>:{number}}}:offset'" for _, number in stored)
+    return (
+        f"the stored policy states are ahead of the log ({listed}): the topic was deleted, or lost records. To learn "
+        f"anew, stop the role, `redis-cli del {keys}` with the deployment's prefix, and start it again"
+    )
 
 
 async def _persist(ask: Callable[[], Awaitable[_T]]) -> _T:

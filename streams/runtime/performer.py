@@ -64,4 +64,6 @@ class Performer:
             _log.warning("%s-%d@%d cannot be used: %s", record.topic, record.partition, record.offset, letter.message)
             return []
         self.counters[f"dead_letters_total{{cause={letter.cause}}}"] += 1
+        if self._keeper is not None:
+            self._keeper.hold(record.position)
         return [self._dead_letters.emit(letter)]

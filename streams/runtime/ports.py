@@ -139,3 +139,11 @@ class LogPositions(Protocol):
             BrokerUnavailableError: ask again later.
         """
         ...
+
+    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the next offset to be written of each partition.
+
+        Raises:
+            BrokerUnavailableError: ask again later.
+        """
+        ...

@@ -64,6 +64,11 @@ class Offer:
         """What the kernel has in hand."""
         return self._kernel.held
 
+    @property
+    def paused(self) -> frozenset[str]:
+        """What the kernel wants left unread."""
+        return self._kernel.paused
+
     def __call__(self, records: list[Record]) -> Exception | None:
         """Let the kernel decide; an exception of the kernel is returned."""
         return self._guard.attempt(lambda: self._kernel.on_records(records, self._clock.now_us()))
@@ -125,7 +130,7 @@ class Reader:
     @property
     def throttled(self) -> bool:
         """Whether less than everything is read, on purpose."""
-        return self._drain_until_us is not None or self._full() or self._lanes.pressure() >= 1
+        return self._is_pressed() or bool(self._offer.paused)
 
     def relieve(self) -> None:
         """Look at the bounds again: something was completed."""
@@ -135,8 +140,15 @@ class Reader:
     def _full(self) -> bool:
         return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
 
+    def _is_pressed(self) -> bool:
+        return self._drain_until_us is not None or self._full() or self._lanes.pressure() >= 1
+
     def _only(self) -> frozenset[str] | None:
-        return self._role.replies if self.throttled else None
+        """Return the topics to read from; None = from all."""
+        paused = self._offer.paused
+        if self._is_pressed():
+            return self._role.replies - paused
+        return frozenset(self._role.topics) - paused if paused else None
 
     def _drained(self, stop: asyncio.Event) -> bool:
         if not stop.is_set():

@@ -296,6 +296,14 @@ async def test_a_window_before_an_offset_is_found_by_time(kafka: Broker, prefix:
         assert await positions.before({("in", 0): 5}, 10**12) == {("in", 0): 0}
 
 
+async def test_the_end_of_a_log_is_that_of_the_topic_as_it_is_now(kafka: Broker, prefix: str) -> None:
+    """A topic that was deleted and created again ends before what was stored for the former one."""
+    for records in (3, 1):
+        async with topics(kafka, prefix) as connection, producing(connection) as transport:
+            await put(transport, [b"x"] * records)
+            assert await KafkaPositions(connection).ends([("in", 0), ("in", 1)]) == {("in", 0): records, ("in", 1): 0}
+
+
 async def test_a_missing_topic_or_partition_is_told_apart_quickly(kafka: Broker, prefix: str) -> None:
     """A lane must not wait for aiokafka's request timeout to learn it."""
     async with topics(kafka, prefix) as connection, producing(connection, topic_timeout_s=0.5) as transport:

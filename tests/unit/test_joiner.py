@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from schemas import topics
-from schemas.records import JoinStatus
-from streams.operators.contract import Emit
+from schemas.records import Feedback, JoinStatus, Prediction
+from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
+from streams.operators.learner import SeenIds
 from streams.testing import Crash, Delay
 from tests.loops import CODEC, Loop, digits
 
@@ -198,3 +199,109 @@ def test_a_prediction_read_after_its_window_still_waits_for_feedback_to_be_read(
     assert late.on_timer(hour_later_us) == []
     (joined,) = late.on_records([feedback], hour_later_us + 1)
     assert isinstance(joined, Emit)
+
+
+def alone(**changes: int) -> Joiner:
+    """Return a joiner without applications: every window is a minute."""
+    given = {"partitions": 1, "window_us": 60_000_000, "early_us": 5_000_000, **changes}
+    return Joiner(CODEC, JoinerSettings(**given))
+
+
+def record(topic: str, offset: int, value: object, at_us: int = 0) -> Record:
+    """Make a record of partition 0."""
+    return Record(topic, 0, offset, at_us, None, CODEC.encode(value))  # type: ignore[arg-type]
+
+
+def prediction(query_id: str, offset: int, at_us: int = 0) -> Record:
+    """Make the record of an answered query."""
+    loop, asked = answered()
+    return record(topics.PREDICTIONS, offset, loop.answer(asked)._replace(query_id=query_id), at_us)
+
+
+def told(query_id: str, offset: int, label: object = 7, at_us: int = 0) -> Record:
+    """Make a record of feedback."""
+    return record(topics.FEEDBACK, offset, Feedback(query_id, label, None, 0), at_us)  # type: ignore[arg-type]
+
+
+def test_wrong_feedback_that_came_early_does_not_stand_in_for_right_feedback() -> None:
+    """The first right one is joined, the wrong one before it is refused, equal and later ones are duplicates."""
+    joiner = alone()
+    early = [told("q", 0, "seven"), told("q", 1), told("q", 2), told("q", 3, 8)]
+    first = joiner.on_records(early, 0)
+    then = joiner.on_records([prediction("q", 0)], 1)
+
+    assert first == [Skip((early[2].position,), "duplicate_feedback")]
+    refused, joined, again = then
+    assert isinstance(refused, DeadLetter)
+    assert (refused.record, refused.cause) == (early[0], "invalid_feedback")
+    assert isinstance(joined, Emit)
+    assert joined.completes[1] == early[1].position
+    assert again == Skip((early[3].position,), "duplicate_feedback")
+
+
+def test_what_waits_is_bounded_by_leaving_topics_unread() -> None:
+    """Reading goes on as soon as something is joined or over."""
+    joiner = alone(predictions=1, feedback=1)
+    joiner.on_records([told("later", 0)], 0)
+    assert joiner.paused == {topics.FEEDBACK}
+    joiner.on_records([prediction("q", 0)], 0)
+    assert joiner.paused == {topics.FEEDBACK, topics.PREDICTIONS}
+    joiner.on_timer(60_000_000)
+    assert topics.PREDICTIONS not in joiner.paused
+
+
+def test_feedback_is_not_given_up_while_predictions_are_left_unread() -> None:
+    """Its prediction may be the next one to be read."""
+    joiner = alone(predictions=1)
+    joiner.on_records([prediction("q", 0), told("later", 0)], 0)
+    assert joiner.on_timer(20_000_000) == []
+    ended = joiner.on_timer(60_000_000)
+    assert [type(effect) for effect in ended] == [Skip]
+    assert any(isinstance(e, Emit) for e in joiner.on_records([prediction("later", 1)], 61_000_000))
+
+
+def test_feedback_is_not_given_up_while_older_predictions_are_being_read() -> None:
+    """After an outage the predictions of its time come a while later."""
+    joiner = alone()
+    joiner.on_records([told("later", 0, at_us=990_000_000)], 1_000_000_000)
+    for second in range(0, 20, 2):
+        joiner.on_records([prediction(f"old{second}", second, 980_000_000)], 1_000_000_000 + second * 1_000_000)
+        assert joiner.on_timer(1_000_000_000 + second * 1_000_000) == []
+    found = [effect for second in range(20, 40) for effect in joiner.on_timer((1_000 + second) * 1_000_000)]
+
+    assert [e.cause for e in found if isinstance(e, DeadLetter)] == ["unmatched"]
+
+
+def test_one_call_ends_so_many_windows_and_the_next_is_due_at_once() -> None:
+    """Records and acknowledgements get their turn in between."""
+    joiner = alone()
+    template = prediction("q", 0)
+    value = CODEC.decode(Prediction, template.value)
+    joiner.on_records(
+        [record(topics.PREDICTIONS, n, value._replace(query_id=f"q{n}", decision=None)) for n in range(2_500)], 0
+    )
+    assert len(joiner.on_timer(60_000_000)) == 2_000
+    due = joiner.next_deadline()
+    assert due is not None
+    assert due <= 60_000_000
+    assert len(joiner.on_timer(60_000_000)) == 500
+
+
+@pytest.mark.parametrize("outage_s", [30, 100, 1000])
+def test_an_outage_longer_than_a_window_counts_no_query_twice(outage_s: int) -> None:
+    """The learner knows the feedback's observation, or the window ended too long ago for its default loss."""
+    settings = JoinerSettings(1, 60_000_000, 5_000_000)
+    value = CODEC.decode(Prediction, prediction("q", 0).value)
+    loop, _ = answered(default_loss=0.5)
+    applications = [Record(r.topic, 0, r.offset, 0, r.key, r.value) for r in loop.driver.read(topics.APPLICATIONS)]
+    asked = record(topics.PREDICTIONS, 0, value, value.answered_us)
+    seen = SeenIds(settings.memory_us)
+    joined_us = value.answered_us + 1_000_000
+    seen.add("q", joined_us)
+    back_us = joined_us + outage_s * 1_000_000
+    joiner = Joiner(CODEC, settings)
+    joiner.on_records([*applications, asked], back_us)
+    due = joiner.next_deadline()
+    assert due is not None
+    for effect in joiner.on_timer(due):
+        assert isinstance(effect, Skip) or not seen.add("q", due)

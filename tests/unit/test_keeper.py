@@ -214,3 +214,35 @@ def test_merging_keeps_the_first_expectation_and_the_last_states() -> None:
     both = merged(write(1, 2, a=state(1), b=state(1)), write(2, 3, b=state(2)))
     assert both[:4] == (0, 1, 3, {"a": state(1), "b": state(2)})
     assert [position.offset for position in both.completes] == [1, 2]
+
+
+def test_a_write_waits_for_the_dead_letters_of_its_partition() -> None:
+    """Its offset says that everything before it has its outcome; other partitions go on."""
+
+    async def scene() -> None:
+        async with running() as s:
+            refused = Position("observations", 0, 3)
+            s.keeper.hold(refused)
+            s.keeper.ask(write(None, 5, one=state(1)))
+            s.keeper.ask(write(None, 2, partition=1, one=state(1)))
+            await elapse(1)
+            assert s.store.offsets == {1: 2}
+            s.keeper.release([Position("observations", 1, 9), refused])
+            await elapse(1)
+            assert s.store.offsets == {0: 5, 1: 2}
+
+    run(scene())
+
+
+def test_a_partition_that_is_not_ours_any_more_is_held_up_by_nothing() -> None:
+    """What it waited for is forgotten with it."""
+
+    async def scene() -> None:
+        async with running() as s:
+            s.keeper.hold(Position("observations", 0, 3))
+            s.keeper.forget([0])
+            s.keeper.ask(write(None, 5, one=state(1)))
+            await elapse(1)
+            assert s.store.offsets == {0: 5}
+
+    run(scene())

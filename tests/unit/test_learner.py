@@ -105,7 +105,17 @@ def test_an_id_is_forgotten_after_the_window() -> None:
     """Memory is bounded by time, not by hope."""
     seen = SeenIds(100)
 
-    assert [seen.add("a", 0), seen.add("a", 100), seen.add("b", 101), seen.add("a", 150)] == [True, False, True, True]
+    assert [seen.add("a", 0), seen.add("b", 101), seen.add("a", 150)] == [True, True, True]
+
+
+def test_an_id_is_known_for_a_window_after_its_last_copy_wherever_reading_began() -> None:
+    """A learner that starts between the copies must decide like one that has read all of them."""
+    whole, later = SeenIds(100), SeenIds(100)
+    whole.add("a", 0)
+    whole.add("a", 80)
+    later.add("a", 80)
+
+    assert [seen.add("a", 150) for seen in (whole, later)] == [False, False]
 
 
 def test_states_are_values() -> None:

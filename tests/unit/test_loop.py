@@ -784,3 +784,34 @@ def test_companions_run_with_the_loop_and_use_it() -> None:
             assert s.broker.committed == {Q: 1}
 
     run(scene())
+
+
+def test_a_store_that_is_ahead_of_the_log_ends_the_role() -> None:
+    """After topics were recreated new records would count as applied; the message says which keys to delete."""
+
+    async def scene() -> None:
+        store, positions = FaultyStore(), FakePositions(2)
+        async with running(ScriptedKernel(), store=store, **{**OWNER, "positions": positions}) as s:
+            await elapse(1)
+            store.offsets[0], positions.end = 4, 3
+            with pytest.raises(MisconfiguredError, match=r"ends at 3, stored is 4.*<prefix>:0}:offset"):
+                await s.consumer.rebalance()
+
+    run(scene())
+
+
+def test_topics_that_a_kernel_pauses_are_left_unread() -> None:
+    """The others are read on."""
+
+    async def scene() -> None:
+        kernel = ScriptedKernel(pauses=frozenset({"queries"}))
+        async with running(kernel, ("queries", "replies")) as s:
+            s.broker.put(*Q, b"1")
+            s.broker.put("replies", 0, b"r")
+            await elapse(1)
+            assert kernel.seen() == [b"r"]
+            kernel.pauses = frozenset()
+            await elapse(1)
+            assert kernel.seen() == [b"r", b"1"]
+
+    run(scene())
