@@ -103,7 +103,7 @@ async def test_the_second_feedback_is_skipped_and_counted(there: Deployed) -> No
 async def test_feedback_before_its_prediction_waits_for_it(there: Deployed) -> None:
     """Some truths are known before the answer; a second one before it is a duplicate."""
     skipped = there.watch.counter("joiner", "skipped_total{reason=duplicate_feedback}")
-    for label in (0, 1):
+    for label in (0, 0, 1):
         there.put_record(topics.FEEDBACK, Feedback("foretold", label))
     await there.watch.until(
         lambda: there.watch.counter("joiner", "skipped_total{reason=duplicate_feedback}") > skipped,
