@@ -41,6 +41,13 @@ class Choice(NamedTuple):
         heads = [f"{name} {' '.join(f'{us:.0f}' for us in times.values())}" for name, times in self.batch_us.items()]
         return f"{self.runtime} ({'; '.join(heads)} us for batches of {' '.join(map(str, sizes))})"
 
+    def gauges(self, model: str) -> dict[str, float]:
+        """Return what a worker reports: 1 for the runtime that answers, and the times of both."""
+        found = {f"runtime{{model={model},runtime={self.runtime}}}": 1.0}
+        for name, times in self.batch_us.items():
+            found |= {f"measured_us{{model={model},rows={rows},runtime={name}}}": us for rows, us in times.items()}
+        return found
+
 
 def examples(sample: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return rows to compare and time by, (m, *shape): the sample's, then such as take each feature from any of them.

@@ -66,7 +66,12 @@ class LoadedModel:
 
 
 def load_package(
-    folder: Path | str, *, allow_pickle: bool = False, digest: str | None = None, threads: int = 1
+    folder: Path | str,
+    *,
+    allow_pickle: bool = False,
+    digest: str | None = None,
+    threads: int = 1,
+    sizes: Sequence[int] = choices.SIZES,
 ) -> LoadedModel:
     """Verify every file of a package, then load it.
 
@@ -76,6 +81,7 @@ def load_package(
             the manifest beside it.
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
+        sizes: of the batches by which a package with two runtimes is measured, rising.
 
     Raises:
         PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
@@ -93,7 +99,7 @@ def load_package(
     runtime = _module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
     if "conversion" not in manifest.options or manifest.runtime == "onnx":
         return LoadedModel(manifest, runtime, found)
-    return _faster(LoadedModel(manifest, runtime, found), folder, threads)
+    return _faster(LoadedModel(manifest, runtime, found), folder, threads, sizes)
 
 
 def package_sklearn(
@@ -290,7 +296,7 @@ def _apart(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic]) -> float:
     return choices.difference(original, converted)
 
 
-def _faster(model: LoadedModel, folder: Path, threads: int) -> LoadedModel:
+def _faster(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
     """Give the model the faster of its two runtimes; the original one where the other does not load or agree here."""
     manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
     try:
@@ -300,7 +306,7 @@ def _faster(model: LoadedModel, folder: Path, threads: int) -> LoadedModel:
     except PackageError as error:
         _log.warning("%s %s runs under %s only: %s", manifest.name, manifest.version, manifest.runtime, error)
         return model
-    found = choices.measure(runtimes, rows)
+    found = choices.measure(runtimes, rows, sizes)
     _log.info("%s %s runs under %s", manifest.name, manifest.version, found)
     return replace(model, runtime=runtimes[found.runtime], choice=found)
 

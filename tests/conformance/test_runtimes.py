@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import types
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,13 +29,12 @@ from sklearn.svm import SVC
 
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
-from workers.manifest import MANIFEST, digest
-from workers.packaging import load_package, package_function, package_onnx, package_sklearn, package_torch
+from workers.manifest import MANIFEST, Manifest, Signature, digest, write
+from workers.packaging import RUNTIMES, load_package, package_function, package_onnx, package_sklearn, package_torch
 from workers.rows import Predicted, predict_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -94,6 +95,19 @@ def function(name: str, inputs: list[Input], sample: Any, **options: Any) -> Cas
     return Case(lambda folder: package_function(f"tests.toys:{name}", folder, "toy", "1", sample, **options), inputs)
 
 
+def documented(**options: Any) -> Case:
+    """Make a case of the runtime that docs/runtimes.md shows; `documented_runtime` lets workers find it."""
+
+    def package(folder: Path) -> None:
+        weights = np.random.default_rng(3).normal(size=(X.shape[1], 4)).astype(np.float32)
+        folder.mkdir()
+        np.save(folder / "weights.npy", weights)
+        signature = Signature("tensor", "float32", (6,))
+        write(folder, Manifest("toy", "1", "linear", signature, files={"weights.npy": ""}, **options))
+
+    return Case(package, tensors(X))
+
+
 def graph(**options: Any) -> Case:
     """Make a case of a graph with scores and nothing else, as networks are exported."""
 
@@ -136,6 +150,8 @@ CASES = {
     "torch-names-scores": network("mlp", output="scores", classes=("cat", "dog", "emu", "fox")),
     "torch-value": network("mlp", output="value", outputs=1),
     "torch-noisy-scores": network("noisy", output="scores"),
+    "documented-label": documented(output="label"),
+    "documented-names-scores": documented(output="scores", classes=("cat", "dog", "emu", "fox")),
     "onnx-logistic": fitted(LogisticRegression(), convert="onnx"),
     "onnx-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores", convert="onnx"),
     "onnx-logistic-float64-scores": fitted(
@@ -157,6 +173,19 @@ NEEDS = {
         importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed"
     ),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def documented_runtime() -> Iterator[str]:
+    """Make a module of the first Python example in docs/runtimes.md, as if it were among the runtimes."""
+    page = (Path(__file__).parents[2] / "docs" / "runtimes.md").read_text(encoding="utf-8")
+    source = page.split("```python\n", 1)[1].split("```", 1)[0]
+    module = types.ModuleType("documented_runtime")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, module.__name__, module)
+        patch.setitem(RUNTIMES, "linear", module.__name__)  # type: ignore[arg-type] # a dict
+        exec(source, module.__dict__)
+        yield source
 
 
 @pytest.fixture(
@@ -253,6 +282,11 @@ def test_a_scikit_learn_worker_loads_no_torch_and_stays_small(tmp_path: Path) ->
         [sys.executable, "-c", code, str(tmp_path / "package")], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) <= 200
+
+
+def test_a_new_runtime_takes_fewer_than_25_lines(documented_runtime: str) -> None:
+    """The one that is shown, which all of the above has just run, with its imports and docstring."""
+    assert len([line for line in documented_runtime.splitlines() if line.strip()]) < 25
 
 
 @NEEDS["onnx"]

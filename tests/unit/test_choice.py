@@ -15,11 +15,15 @@ from sklearn.linear_model import LinearRegression
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 
+from schemas.codec import Codec
+from schemas.records import Model
 from workers.choice import EXAMPLES, EXAMPLES_BYTES, Choice, difference, examples, measure
 from workers.errors import PackageError
-from workers.manifest import MANIFEST
+from workers.manifest import MANIFEST, digest
 from workers.packaging import RUNTIMES, load_package, package_onnx, package_sklearn
+from workers.predicting import Predicting
 from workers.runtimes.contract import Outputs
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,3 +197,18 @@ def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="takes tensors"):
         package_onnx(tmp_path / "m.onnx", tmp_path / "p", "net", "1", ["a"])
     assert not (tmp_path / "p").exists()
+
+
+@NEEDS_ONNX
+async def test_a_worker_reports_its_choice_and_what_it_measured(tmp_path: Path) -> None:
+    """At the one size that is in use, where that is fixed."""
+    package(tmp_path / "p", "auto")
+    model = Model("forest", "1", "sklearn", str(tmp_path / "p"), digest(tmp_path / "p"), "label", "float32", (4,))
+    settings = WorkerSettings(controller="fixed", parameters={"rows": 32})
+    predicting = Predicting(model, "w", settings, Codec(), lambda: 0)
+    await predicting.start()
+    found = predicting.kernel.statistics()
+    await predicting.stop()
+    assert found["runtime{model=forest,runtime=onnx}"] == 1
+    times = [found[f"measured_us{{model=forest,rows=32,runtime={name}}}"] for name in ("onnx", "sklearn")]
+    assert times == sorted(times)
