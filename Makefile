@@ -43,5 +43,5 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	@echo "installing what the tests need, torch included"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[torch,registry,dev]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[torch,onnx,registry,dev]'
 	@touch $@ $(VENV)/demo.stamp

@@ -17,14 +17,14 @@ from schemas.errors import SchemaError
 from schemas.jsonable import query_from_json
 from schemas.records import Tensor
 from workers.manifest import sha256
-from workers.packaging import package_function, package_sklearn, package_torch
+from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from workers.manifest import Manifest
 
-SAFETENSORS = ".safetensors"
+SAFETENSORS, ONNX = ".safetensors", ".onnx"
 
 
 def package(
@@ -37,6 +37,7 @@ def package(
     arguments: Sequence[str],
     trust_pickle: str | None,
     allow_pickle: bool,
+    convert: str = "none",
     **options: Any,
 ) -> Manifest:
     """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
@@ -50,6 +51,7 @@ def package(
         arguments: of the factory, each NAME=JSON.
         trust_pickle: SHA-256 of the source if that is a pickle.
         allow_pickle: store an estimator as a pickle.
+        convert: of an estimator, see `package_sklearn`.
         options: name, version, output, allow_nan.
 
     Raises:
@@ -61,12 +63,19 @@ def package(
         if ":" not in source:
             raise UsageError(f"{source} is neither a file nor a function, module:name")
         return package_function(source, folder, sample_input=rows, classes=labels(classes), **options)
+    if convert != "none" and (architecture is not None or file.suffix in {SAFETENSORS, ONNX}):
+        raise UsageError(
+            "--convert is for scikit-learn estimators; export a network to .onnx yourself and package that"
+        )
+    if file.suffix == ONNX:
+        return package_onnx(file, folder, sample_input=rows, classes=labels(classes), **options)
     if file.suffix != SAFETENSORS:
         _check(file, trust_pickle)
     if architecture is None:
         if file.suffix == SAFETENSORS:
             raise UsageError("the state of a network needs what builds the network: add --architecture module:factory")
-        return package_sklearn(_read(file), folder, sample_input=rows, allow_pickle=allow_pickle, **options)
+        options |= {"allow_pickle": allow_pickle, "convert": convert}
+        return package_sklearn(_read(file), folder, sample_input=rows, **options)
     return package_torch(
         file,
         folder,

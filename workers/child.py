@@ -38,6 +38,8 @@ def main(arguments: list[str]) -> int:
     except PackageError as error:
         frames.write(output, str(error).encode())
         return 1
+    if model.choice is not None:
+        sys.stderr.write(f"{model.manifest.name} {model.manifest.version} runs under {model.choice}\n")
     predict = predictor(model)
     frames.write(output, b"")
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()

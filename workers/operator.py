@@ -89,6 +89,7 @@ class ModelWorker(Operator):
             batcher: holds the queue and sizes the batches.
             partitions: of `model-predictions`; a query that asks for another one is refused.
         """
+        self.gauges: Mapping[str, float] = {}  # reported besides: what is known of the model once it is loaded
         self._codec = codec
         self._identity = identity
         self._batcher = batcher
@@ -180,6 +181,7 @@ class ModelWorker(Operator):
         label = f"{{model={self._identity.model}}}"
         return {
             **self._counters.rendered(),
+            **self.gauges,
             f"batch_cap{label}": float(self._batcher.cap),
             f"queue_rows{label}": float(len(self._batcher)),
             f"objective_us{label}": float(self._batcher.objective(self._now_us)),

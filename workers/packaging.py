@@ -3,6 +3,7 @@
     package_sklearn(forest, folder, "digits-forest", "1", X[:5])      a fitted estimator
     package_torch(network, folder, "mnist", "1", x[:5], architecture="my_package.nets:make_mlp")
     package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
+    package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
     load_package(folder)                                              verified first, then loaded
 
 `sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. A
@@ -12,6 +13,7 @@ package never changes once it is written; a new model is a new version in a new 
 from __future__ import annotations
 
 import importlib
+import logging
 import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from schemas.records import Outcome, Tensor
+from workers import choice as choices
 from workers import manifest as manifests
 from workers.dotted import resolve
 from workers.errors import PackageError
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
+    from workers.choice import Choice
     from workers.runtimes.contract import Runtime
+
+_log = logging.getLogger(__name__)
 
 # Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
 # alone: the only place in the project that imports by name on demand.
@@ -41,7 +47,10 @@ RUNTIMES: Mapping[str, str] = {
     "sklearn": "workers.runtimes.sklearn",
     "torch": "workers.runtimes.torch",
     "function": "workers.runtimes.function",
+    "onnx": "workers.runtimes.onnx",
 }
+CONVERSIONS = ("none", "onnx", "auto")
+EXAMPLES_FILE = "examples.npy"
 
 Sample: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
 
@@ -53,10 +62,16 @@ class LoadedModel:
     manifest: Manifest
     runtime: Runtime
     digest: str
+    choice: Choice | None = None  # where the package has two runtimes, and the faster was chosen by measuring
 
 
 def load_package(
-    folder: Path | str, *, allow_pickle: bool = False, digest: str | None = None, threads: int = 1
+    folder: Path | str,
+    *,
+    allow_pickle: bool = False,
+    digest: str | None = None,
+    threads: int = 1,
+    sizes: Sequence[int] = choices.SIZES,
 ) -> LoadedModel:
     """Verify every file of a package, then load it.
 
@@ -66,6 +81,7 @@ def load_package(
             the manifest beside it.
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
+        sizes: of the batches by which a package with two runtimes is measured, rising.
 
     Raises:
         PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
@@ -81,7 +97,9 @@ def load_package(
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
     runtime = _module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
-    return LoadedModel(manifest, runtime, found)
+    if "conversion" not in manifest.options or manifest.runtime == "onnx":
+        return LoadedModel(manifest, runtime, found)
+    return _faster(LoadedModel(manifest, runtime, found), folder, threads, sizes)
 
 
 def package_sklearn(
@@ -94,6 +112,7 @@ def package_sklearn(
     output: str = "label",
     allow_nan: bool = False,
     allow_pickle: bool = False,
+    convert: str = "none",
 ) -> Manifest:
     """Package a fitted scikit-learn estimator.
 
@@ -106,9 +125,13 @@ def package_sklearn(
         output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number).
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle, which may need any type and whose loading may run any code.
+        convert: `onnx` = workers run it under ONNX Runtime and load no scikit-learn; `auto` = each worker measures
+            both and keeps the faster. Either way the original stays in the package, and the two must agree on the
+            sample and on rows mixed from it: give a sample of some hundred rows.
 
     Raises:
-        PackageError: the estimator cannot be stored, or does not answer the sample.
+        PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
+            answers otherwise.
     """
     if output == "scores" and not hasattr(estimator, "predict_proba"):
         raise PackageError(
@@ -124,8 +147,10 @@ def package_sklearn(
         classes=() if output == "value" else module.classes_of(estimator),
     )
     with _new_folder(folder) as path:
-        file = module.save(estimator, path, allow_pickle=allow_pickle)
-        return _finish(path, replace(manifest, files={file: ""}), sample_input, allow_pickle=allow_pickle)
+        manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
+        if convert != "none":
+            manifest = _converted(path, manifest, estimator, sample_input, convert)
+        return _finish(path, manifest, sample_input, allow_pickle=allow_pickle)
 
 
 def package_torch(
@@ -209,14 +234,95 @@ def package_function(
         return _finish(path, manifest, sample_input)
 
 
+def package_onnx(
+    graph: Path | str,
+    folder: Path | str,
+    name: str,
+    version: str,
+    sample_input: Sample,
+    *,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    allow_nan: bool = False,
+) -> Manifest:
+    """Package an ONNX graph; the file is copied.
+
+    Args:
+        graph: the file; weights outside of it are not copied. One input, the batch.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch: an array (n, ...).
+        output: `label` (its n labels, or the class of its highest score), `scores` (its (n, k) output) or `value`.
+        classes: label of each score; empty = its index.
+        allow_nan: rows may hold NaN.
+
+    Raises:
+        PackageError: ONNX Runtime cannot run it, or it does not answer the sample.
+    """
+    signature = _signature(sample_input, allow_nan=allow_nan)
+    if signature.kind != "tensor":
+        raise PackageError("an ONNX model takes tensors: give an array as sample input")
+    manifest = Manifest(name, version, "onnx", signature, output, classes=tuple(classes))
+    file = _module("onnx").ONNX_FILE
+    with _new_folder(folder) as path:
+        shutil.copyfile(graph, path / file)
+        return _finish(path, replace(manifest, files={file: ""}), sample_input)
+
+
+def _converted(path: Path, manifest: Manifest, estimator: Any, sample: Sample, convert: str) -> Manifest:
+    """Add the estimator as an ONNX graph, its agreement checked, and the rows by which that was done.
+
+    What either took for batches of these rows here goes into the manifest, for people to read.
+    """
+    if convert not in CONVERSIONS:
+        raise PackageError(f"conversion {convert!r} is unknown: use one of {', '.join(CONVERSIONS)}")
+    if not isinstance(sample, np.ndarray):
+        raise PackageError("only models of tensors can be converted: package this one without conversion")
+    rows = choices.examples(sample)
+    file = _import("workers.runtimes.onnx_conversion", "onnx").convert(estimator, path, rows)
+    np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
+    both = replace(manifest, files={**manifest.files, file: "", EXAMPLES_FILE: ""})
+    runtimes = {name: _module(name).load(both, path, allow_pickle=True, threads=1) for name in (both.runtime, "onnx")}
+    apart = _apart(runtimes, rows)
+    found = choices.measure(runtimes, rows)
+    conversion = {"from": manifest.runtime, "rows": len(rows), "difference": apart, "batch_us": found.batch_us}
+    runtime = "onnx" if convert == "onnx" else both.runtime
+    return replace(both, runtime=runtime, options={**both.options, "conversion": conversion})
+
+
+def _apart(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic]) -> float:
+    original, converted = (runtime.predict_batch(rows) for runtime in runtimes.values())
+    return choices.difference(original, converted)
+
+
+def _faster(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
+    """Give the model the faster of its two runtimes; the original one where the other does not load or agree here."""
+    manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
+    try:
+        converted = _module("onnx").load(manifest, folder, allow_pickle=False, threads=threads)
+        runtimes = {manifest.runtime: model.runtime, "onnx": converted}
+        _apart(runtimes, rows)
+    except PackageError as error:
+        _log.warning("%s %s runs under %s only: %s", manifest.name, manifest.version, manifest.runtime, error)
+        return model
+    found = choices.measure(runtimes, rows, sizes)
+    _log.info("%s %s runs under %s", manifest.name, manifest.version, found)
+    return replace(model, runtime=runtimes[found.runtime], choice=found)
+
+
 def _module(runtime: str) -> Any:
     """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
     if runtime not in RUNTIMES:
         raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
+    return _import(RUNTIMES[runtime], runtime)
+
+
+def _import(module: str, extra: str) -> Any:
     try:
-        return importlib.import_module(RUNTIMES[runtime])
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise PackageError(f"the {runtime} runtime needs {error.name}: pip install 'skysail[{runtime}]'") from error
+        raise PackageError(f"the {extra} runtime needs {error.name}: pip install 'skysail[{extra}]'") from error
 
 
 @contextmanager

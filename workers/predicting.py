@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.batching import create_controller
 from workers.batcher import Batcher, Take
+from workers.choice import SIZES
 from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
 from workers.operator import Asked, Identity, ModelWorker
 from workers.packaging import load_package
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Model
     from streams.operators.contract import Effects, Record
+    from workers.choice import Choice
     from workers.rows import Predicted
     from workers.settings import WorkerSettings
 
@@ -60,15 +62,19 @@ class Predicting:
             now_us: the clock.
             executor: runs the model; None = as the settings say.
         """
+        self._name = model.name
         controller = create_controller(settings.controller, settings.parameters)
         limit = settings.queue_rows + OVERSHOOT_ROWS
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
         self.kernel = _Waking(codec, identity, self._batcher, settings.partitions)
-        self._executor = executor or _executor(model, settings, now_us)
+        self._executor = executor or _executor(model, settings, now_us, self._chose)
         self._patience_s = settings.patience_s
         self._now_us = now_us
         self._complained_us = -COMPLAINT_US
+
+    def _chose(self, choice: Choice) -> None:
+        self.kernel.gauges = choice.gauges(self._name)
 
     async def start(self) -> None:
         """Load the model.
@@ -157,7 +163,9 @@ class _Waking(ModelWorker):
         self._bell.clear()
 
 
-def _executor(model: Model, settings: WorkerSettings, now_us: Callable[[], int]) -> Executor:
+def _executor(
+    model: Model, settings: WorkerSettings, now_us: Callable[[], int], chose: Callable[[Choice], None]
+) -> Executor:
     options: dict[str, Any] = {
         "digest": model.digest,
         "threads": settings.threads,
@@ -167,6 +175,16 @@ def _executor(model: Model, settings: WorkerSettings, now_us: Callable[[], int])
         return ProcessExecutor(model.path, now_us, load_s=settings.load_s, **options)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
-        return predictor(load_package(model.path, **options))
+        loaded = load_package(model.path, **options, sizes=_sizes(settings))
+        if loaded.choice is not None:
+            chose(loaded.choice)
+        return predictor(loaded)
 
     return ThreadExecutor(load, now_us, settings.load_s)
+
+
+def _sizes(settings: WorkerSettings) -> Sequence[int]:
+    """Return the batch sizes by which a runtime is chosen: the one that is in use, where that is known."""
+    if settings.controller != "fixed":
+        return SIZES
+    return (int((settings.parameters or {}).get("rows", 1)),)

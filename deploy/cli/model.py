@@ -15,8 +15,11 @@ from deploy.registry import codec_for
 from deploy.topics import create
 from schemas.records import Application, Model
 from workers import manifest as manifests
+from workers.packaging import CONVERSIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deploy.settings import Settings
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
@@ -58,12 +61,20 @@ def model() -> None:
     is_flag=True,
     help="Store an estimator as a pickle, which skops need not know; workers load it only with worker.allow_pickle.",
 )
+@click.option(
+    "--convert",
+    type=click.Choice(CONVERSIONS),
+    default="none",
+    show_default=True,
+    help="Add an estimator as an ONNX graph, too, if both agree: `onnx` runs that, `auto` the faster, by measuring.",
+)
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
     """Package SOURCE into FOLDER, and let it answer the sample.
 
-    SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); or a
-    fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are looked for in this folder, too.
+    SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); an ONNX
+    graph (.onnx); or a fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are looked for in
+    this folder, too.
     """
     manifest = packing.package(source, folder, packing.sample(sample), **options)
     digest = manifests.digest(folder)
@@ -71,6 +82,10 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
         print_json(asdict(manifest) | {"folder": str(folder), "digest": digest})
         return
     click.echo(f"packaged {manifest.name} {manifest.version} ({manifest.runtime}) in {folder}, digest {digest}")
+    conversion = manifest.options.get("conversion")
+    if conversion is not None:
+        click.echo(f"converted to ONNX: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
+        _print_timings(conversion["batch_us"])
     click.echo(f"deploy it with: skysail model add {folder}")
     if options["allow_pickle"]:
         click.echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
@@ -156,5 +171,15 @@ def show(package: Path, *, as_json: bool) -> None:
     content = asdict(manifest) | {"digest": manifests.digest(package)}
     if as_json:
         print_json(content)
-    else:
-        print_table(("", ""), content.items())
+        return
+    print_table(("", ""), content.items())
+    if "conversion" in manifest.options:
+        click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
+        _print_timings(manifest.options["conversion"]["batch_us"])
+
+
+def _print_timings(batch_us: Mapping[str, Mapping[Any, float]]) -> None:
+    """Print a table of microseconds, a row for each runtime."""
+    sizes = next(iter(batch_us.values()))
+    rows = ((name, *(f"{us:,.0f}" for us in times.values())) for name, times in batch_us.items())
+    print_table(("us a batch of", *map(str, sizes)), rows)

@@ -5,12 +5,19 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+import types
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import MultinomialNB
@@ -22,13 +29,12 @@ from sklearn.svm import SVC
 
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
-from workers.manifest import MANIFEST, digest
-from workers.packaging import load_package, package_function, package_sklearn, package_torch
+from workers.manifest import MANIFEST, Manifest, Signature, digest, write
+from workers.packaging import RUNTIMES, load_package, package_function, package_onnx, package_sklearn, package_torch
 from workers.rows import Predicted, predict_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -89,6 +95,38 @@ def function(name: str, inputs: list[Input], sample: Any, **options: Any) -> Cas
     return Case(lambda folder: package_function(f"tests.toys:{name}", folder, "toy", "1", sample, **options), inputs)
 
 
+def documented(**options: Any) -> Case:
+    """Make a case of the runtime that docs/runtimes.md shows; `documented_runtime` lets workers find it."""
+
+    def package(folder: Path) -> None:
+        weights = np.random.default_rng(3).normal(size=(X.shape[1], 4)).astype(np.float32)
+        folder.mkdir()
+        np.save(folder / "weights.npy", weights)
+        signature = Signature("tensor", "float32", (6,))
+        write(folder, Manifest("toy", "1", "linear", signature, files={"weights.npy": ""}, **options))
+
+    return Case(package, tensors(X))
+
+
+def graph(**options: Any) -> Case:
+    """Make a case of a graph with scores and nothing else, as networks are exported."""
+
+    def package(folder: Path) -> None:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+
+        batch = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", X.shape[1]])
+        scores = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])
+        weights = np.random.default_rng(3).normal(size=(X.shape[1], 4)).astype(np.float32)
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        whole = helper.make_graph([node], "toy", [batch], [scores], [numpy_helper.from_array(weights, "w")])
+        file = folder.parent / "toy.onnx"
+        onnx.save(helper.make_model(whole, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), file)
+        package_onnx(file, folder, "toy", "1", X[:3], **options)
+
+    return Case(package, tensors(X))
+
+
 CASES = {
     "sklearn-logistic": fitted(LogisticRegression()),
     "sklearn-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores"),
@@ -112,11 +150,46 @@ CASES = {
     "torch-names-scores": network("mlp", output="scores", classes=("cat", "dog", "emu", "fox")),
     "torch-value": network("mlp", output="value", outputs=1),
     "torch-noisy-scores": network("noisy", output="scores"),
+    "documented-label": documented(output="label"),
+    "documented-names-scores": documented(output="scores", classes=("cat", "dog", "emu", "fox")),
+    "onnx-logistic": fitted(LogisticRegression(), convert="onnx"),
+    "onnx-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores", convert="onnx"),
+    "onnx-logistic-float64-scores": fitted(
+        LogisticRegression(), LABELS, X.astype(float), output="scores", convert="onnx"
+    ),
+    "onnx-forest-label": fitted(RandomForestClassifier(20, random_state=0), convert="onnx"),
+    "onnx-forest-scores": fitted(RandomForestClassifier(20, random_state=0), output="scores", convert="onnx"),
+    "onnx-forest-value": fitted(RandomForestRegressor(20, random_state=0), X[:, 3], output="value", convert="onnx"),
+    "onnx-boosting-names": fitted(GradientBoostingClassifier(n_estimators=5), NAMES, convert="onnx"),
+    "onnx-ridge": fitted(Ridge(), X[:, 3], output="value", convert="onnx"),
+    "onnx-support-vectors": fitted(make_pipeline(StandardScaler(), SVC()), convert="onnx"),
+    "onnx-measured-forest": fitted(RandomForestClassifier(20, random_state=0), output="scores", convert="auto"),
+    "onnx-graph-label": graph(output="label"),
+    "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),
+}
+NEEDS = {
+    "torch": NEEDS_TORCH,
+    "onnx": pytest.mark.skipif(
+        importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed"
+    ),
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def documented_runtime() -> Iterator[str]:
+    """Make a module of the first Python example in docs/runtimes.md, as if it were among the runtimes."""
+    page = (Path(__file__).parents[2] / "docs" / "runtimes.md").read_text(encoding="utf-8")
+    source = page.split("```python\n", 1)[1].split("```", 1)[0]
+    module = types.ModuleType("documented_runtime")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, module.__name__, module)
+        patch.setitem(RUNTIMES, "linear", module.__name__)  # type: ignore[arg-type] # a dict
+        exec(source, module.__dict__)
+        yield source
+
+
 @pytest.fixture(
-    params=[pytest.param(name, marks=NEEDS_TORCH if name.startswith("torch") else ()) for name in CASES], scope="module"
+    params=[pytest.param(name, marks=NEEDS.get(name.partition("-")[0], ())) for name in CASES], scope="module"
 )
 def packaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Case]:
     """Package one case; returns the folder and the case."""
@@ -209,3 +282,23 @@ def test_a_scikit_learn_worker_loads_no_torch_and_stays_small(tmp_path: Path) ->
         [sys.executable, "-c", code, str(tmp_path / "package")], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) <= 200
+
+
+def test_a_new_runtime_takes_fewer_than_25_lines(documented_runtime: str) -> None:
+    """The one that is shown, which all of the above has just run, with its imports and docstring."""
+    assert len([line for line in documented_runtime.splitlines() if line.strip()]) < 25
+
+
+@NEEDS["onnx"]
+def test_a_worker_of_a_converted_model_loads_neither_scikit_learn_nor_torch(tmp_path: Path) -> None:
+    """The original lies in its package, but it needs ONNX Runtime alone: 80 MB with the model (measured)."""
+    CASES["onnx-forest-scores"].package(tmp_path / "package")
+    code = (
+        "import psutil, sys; from workers.packaging import load_package; load_package(sys.argv[1]); "
+        "assert not {'torch', 'sklearn', 'skops', 'skl2onnx', 'onnx'} & set(sys.modules); "
+        "print(psutil.Process().memory_info().rss // 2**20)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "package")], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) <= 120

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -264,6 +265,22 @@ def test_an_estimator_is_kept_as_a_pickle_only_if_that_is_asked_for(estimator: P
     with pytest.raises(PackageError, match="allow_pickle"):
         load_package(tmp_path / "p", digest=made["digest"])
     assert load_package(tmp_path / "p", allow_pickle=True, digest=made["digest"]).manifest.name == "m"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed")
+def test_an_estimator_is_converted_if_that_is_asked_for(
+    estimator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How far the two are apart and what they take is printed; the graph alone is a model, too, and no pickle."""
+    arguments = [str(estimator), str(tmp_path / "p"), "--name", "m", "--sample", "[[1, 2], [5, 6]]"]
+    trust = ["--trust-pickle", sha256(estimator), "--output", "scores", "--convert", "auto"]
+    assert "converted to ONNX: 256 rows agree within" in run("model", "package", *arguments, *trust)
+    shown = run("model", "show", str(tmp_path / "p"))
+    assert all(word in shown for word in ("us a batch of", "sklearn", "onnx", "1024"))
+    assert package(tmp_path / "p" / "model.onnx", tmp_path / "q")["runtime"] == "onnx"
+    again = ["model", "package", str(tmp_path / "p" / "model.onnx"), str(tmp_path / "r"), *arguments[2:]]
+    assert exit_of([*again, "--convert", "onnx"], monkeypatch) == 1
+    assert "--convert is for scikit-learn estimators" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"", b"no pickle", b"\x80\x04N.", b"\x80\x04K\x01."])

@@ -65,7 +65,7 @@ def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"runtime": "onnx"}, "use one of sklearn, torch, function"),
+        ({"runtime": "tvm"}, "use one of sklearn, torch, function, onnx"),
         ({"output": "logits"}, "use one of label, scores, value"),
         ({"name": "Digits!"}, "lower-case"),
         ({"version": ""}, "version"),

@@ -1,0 +1,214 @@
+"""Two runtimes of one model: agreement demanded, the faster one kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LinearRegression
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+
+from schemas.codec import Codec
+from schemas.records import Model
+from workers.choice import EXAMPLES, EXAMPLES_BYTES, Choice, difference, examples, measure
+from workers.errors import PackageError
+from workers.manifest import MANIFEST, digest
+from workers.packaging import RUNTIMES, load_package, package_onnx, package_sklearn
+from workers.predicting import Predicting
+from workers.runtimes.contract import Outputs
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from workers.runtimes.contract import Rows
+
+NEEDS_ONNX = pytest.mark.skipif(
+    importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed"
+)
+X = np.random.default_rng(5).normal(size=(60, 4)).astype(np.float32)
+Y = (X[:, 0] > X[:, 1]).astype(np.int64)
+
+
+class Counting:
+    """Answers zeros after a number of turns of a loop."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+        self.sizes: list[int] = []
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Do some work, note the size."""
+        self.sizes.append(len(rows))
+        total = 0
+        for turn in range(self.turns):
+            total += turn
+        return Outputs(np.zeros(len(rows), dtype=np.int64))
+
+
+def test_examples_are_the_sample_and_rows_mixed_from_it() -> None:
+    """Every feature of every row occurs in that feature of the sample; the same sample gives the same rows."""
+    rows = examples(X[:5])
+    assert (rows.shape, rows.dtype) == ((EXAMPLES, 4), X.dtype)
+    assert np.array_equal(rows[:5], X[:5])
+    assert all(np.isin(rows[:, column], X[:5, column]).all() for column in range(4))
+    assert np.array_equal(rows, examples(X[:5]))
+
+
+def test_examples_keep_a_package_small() -> None:
+    """Large rows are fewer, and a large sample is cut."""
+    assert examples(np.zeros((4, 1 << 16), dtype=np.float32)).shape == (4, 1 << 16)
+    assert examples(np.zeros((4, 2 * EXAMPLES_BYTES), dtype=np.uint8)).shape[0] == 1
+    assert len(examples(np.zeros((5_000, 2), dtype=np.float32))) == EXAMPLES
+
+
+def test_equal_labels_and_close_numbers_agree() -> None:
+    """The largest difference is told."""
+    scores = np.array([[0.25, 0.75]])
+    first, second = Outputs(np.array([1]), scores), Outputs(np.array([1]), scores + 5e-6)
+    assert difference(first, second) == pytest.approx(5e-6)
+    assert difference(Outputs(("a",)), Outputs(("a",))) == 0.0
+    assert difference(Outputs(np.array([1e6])), Outputs(np.array([1e6 + 1]))) == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        (Outputs(np.array([0, 1])), Outputs(np.array([0, 2])), "1 of 2"),
+        (Outputs(("a", "b")), Outputs(("b", "b")), "1 of 2"),
+        (Outputs(np.array([0.5])), Outputs(np.array([0.6])), "differ by 0.1"),
+        (Outputs(np.array([0.5])), Outputs(np.array([np.nan])), "differ by nan"),
+        (Outputs(np.array([0]), np.zeros((1, 2))), Outputs(np.array([0]), np.zeros((1, 3))), "differ by inf"),
+    ],
+)
+def test_models_that_answer_otherwise_are_refused(first: Outputs, second: Outputs, message: str) -> None:
+    """With how much they differ."""
+    with pytest.raises(PackageError, match=message):
+        difference(first, second)
+
+
+def test_the_faster_runtime_is_chosen() -> None:
+    """Both are asked for the same batches, of every size."""
+    runtimes = {"slow": Counting(20_000), "fast": Counting(1)}
+    found = measure(runtimes, X, sizes=(1, 100))
+    assert found.runtime == "fast"
+    assert set(runtimes["slow"].sizes) == set(runtimes["fast"].sizes) == {1, 100}
+
+
+def test_a_choice_is_one_readable_line() -> None:
+    """For the log."""
+    found = Choice("onnx", {"sklearn": {1: 200.4, 16: 210.0}, "onnx": {1: 9.7, 16: 20.0}})
+    assert str(found) == "onnx (sklearn 200 210; onnx 10 20 us for batches of 1 16)"
+
+
+def package(folder: Path, convert: str, estimator: Any = None, **options: Any) -> Any:
+    """Package a forest in two forms."""
+    fitted = estimator or RandomForestClassifier(10, random_state=0).fit(X, Y)
+    return package_sklearn(fitted, folder, "forest", "1", X[:20], convert=convert, **options)
+
+
+@NEEDS_ONNX
+def test_a_converted_package_holds_both_forms_and_says_how_they_agree(tmp_path: Path) -> None:
+    """The original, the graph, and the rows by which they were compared; all with their digests."""
+    manifest = package(tmp_path / "p", "onnx", output="scores")
+    assert manifest.runtime == "onnx"
+    assert set(manifest.files) == {"model.skops", "model.onnx", "examples.npy"}
+    conversion = manifest.options["conversion"]
+    assert (conversion["from"], conversion["rows"]) == ("sklearn", EXAMPLES)
+    assert conversion["difference"] <= 1e-5
+    assert set(conversion["batch_us"]) == {"sklearn", "onnx"}
+    assert json.loads((tmp_path / "p" / MANIFEST).read_text())["options"]["conversion"] == conversion
+
+
+@NEEDS_ONNX
+def test_a_worker_measures_both_forms_and_logs_its_choice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A forest row by row is many times faster as a graph, on any machine."""
+    assert package(tmp_path / "p", "auto").runtime == "sklearn"
+    with caplog.at_level(logging.INFO):
+        model = load_package(tmp_path / "p")
+    assert model.choice is not None
+    assert model.choice.runtime == "onnx"
+    assert type(model.runtime).__name__ == "OnnxRuntime"
+    assert "forest 1 runs under onnx (sklearn " in caplog.text
+
+
+@NEEDS_ONNX
+def test_a_worker_that_cannot_run_the_graph_keeps_the_original(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where ONNX Runtime is not installed: slower, but it answers."""
+    package(tmp_path / "p", "auto")
+    monkeypatch.setitem(RUNTIMES, "onnx", "no_such_module")  # type: ignore[arg-type] # a dict
+    model = load_package(tmp_path / "p")
+    assert model.choice is None
+    assert type(model.runtime).__name__ == "SklearnRuntime"
+    assert "runs under sklearn only: the onnx runtime needs no_such_module" in caplog.text
+
+
+@NEEDS_ONNX
+def test_what_cannot_be_converted_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """One sentence each: no converter, no tensors, an unknown conversion."""
+    with pytest.raises(PackageError, match="conversion 'tvm' is unknown"):
+        package(tmp_path / "p", "tvm")
+    text = make_pipeline(CountVectorizer(), MultinomialNB()).fit(["red", "blue"], [0, 1])
+    with pytest.raises(PackageError, match="only models of tensors"):
+        package_sklearn(text, tmp_path / "p", "text", "1", ["red"], convert="onnx")
+    boosting = HistGradientBoostingClassifier(max_iter=2).fit(X, Y)
+    with pytest.raises(PackageError, match="HistGradientBoostingClassifier cannot be converted to ONNX"):
+        package(tmp_path / "p", "onnx", boosting)
+    assert not (tmp_path / "p").exists()
+
+
+@NEEDS_ONNX
+def test_a_conversion_that_answers_otherwise_is_refused(tmp_path: Path) -> None:
+    """Large numbers that cancel out: a graph of float32 rows adds them up in float32, scikit-learn in float64."""
+    linear = LinearRegression().fit(X.astype(np.float64), X[:, 0])
+    linear.coef_ = np.array([1.1, -1.1, 1.3, -1.3])
+    with pytest.raises(PackageError, match=r"numbers differ by .* package it without conversion"):
+        package_sklearn(linear, tmp_path / "p", "m", "1", X + np.float32(1e6), output="value", convert="onnx")
+    assert not (tmp_path / "p").exists()
+
+
+@NEEDS_ONNX
+def test_a_graph_that_the_manifest_does_not_list_is_not_loaded(tmp_path: Path) -> None:
+    """Its digest would not have been checked."""
+    package(tmp_path / "p", "onnx")
+    path = tmp_path / "p" / MANIFEST
+    document = json.loads(path.read_text())
+    del document["files"]["model.onnx"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(PackageError, match=r"lists no model\.onnx"):
+        load_package(tmp_path / "p")
+
+
+@NEEDS_ONNX
+def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
+    """With the name of the file, and nothing left behind."""
+    (tmp_path / "m.onnx").write_bytes(b"no graph")
+    with pytest.raises(PackageError, match="ONNX Runtime cannot run"):
+        package_onnx(tmp_path / "m.onnx", tmp_path / "p", "net", "1", X[:2])
+    with pytest.raises(PackageError, match="takes tensors"):
+        package_onnx(tmp_path / "m.onnx", tmp_path / "p", "net", "1", ["a"])
+    assert not (tmp_path / "p").exists()
+
+
+@NEEDS_ONNX
+async def test_a_worker_reports_its_choice_and_what_it_measured(tmp_path: Path) -> None:
+    """At the one size that is in use, where that is fixed."""
+    package(tmp_path / "p", "auto")
+    model = Model("forest", "1", "sklearn", str(tmp_path / "p"), digest(tmp_path / "p"), "label", "float32", (4,))
+    settings = WorkerSettings(controller="fixed", parameters={"rows": 32})
+    predicting = Predicting(model, "w", settings, Codec(), lambda: 0)
+    await predicting.start()
+    found = predicting.kernel.statistics()
+    await predicting.stop()
+    assert found["runtime{model=forest,runtime=onnx}"] == 1
+    times = [found[f"measured_us{{model=forest,rows=32,runtime={name}}}"] for name in ("onnx", "sklearn")]
+    assert times == sorted(times)

@@ -1,0 +1,41 @@
+"""Converts a fitted scikit-learn estimator to ONNX, with skl2onnx; needed where models are packaged, not by workers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import skl2onnx
+
+from workers.errors import PackageError
+from workers.runtimes.onnx import ONNX_FILE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+
+def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
+    """Write the estimator as a graph into `folder` and return the name of the file.
+
+    Args:
+        estimator: fitted.
+        folder: of the package.
+        rows: a batch; the graph takes its dtype and shape.
+
+    Raises:
+        PackageError: skl2onnx cannot convert it.
+    """
+    options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None  # arrays, not dicts
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it reads attributes that scikit-learn deprecates (skl2onnx 1.20)
+            graph = skl2onnx.to_onnx(estimator, rows[:1], options=options)
+    except (RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
+        reason = str(error).strip().partition("\n")[0][:300]
+        raise PackageError(
+            f"{type(estimator).__name__} cannot be converted to ONNX ({reason}): package it without conversion"
+        ) from error
+    (folder / ONNX_FILE).write_bytes(graph.SerializeToString())
+    return ONNX_FILE
