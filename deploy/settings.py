@@ -153,6 +153,9 @@ class Selection(Section):
 
     margin_ms: float = Field(default=5.0, ge=0)
     """How long before its deadline an answer leaves: the leg back to the client takes that long."""
+    cache_bytes: int = Field(default=0, ge=0)
+    """How much of the models' outputs to remember by input: what was asked before is answered without asking the
+    model. For models whose answer follows from the input and the version alone; 0 = ask every time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
     less than two legs over Kafka. Batches, records and guarantees are the same; `worker` says how they are run."""

@@ -17,7 +17,7 @@ from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.contract import Emit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Application, Decision, Input, ModelPredictions, Value
@@ -82,15 +82,17 @@ class Combiner:
             heapq.heappush(self._buckets, bucket)
         self._due[bucket].append(query)
 
-    def on_outputs(self, partition: int, batch: ModelPredictions, now_us: int) -> list[Emit]:
-        """Take one worker batch; return the answers that it completes."""
+    def on_outputs(
+        self, partition: int, batch: ModelPredictions, outputs: Iterable[ModelOutput], now_us: int
+    ) -> list[Emit]:
+        """Take one worker batch, with its `outputs_of`; return the answers that it completes."""
         waiting = self._pending.get(partition)
         if not waiting:
             self._counters["late_outputs_total", "model", batch.model] += len(batch.query_ids)
             return []
         answers: list[Emit] = []
         late = 0
-        for query_id, output in zip(batch.query_ids, _outputs(batch), strict=True):
+        for query_id, output in zip(batch.query_ids, outputs, strict=True):
             query = waiting.get(query_id)
             if query is None or batch.model not in query.models:
                 late += 1  # answered, or asked of another model when it was read before a restart
@@ -143,7 +145,7 @@ class Combiner:
         return Emit(topics.PREDICTIONS, record.partition, record.key, value, (record.position,), record.headers)
 
 
-def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
+def outputs_of(batch: ModelPredictions) -> Iterator[ModelOutput]:
     """Split a worker batch into one output a row, without numpy scalars in them."""
     answers = batch.answers
     labels: Sequence[Value] = answers.numpy().tolist() if isinstance(answers, Tensor) else answers
