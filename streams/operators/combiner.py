@@ -10,11 +10,12 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from policies.combine import combine
+from policies.combine import agrees, combine
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.contract import Emit
+from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,6 +66,7 @@ class Combiner:
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
+        self._stand_ins = StandIns()
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -130,12 +132,12 @@ class Combiner:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
         query.answered = True
         self._pending.get(query.record.partition, {}).pop(query.query_id, None)
-        prediction = _prediction(query, now_us, reason)
+        prediction = _prediction(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            prediction = _prediction(query, now_us, "oversized_outputs")
+            prediction = _prediction(query, now_us, "oversized_outputs", self._stand_ins)
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
@@ -159,7 +161,7 @@ def outputs_of(batch: ModelPredictions) -> Iterator[ModelOutput]:
             )
 
 
-def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
+def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
     """Make the answer; that of one model which was asked alone and answered, as most are, takes the short way."""
     if reason is None and len(query.models) == 1:
         only = query.outputs.get(query.models[0])
@@ -167,13 +169,19 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
             return _answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
     outputs = _asked(query)
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
+    application = query.application
     answer: Value | None
-    if usable and reason is None:
-        answer, confidence = _combined(query.weights, outputs, usable)
+    if usable and reason is None and application is not None:
+        if application.missing == RUNNING_MEAN:
+            stand_ins.learn(application.name, usable)
+            outputs = stand_ins.fill(application.name, outputs)
+        answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
+        if confidence < application.confidence_floor:
+            answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
     else:
-        answer = query.application.default_output if query.application else None
+        answer = application.default_output if application else None
         confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
     return _answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
 
@@ -217,12 +225,15 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
 
 
 def _combined(
-    weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput]
+    weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
 ) -> tuple[Value, float]:
-    """Combine by weight; a model that did not answer counts against the confidence."""
-    answers = {arm: output.answer for arm, output in usable.items() if output.answer is not None}
-    answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers)
-    return answer, agreeing * sum(weights[arm] for arm in answers) / sum(weights[arm] for arm in asked)
+    """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
+    answers = {arm: output.answer for arm, output in asked.items() if output.answer is not None}
+    answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers, how)
+    total = sum(weights[arm] for arm in asked)
+    if len(answers) == len(usable):
+        return answer, agreeing * sum(weights[arm] for arm in answers) / total
+    return answer, sum(weights[arm] for arm in usable if agrees(answers[arm], answer)) / total
 
 
 def _why(outputs: Mapping[int, ModelOutput]) -> str:

@@ -92,8 +92,8 @@ def test_the_failure_is_the_references() -> None:
 
 
 def test_the_replayed_keys_hit_as_often_as_in_a_plain_lru() -> None:
-    """Skewed keys, room for a tenth of them; every answer is the model's."""
-    keys = np.random.default_rng(1).zipf(1.2, 3_000).clip(max=500).tolist()
-    replay = cache.Replay(room=50)
+    """Skewed keys, room for half of them and more than is in flight at once; every answer is the model's."""
+    keys = np.random.default_rng(1).zipf(1.1, 6_000).clip(max=2_000).tolist()
+    replay = cache.Replay(room=600)
     replay.run(keys)
-    assert (len(keys) - replay.asked, replay.wrong, replay.lost) == (cache.lru(keys, 50), 0, 0)
+    assert (len(keys) - replay.asked, replay.wrong, replay.lost) == (cache.lru(keys, 600), 0, 0)
