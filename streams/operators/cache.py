@@ -201,6 +201,8 @@ class PredictionCache:
         else:
             self._late[key] = overdue
         self._entries[key] = awaited
+        # Who has been answered meanwhile would add up for as long as the model is silent.
+        self._waiting[key] = [waiting for waiting in self._waiting.get(key, ()) if not waiting[0].answered]
         asked.flights.setdefault(awaited[1], {})[awaited[2]] = key
 
     def _settle(self, key: _Key, flight: tuple[int, str], output: ModelOutput, *, is_kept: bool) -> Iterator[Pending]:

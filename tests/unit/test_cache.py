@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from schemas import topics
 from schemas.codec import MAX_BYTES
 from schemas.records import Outcome, Query, Tensor
 from streams.operators.cache import ENTRY_BYTES
+from streams.operators.combiner import Pending
 from streams.operators.contract import Record
 from tests.cached import CODEC, NOW, Cached, said
 from tests.loops import row
@@ -143,6 +145,19 @@ def test_an_overdue_output_that_failed_leaves_the_younger_one_to_come() -> None:
     assert cached.land("a", "m", outcomes=(Outcome.EXPIRED,)) == []
     assert cached.land("b", "m", outcomes=(Outcome.EXPIRED,)) == []
     assert cached.land("d", "m") == ["d=7"]
+
+
+def test_who_was_answered_by_default_is_not_kept_while_a_model_is_silent() -> None:
+    """An hour without the model costs no more memory than a second."""
+    cached = Cached("m")
+    alive = []
+    for number in range(5):
+        cached.ask(f"a{number}", row(1.0))
+        cached.ask(f"b{number}", row(1.0))
+        cached.wait(0.2)
+        gc.collect()
+        alive.append(sum(isinstance(one, Pending) for one in gc.get_objects()))
+    assert alive[-1] == alive[1]
 
 
 def test_an_ensemble_asks_only_the_models_that_are_not_known() -> None:
