@@ -85,8 +85,13 @@ def shared(settings: Settings, codec: Codec, instance: str, hooks: tuple[Metrics
 def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     """Build the role that decides and combines, with the models that run inside it."""
     role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
-    margin_us = int(common.settings.selection.margin_ms * 1_000)
-    settings = SelectionSettings(common.settings.partitions, topology.MODEL_PARTITIONS, margin_us=margin_us)
+    given = common.settings.selection
+    settings = SelectionSettings(
+        common.settings.partitions,
+        topology.MODEL_PARTITIONS,
+        margin_us=int(given.margin_ms * 1_000),
+        cache_bytes=given.cache_bytes,
+    )
     kernel = Selection(common.codec, settings)
     if not inline:
         return _loop(role, kernel, common, _store(common))

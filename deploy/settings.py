@@ -156,6 +156,9 @@ class Selection(Section):
 
     margin_ms: float = Field(default=5.0, ge=0)
     """How long before its deadline an answer leaves: the leg back to the client takes that long."""
+    cache_bytes: int = Field(default=0, ge=0)
+    """How much of the models' outputs to remember by input: what was asked before is answered without asking the
+    model. For models whose answer follows from the input and the version alone; 0 = ask every time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
     less than two legs over Kafka. Batches, records and guarantees are the same; `worker` says how they are run."""
@@ -211,6 +214,15 @@ class ApplicationSettings(Section):
     """How long feedback is waited for; at most `joiner.window_s`."""
     default_loss: float | None = Field(default=None, ge=0, le=1)
     """What is learnt when the window ends without feedback; without it nothing is."""
+    combine: Literal["weighted_vote", "mean", "median"] = "weighted_vote"
+    """How the answers of several models become one, by the policy's weights. A vote takes whole numbers for labels, and
+    the mean of other numbers and of scores; `mean` and `median` take them for numbers."""
+    confidence_floor: float = Field(default=0.0, ge=0, le=1)
+    """With less confidence (the weight of the asked models that agree with the answer) `default_output` is given, with
+    the reason `low_confidence`."""
+    missing: Literal["leave_out", "running_mean"] = "leave_out"
+    """What becomes of a model that has not answered in time: `running_mean` takes the mean of its answers so far (of
+    labels the most frequent) for its answer; it does not add to the confidence."""
 
 
 class Settings(Section):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BATCH_S = 5e-3
 ROW_S = 1e-4
+MODULUS = 1_009  # a prime
 
 
 def timed(rows: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -47,6 +48,11 @@ def fourth(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def fifth(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Answer column 4."""
     return rows[:, 4]
+
+
+def residue(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Answer column 0 of `rows` (n, 1) modulo `MODULUS`: another input mostly has another answer."""
+    return rows[:, 0] % MODULUS
 
 
 COLUMNS = tuple(f"load.models:{column.__name__}" for column in (first, second, third, fourth, fifth))

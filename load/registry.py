@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from load.account import page
 from load.peers import page as peers_page
-from load.scenarios import account, batching, figure8, floor, idle, learn, loop, parm, peers
+from load.scenarios import account, batching, cache, figure8, floor, idle, learn, loop, parm, peers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -70,6 +70,11 @@ SCENARIOS: Mapping[str, Scenario] = {
             parm.NAME,
             "ParM's published MNIST network: every answer and logit as direct torch, any batch limits",
             parm.run,
+        ),
+        Scenario(
+            cache.NAME,
+            "the keys of a production cache as queries: hits against a plain LRU, in the kernel and the whole system",
+            cache.run,
         ),
         Scenario(
             learn.NAME,

@@ -68,6 +68,22 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             Target(f"{stretch}_lost", "==", 0),
         )
     ),
+    "cache": (
+        *(
+            target
+            for figure, reference in (
+                ("kernel_1000_hit_ratio", 322_134 / 500_000),
+                ("kernel_10000_hit_ratio", 386_530 / 500_000),
+            )
+            for target in (Target(figure, ">=", reference - 0.005), Target(figure, "<=", reference + 0.005))
+        ),
+        *(
+            Target(f"{part}_{count}", "==", 0)
+            for part in ("kernel_1000", "kernel_10000", "system")
+            for count in ("wrong", "lost")
+        ),
+        Target("system_off_lru", "<=", 0.005),
+    ),
     "learn": (
         Target("observations_per_core_s", ">=", 5_000),
         Target("pending_million_mib", "<=", 700 * 1e6 / 2**20),

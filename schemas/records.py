@@ -136,7 +136,7 @@ class ModelOutput(NamedTuple):
     model: str
     version: str
     outcome: Outcome
-    answer: Value | None
+    answer: Value | None  # where the outcome is not OK: what stood in for it, if anything did
     scores: Tensor | None = None
 
 
@@ -148,7 +148,7 @@ class Prediction(NamedTuple):
     context: str | None
     decision: Decision | None  # None where nothing was decided (unknown application, no models)
     status: Status
-    reason: str | None  # why the status is not `complete`
+    reason: str | None  # why the status is not `complete`, e.g. `low_confidence` for a default
     answer: Value | None
     confidence: float  # in [0, 1]: weight of the asked models that agree with the answer
     outputs: tuple[ModelOutput, ...]
@@ -196,6 +196,9 @@ class Application:
     loss: str = "zero_one"  # zero_one | absolute | squared | log | given
     window_s: float = 600.0  # how long feedback is waited for
     default_loss: float | None = None  # learnt when the window ends without feedback; None = learn nothing
+    combine: str = "weighted_vote"  # weighted_vote | mean | median
+    confidence_floor: float = 0.0  # in [0, 1]: with less confidence the default output is given; 0 = never
+    missing: str = "leave_out"  # leave_out | running_mean: what becomes of a model that has not answered in time
 
 
 @dataclass(frozen=True, slots=True)

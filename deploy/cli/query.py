@@ -37,6 +37,7 @@ ADVICE = {
     "expired": "the query had no time left when it was read: see `skysail doctor`, or ask with more --slo-ms",
     "expired_in_queue": "its worker had older queries first: raise slo_ms, or run more workers",
     "invalid_input": "the model takes another shape or dtype: see `skysail model list`",
+    "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "model_failed": "the model raised; its worker's log says why",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }

@@ -74,7 +74,7 @@ def status(entries: Iterable[Figures], now_us: int) -> Status:
         time_us=now_us,
         processes=[{**entry, "age_s": _age_s(entry, now_us), "silent": _silent(entry, now_us)} for entry in known],
         applications=_by_label(live, "application"),
-        models=_by_label(live, "model"),
+        models={name: row | _hit_ratio(row) for name, row in _by_label(live, "model").items()},
     )
 
 
@@ -97,6 +97,13 @@ def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, flo
                 column = _column(name, labels)
                 row[column] = round(row.get(column, 0.0) + value, 3)
     return {subject: sums[subject] for subject in sorted(sums)}
+
+
+def _hit_ratio(row: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of a model's queries that the prediction cache spared it, if there is one."""
+    hit, coalesced, miss = (row.get(f"cache_total {result}", 0.0) for result in ("hit", "coalesced", "miss"))
+    total = hit + coalesced + miss
+    return {"cache_hit_ratio": round((hit + coalesced) / total, 3)} if total else {}
 
 
 def _shown(entry: Figures) -> dict[str, float]:

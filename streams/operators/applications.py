@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from policies import registry
+from policies.combine import COMBINES
 from policies.errors import PolicyError
 from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
+from streams.operators.standins import MISSING
 
 if TYPE_CHECKING:
     from policies.contract import Policy
@@ -79,12 +81,15 @@ def check(application: Application) -> None:
     Raises:
         DecodeError: it would; the message names every fault.
     """
-    default_loss = application.default_loss
+    default_loss, floor = application.default_loss, application.confidence_floor
     faults = {
         f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
         "it has no models": not application.models,
         f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
         f"window_s is {application.window_s}; make it at most a week": not 0 < application.window_s <= MAX_WINDOW_S,
+        f"combine is {application.combine!r}, none of {', '.join(COMBINES)}": application.combine not in COMBINES,
+        f"confidence_floor is {floor}, not in [0, 1]": not 0 <= floor <= 1,
+        f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }
     found = [fault for fault, is_there in faults.items() if is_there]

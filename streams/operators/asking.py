@@ -38,7 +38,7 @@ class Asking:
 
     __slots__ = ("_codec", "_groups", "_refuse")
 
-    def __init__(self, codec: Codec, refuse: Callable[[Pending], Emit]) -> None:
+    def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
         """Start with nothing to ask.
 
         Args:
@@ -91,7 +91,7 @@ class Asking:
         except SchemaError:
             middle = len(rows) // 2
             if not middle:
-                effects.append(self._refuse(queries[0]))
+                effects += self._refuse(queries[0])
                 return
             for half in (rows[:middle], rows[middle:]):
                 self._emit(topics, partition, reply_partition, form, half, effects)

@@ -10,14 +10,15 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from policies.combine import combine
+from policies.combine import agrees, combine
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.contract import Emit
+from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Application, Decision, Input, ModelPredictions, Value
@@ -65,6 +66,7 @@ class Combiner:
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
+        self._stand_ins = StandIns()
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -82,15 +84,17 @@ class Combiner:
             heapq.heappush(self._buckets, bucket)
         self._due[bucket].append(query)
 
-    def on_outputs(self, partition: int, batch: ModelPredictions, now_us: int) -> list[Emit]:
-        """Take one worker batch; return the answers that it completes."""
+    def on_outputs(
+        self, partition: int, batch: ModelPredictions, outputs: Iterable[ModelOutput], now_us: int
+    ) -> list[Emit]:
+        """Take one worker batch, with its `outputs_of`; return the answers that it completes."""
         waiting = self._pending.get(partition)
         if not waiting:
             self._counters["late_outputs_total", "model", batch.model] += len(batch.query_ids)
             return []
         answers: list[Emit] = []
         late = 0
-        for query_id, output in zip(batch.query_ids, _outputs(batch), strict=True):
+        for query_id, output in zip(batch.query_ids, outputs, strict=True):
             query = waiting.get(query_id)
             if query is None or batch.model not in query.models:
                 late += 1  # answered, or asked of another model when it was read before a restart
@@ -139,12 +143,12 @@ class Combiner:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
         query.answered = True
         self._pending.get(query.record.partition, {}).pop(query.query_id, None)
-        prediction = _prediction(query, now_us, reason)
+        prediction = _prediction(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            prediction = _prediction(query, now_us, "oversized_outputs")
+            prediction = _prediction(query, now_us, "oversized_outputs", self._stand_ins)
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
@@ -154,7 +158,7 @@ class Combiner:
         return Emit(topics.PREDICTIONS, record.partition, record.key, value, (record.position,), record.headers)
 
 
-def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
+def outputs_of(batch: ModelPredictions) -> Iterator[ModelOutput]:
     """Split a worker batch into one output a row, without numpy scalars in them."""
     answers = batch.answers
     labels: Sequence[Value] = answers.numpy().tolist() if isinstance(answers, Tensor) else answers
@@ -168,7 +172,7 @@ def _outputs(batch: ModelPredictions) -> Iterator[ModelOutput]:
             )
 
 
-def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
+def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
     """Make the answer; that of one model which was asked alone and answered, as most are, takes the short way."""
     if reason is None and len(query.models) == 1:
         only = query.outputs.get(query.models[0])
@@ -176,13 +180,19 @@ def _prediction(query: Pending, now_us: int, reason: str | None) -> Prediction:
             return _answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
     outputs = _asked(query)
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
+    application = query.application
     answer: Value | None
-    if usable and reason is None:
-        answer, confidence = _combined(query.weights, outputs, usable)
+    if usable and reason is None and application is not None:
+        if application.missing == RUNNING_MEAN:
+            stand_ins.learn(application.name, usable)
+            outputs = stand_ins.fill(application.name, outputs)
+        answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
+        if confidence < application.confidence_floor:
+            answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
     else:
-        answer = query.application.default_output if query.application else None
+        answer = application.default_output if application else None
         confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
     return _answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
 
@@ -226,12 +236,15 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
 
 
 def _combined(
-    weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput]
+    weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
 ) -> tuple[Value, float]:
-    """Combine by weight; a model that did not answer counts against the confidence."""
-    answers = {arm: output.answer for arm, output in usable.items() if output.answer is not None}
-    answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers)
-    return answer, agreeing * sum(weights[arm] for arm in answers) / sum(weights[arm] for arm in asked)
+    """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
+    answers = {arm: output.answer for arm, output in asked.items() if output.answer is not None}
+    answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers, how)
+    total = sum(weights[arm] for arm in asked)
+    if len(answers) == len(usable):
+        return answer, agreeing * sum(weights[arm] for arm in answers) / total
+    return answer, sum(weights[arm] for arm in usable if agrees(answers[arm], answer)) / total
 
 
 def _why(outputs: Mapping[int, ModelOutput]) -> str:

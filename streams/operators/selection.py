@@ -21,7 +21,8 @@ from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Query
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.asking import Asking
-from streams.operators.combiner import UNKNOWN, Combiner, Pending
+from streams.operators.cache import PredictionCache
+from streams.operators.combiner import UNKNOWN, Combiner, Pending, outputs_of
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters
 from streams.operators.quantile import RunningQuantile
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
+    from streams.operators.cache import Orphan
     from streams.operators.contract import Effects, Record
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
@@ -55,6 +57,7 @@ class SelectionSettings:
             and 3.7 at the 99th percentile (measured, one broker).
         states: how many policy states are kept in the process.
         remembered: query ids kept per partition, to recognise duplicates.
+        cache_bytes: of model outputs kept by input; 0 = every query is asked.
     """
 
     partitions: int = 4
@@ -62,6 +65,7 @@ class SelectionSettings:
     margin_us: int = 5_000
     states: int = 100_000
     remembered: int = 20_000
+    cache_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -81,7 +85,8 @@ class Selection(Operator):
         self._counters = Counters()
         self._combiner = Combiner(codec, settings.margin_us, self._counters)
         self._configuration = Configuration(codec)
-        self._asking = Asking(codec, lambda query: self._combiner.answer(query, query.received_us, "invalid_input"))
+        self._asking = Asking(codec, self._refuse)
+        self._cache = PredictionCache(settings.cache_bytes) if settings.cache_bytes else None
         self._states = StateView(settings.states)
         self._parked: dict[StateKey, _Parked] = {}
         self._recent = RecentIds(settings.remembered)
@@ -108,7 +113,7 @@ class Selection(Operator):
             except DecodeError as error:
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 effects.append(DeadLetter(record, error.cause, str(error)))
-        self._asking.flush(self._turn, effects)
+        self._flush(now_us, effects)
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
         return effects
@@ -119,11 +124,13 @@ class Selection(Operator):
         for key in [key for key, parked in self._parked.items() if parked.until_us <= now_us]:
             self._counters["states_late_total",] += 1
             self._release(key, now_us, effects)
-        self._asking.flush(self._turn, effects)
+        self._flush(now_us, effects)
         return effects
 
     def next_deadline(self) -> int | None:
         """Return when the next answer or parked query is due (us)."""
+        if self._cache is not None and self._cache.has_orphans:
+            return 0
         due = self._combiner.next_deadline()
         parked = min((waiting.until_us for waiting in self._parked.values()), default=None)
         return min((time for time in (due, parked) if time is not None), default=None)
@@ -135,7 +142,7 @@ class Selection(Operator):
             self._states.put(key, state, now_us)
             if key in self._parked:
                 self._release(key, now_us, effects)
-        self._asking.flush(self._turn, effects)
+        self._flush(now_us, effects)
         return effects
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
@@ -147,6 +154,8 @@ class Selection(Operator):
         self._asking.clear()
         self._combiner.drop(partitions)
         self._recent.drop(partitions)
+        if self._cache is not None:
+            self._cache.drop(partitions)
         for parked in self._parked.values():
             parked.queries = [waiting for waiting in parked.queries if waiting[1].record.partition not in partitions]
 
@@ -155,6 +164,7 @@ class Selection(Operator):
         return {
             **self._counters.rendered(),
             **self._combiner.statistics(),
+            **(self._cache.statistics() if self._cache is not None else {}),
             "states_cached": float(len(self._states)),
             "return_us": self._return_us.value,
         }
@@ -164,7 +174,14 @@ class Selection(Operator):
         if record.timestamp_us < now_us:  # an inline model's answers have no way back
             self._return_us.add(now_us - record.timestamp_us)
             self._back_us = int(self._return_us.value)
-        effects += self._combiner.on_outputs(record.partition, batch, now_us)
+        if self._cache is None:
+            effects += self._combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
+        else:
+            outputs = tuple(outputs_of(batch))
+            effects += self._combiner.on_outputs(record.partition, batch, outputs, now_us)
+            for query in self._cache.land(record.partition, batch, outputs):
+                if len(query.outputs) == len(query.models):
+                    effects.append(self._combiner.answer(query, now_us))
         effects.append(Skip((record.position,), ""))
 
     def _on_query(self, record: Record, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
@@ -216,8 +233,53 @@ class Selection(Operator):
         allowed_us = int((deadline_us - pending.sent_us) * MAX_RETURN_SHARE)
         back_us = self._back_us
         due_us = deadline_us - self._margin_us - (min(allowed_us, back_us))
+        cache = self._cache
+        if cache is not None and not (len(models) == 1 and cache.ask(deployed[models[0]], pending, due_us, now_us)):
+            self._ask_rest(cache, pending, due_us, now_us, effects)
+            return
         self._combiner.open(pending)
         self._asking.add(model_topics, pending, due_us)
+
+    def _ask_rest(self, cache: PredictionCache, pending: Pending, due_us: int, now_us: int, effects: Effects) -> None:
+        """Ask those of several models whose output is neither known nor awaited; answer at once if all are known.
+
+        The only model of a query has been looked up, and need not be asked.
+        """
+        deployed, models = self._configuration.models, pending.models
+        asked = [name for name in models if len(models) > 1 and cache.ask(deployed[name], pending, due_us, now_us)]
+        if len(pending.outputs) == len(models):
+            effects.append(self._combiner.answer(pending, now_us))
+            return
+        self._combiner.open(pending)
+        if asked:
+            self._asking.add(tuple(map(topics.model_queries, asked)), pending, due_us)
+        pending.input = None
+
+    def _flush(self, now_us: int, effects: Effects) -> None:
+        """Ask what has been gathered, and for themselves those who waited for another's output in vain."""
+        self._asking.flush(self._turn, effects)
+        while self._cache is not None and (orphans := self._cache.orphans()):
+            for orphan in orphans:
+                self._ask_again(self._cache, orphan, now_us, effects)
+            self._asking.flush(self._turn, effects)
+
+    def _ask_again(self, cache: PredictionCache, orphan: Orphan, now_us: int, effects: Effects) -> None:
+        pending = orphan.query
+        model = self._configuration.models.get(orphan.model)
+        if model is None or pending.answered:
+            return
+        pending.input = orphan.input
+        if cache.ask(model, pending, orphan.due_us, now_us):
+            self._asking.add((topics.model_queries(orphan.model),), pending, orphan.due_us)
+        elif len(pending.outputs) == len(pending.models):
+            effects.append(self._combiner.answer(pending, now_us))
+        pending.input = None
+
+    def _refuse(self, pending: Pending) -> Effects:
+        """Answer a query whose input fits the query's record, but not the larger one to the model."""
+        if self._cache is not None:
+            self._cache.forget(pending)
+        return [] if pending.answered else [self._combiner.answer(pending, pending.received_us, "invalid_input")]
 
 
 # One entry a context seen lately: a third of what working it out costs.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import statistics
+from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.aimd import Aimd
 from policies.beta import best_probabilities
-from policies.combine import combine
+from policies.combine import COMBINES, MEAN, MEDIAN, combine
 from policies.draw import pick, uniform
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import LossError
@@ -20,6 +22,9 @@ from policies.logweights import normalised
 from policies.losses import loss
 from policies.registry import parse, spec
 from schemas.records import Tensor
+
+if TYPE_CHECKING:
+    from random import Random
 
 unit = st.floats(0.0, 1.0)
 logs = st.lists(st.floats(-1e6, 0.0), min_size=2, max_size=6).map(normalised)
@@ -148,3 +153,48 @@ def test_aimd_stays_within_its_bounds(max_rows: int, batches: list[tuple[int, in
     for rows, duration_us in batches:
         cap = aimd.observe(cap, min(rows, cap), duration_us, 20_000)
         assert 1 <= cap <= max_rows
+
+
+numbers = st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(-1e6, 1e6)), min_size=1, max_size=6)
+
+
+@given(numbers, st.sampled_from([MEAN, MEDIAN]), st.randoms())
+def test_mean_and_median_lie_between_the_answers_in_any_order(
+    arms: list[tuple[float, float]], how: str, random: Random
+) -> None:
+    """No combination leaves the range of what it combines, and who came first does not matter."""
+    weights = {arm: weight for arm, (weight, _) in enumerate(arms)}
+    answers = {arm: answer for arm, (_, answer) in enumerate(arms)}
+    combined, confidence = combine(weights, answers, how)
+    assert isinstance(combined, float)
+    assert min(answers.values()) - 1e-6 <= combined <= max(answers.values()) + 1e-6
+    assert 0.0 <= confidence <= 1.0
+    order = random.sample(list(answers), len(answers))
+    again, _ = combine({arm: weights[arm] for arm in order}, {arm: answers[arm] for arm in order}, how)
+    assert math.isclose(again, combined, rel_tol=1e-9, abs_tol=1e-6)  # type: ignore[arg-type]  # a float, too
+
+
+@given(st.lists(st.integers(-1_000, 1_000), min_size=1, max_size=9))
+def test_with_equal_weights_the_median_is_the_textbook_one(answers: list[int]) -> None:
+    """The middle answer, or halfway between the two in the middle."""
+    arms = dict(enumerate(answers))
+    combined, _ = combine(dict.fromkeys(arms, 1.0), arms, MEDIAN)
+    assert combined == statistics.median(answers)
+
+
+@given(numbers, st.floats(-1e6, 1e6))
+def test_more_than_half_of_the_weight_is_the_median(arms: list[tuple[float, float]], heavy: float) -> None:
+    """One arm that outweighs all others decides alone."""
+    answers = {arm: answer for arm, (_, answer) in enumerate(arms)} | {len(arms): heavy}
+    weights = {arm: weight for arm, (weight, _) in enumerate(arms)} | {len(arms): 1.01 + sum(w for w, _ in arms)}
+    assert combine(weights, answers, MEDIAN)[0] == heavy
+
+
+@given(st.sampled_from(COMBINES), numbers)
+def test_scores_keep_their_shape_however_they_are_combined(how: str, arms: list[tuple[float, float]]) -> None:
+    """Scores in, scores out."""
+    answers = {arm: Tensor.of(np.array([answer, 1.0, -answer])) for arm, (_, answer) in enumerate(arms)}
+    combined, confidence = combine({arm: weight for arm, (weight, _) in enumerate(arms)}, answers, how)
+    assert isinstance(combined, Tensor)
+    assert combined.shape == (3,)
+    assert 0.0 <= confidence <= 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from policies.combine import combine
+from policies.combine import MEAN, MEDIAN, agrees, combine
 from policies.errors import PolicyError
 from schemas.records import Tensor
 
@@ -77,3 +77,40 @@ def test_nothing_to_combine_is_an_error() -> None:
     """The default output is the caller's business."""
     with pytest.raises(PolicyError, match="default output"):
         combine({0: 1.0}, {})
+
+
+def test_whole_numbers_are_averaged_where_the_application_says_so() -> None:
+    """Ratings are numbers, not labels; confidence is the weight within five percent of the answer."""
+    assert combine({0: 0.5, 1: 0.25, 2: 0.25}, {0: 4, 1: 5, 2: 3}, MEAN) == (4.0, pytest.approx(0.5))
+    assert combine({0: 1.0}, {0: 4}, MEAN) == (4.0, 1.0)
+
+
+def test_the_median_does_not_follow_one_arm_however_wild() -> None:
+    """Half of the weight decides; where it falls between two answers, their middle does."""
+    assert combine({0: 0.4, 1: 0.3, 2: 0.3}, {0: 1.0, 1: 1.02, 2: 1e9}, MEDIAN) == (1.02, pytest.approx(0.7))
+    assert combine({0: 0.5, 1: 0.5}, {0: 1, 1: 3}, MEDIAN)[0] == 2.0
+    assert combine({0: 0.0, 1: 1.0}, {0: 1, 1: 3}, MEDIAN) == (3.0, 1.0)
+
+
+def test_scores_have_a_median_each() -> None:
+    """Class by class, over the arms."""
+    rows = {arm: Tensor.of(np.array(scores)) for arm, scores in enumerate(([0.1, 0.9], [0.6, 0.4], [0.7, 0.3]))}
+    answer, confidence = combine({0: 0.3, 1: 0.3, 2: 0.4}, rows, MEDIAN)
+    assert isinstance(answer, Tensor)
+    assert answer.numpy().tolist() == [0.6, 0.4]
+    assert confidence == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("how", [MEAN, MEDIAN])
+def test_texts_are_voted_on_whatever_the_application_says(how: str) -> None:
+    """There is nothing between cat and dog."""
+    assert combine({0: 0.2, 1: 0.8}, {0: "cat", 1: "dog"}, how) == ("dog", pytest.approx(0.8))
+
+
+def test_agreement_is_the_same_label_a_close_number_or_the_same_best_class() -> None:
+    """What the confidence counts; answers of other kinds never agree."""
+    low, high = Tensor.of(np.array([0.9, 0.1])), Tensor.of(np.array([0.6, 0.4]))
+    assert agrees(3, 3)
+    assert agrees(100, 103.0)
+    assert agrees(low, high)
+    assert not any((agrees(3, 4), agrees(100, 110.0), agrees("3", 3), agrees(low, 1.0), agrees(3, "3")))

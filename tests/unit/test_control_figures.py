@@ -72,6 +72,16 @@ def test_further_labels_become_part_of_the_column() -> None:
     assert status([entry], 0)["models"] == {"svc": {"rows ok": 3.0}}
 
 
+def test_the_share_of_hits_is_taken_over_all_processes() -> None:
+    """Queries that waited for one in flight were spared their model, too; without a cache there is no such figure."""
+    counters = {f"cache_total{{model=svc,result={result}}}": 1.0 for result in ("hit", "coalesced", "miss")}
+    first, second = (
+        Figures(instance=name, role="selection", time_us=0, counters=counters | more, gauges={}, rates={})
+        for name, more in (("a", {}), ("b", {"cache_total{model=svc,result=miss}": 3.0}))
+    )
+    assert status([first, second], 0)["models"]["svc"]["cache_hit_ratio"] == 0.5
+
+
 @pytest.mark.parametrize(
     ("metric", "expected"),
     [

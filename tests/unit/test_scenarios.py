@@ -8,7 +8,7 @@ from load.compare import compare
 from load.rates import central_rate
 from load.report import describe
 from load.results import Result
-from load.scenarios import batching, figure8
+from load.scenarios import batching, cache, figure8
 from load.scenarios.batching import Batch
 from load.targets import TARGETS, verdicts
 
@@ -89,3 +89,11 @@ def test_the_failure_is_the_references() -> None:
     assert wrong.sum() == 5_000
     again, _ = figure8.shuffle_and_break(rows, labels)
     assert (again == broken).all()
+
+
+def test_the_replayed_keys_hit_as_often_as_in_a_plain_lru() -> None:
+    """Skewed keys, room for half of them and more than is in flight at once; every answer is the model's."""
+    keys = np.random.default_rng(1).zipf(1.1, 6_000).clip(max=2_000).tolist()
+    replay = cache.Replay(room=600)
+    replay.run(keys)
+    assert (len(keys) - replay.asked, replay.wrong, replay.lost) == (cache.lru(keys, 600), 0, 0)

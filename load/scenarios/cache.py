@@ -1,0 +1,194 @@
+"""`cache`: the requests of a production cache as queries; each key that is not remembered costs one model query.
+
+The keys are the first 500,000 of Twitter's cache cluster 52 (Yang, Yue and Rashmi, OSDI 2020), in their order. All go
+through the selection kernel with room for 1,000 and for 10,000 of them, a prefix through the whole system. Hits are
+counted by what reaches the model's topic, and every answer is compared with the model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import topics
+from load.data import DATA, need
+from load.driving import Driver
+from load.models import MODULUS, residue
+from load.results import Result
+from load.system import Deployment
+from load.wire import Wire
+from load.workload import Rows, query_id
+from schemas import topics as names
+from schemas.codec import Codec
+from schemas.records import Application, Model, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
+from streams.operators.cache import ENTRY_BYTES
+from streams.operators.contract import Emit, FetchStates, Record
+from streams.operators.selection import Selection, SelectionSettings
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from load.system import Stage
+    from streams.operators.contract import Effects
+
+NAME = "cache"
+KEYS = DATA / "traces/twitter_cluster52_first500k.npz"
+ROOMS = (1_000, 10_000)  # keys that there is room for
+_MODEL = "residue"
+_APPLICATION = Application("keys", (_MODEL,), "single", slo_ms=2_000.0)
+_PREFIX = 20_000  # keys that the whole system gets
+_PREFIX_ROOM = 1_000
+_RATE = 800.0
+_POLL = 500
+_START_US = 1_700_000_000_000_000
+
+
+async def run(stage: Stage) -> Result:
+    """Replay the keys.
+
+    Raises:
+        MissingDataError: they are not there.
+    """
+    need(KEYS)
+    keys: list[int] = np.load(KEYS)["key"].tolist()
+    figures: dict[str, float] = {}
+    for room in ROOMS:
+        replay = Replay(room)
+        await asyncio.to_thread(replay.run, keys)
+        figures |= {
+            f"kernel_{room}_hit_ratio": 1 - replay.asked / len(keys),
+            f"kernel_{room}_lru_hit_ratio": lru(keys, room) / len(keys),
+            f"kernel_{room}_wrong": replay.wrong,
+            f"kernel_{room}_lost": replay.lost,
+        }
+    return Result(
+        NAME,
+        figures={**figures, **await _through_the_system(stage, keys[:_PREFIX])},
+        parameters={"keys": len(keys), "system_keys": _PREFIX, "system_room": _PREFIX_ROOM, "rate": _RATE},
+    )
+
+
+def room_bytes(room: int) -> int:
+    """Return the setting under which so many keys have room."""
+    return room * (ENTRY_BYTES + len(_input(0).data))
+
+
+def lru(keys: Sequence[int], room: int) -> int:
+    """Return how many keys a plain least-recently-used cache hits."""
+    kept: OrderedDict[int, None] = OrderedDict()
+    hits = 0
+    for key in keys:
+        if key in kept:
+            hits += 1
+            kept.move_to_end(key)
+            continue
+        kept[key] = None
+        if len(kept) > room:
+            kept.popitem(last=False)
+    return hits
+
+
+class Replay:
+    """A selection kernel with room for so many keys, and a model that answers each poll's rows before the next."""
+
+    def __init__(self, room: int) -> None:
+        self.asked = self.wrong = self.lost = 0
+        self._codec = Codec()
+        self._now_us = _START_US
+        self._expected: dict[str, int] = {}
+        self._kernel = Selection(self._codec, SelectionSettings(1, 1, cache_bytes=room_bytes(room)))
+        self._kernel.on_assigned({0: 0})
+        model = Model(_MODEL, "1", "function", "", "", "label", "int64", (1,))
+        self._take(names.MODELS, self._codec.encode(model), _MODEL)
+        self._take(names.APPLICATIONS, self._codec.encode(_APPLICATION), _APPLICATION.name)
+
+    def run(self, keys: Sequence[int]) -> None:
+        """Ask about every key, poll by poll."""
+        for start in range(0, len(keys), _POLL):
+            self._now_us += 1_000
+            self._poll({query_id(start, row): key for row, key in enumerate(keys[start : start + _POLL])})
+            self._answered(self._kernel.on_timer(self._now_us))
+        self.lost = len(self._expected)
+
+    def _poll(self, keys: dict[str, int]) -> None:
+        self._expected |= {name: key % MODULUS for name, key in keys.items()}
+        queries = [Query(name, _APPLICATION.name, _input(key), None, self._now_us) for name, key in keys.items()]
+        records = [Record(names.QUERIES, 0, 0, self._now_us, None, self._codec.encode(query)) for query in queries]
+        effects = self._kernel.on_records(records, self._now_us)
+        for wanted in [effect for effect in effects if isinstance(effect, FetchStates)]:
+            effects += self._kernel.on_states(dict.fromkeys(wanted.keys), self._now_us)
+        self._answered(effects)
+        for asked in [e for e in effects if isinstance(e, Emit) and e.topic != names.PREDICTIONS]:
+            self._answered(self._take(names.MODEL_PREDICTIONS, self._worked(asked.value)))
+
+    def _worked(self, value: bytes) -> bytes:
+        asked = self._codec.decode(ModelQueries, value)
+        count = len(asked.query_ids)
+        self.asked += count
+        assert isinstance(asked.inputs, Tensor)
+        answers = Tensor.of(residue(asked.inputs.numpy().astype(np.int64)))
+        fine = (Outcome.OK,) * count
+        return self._codec.encode(
+            ModelPredictions(_MODEL, "1", "w", asked.query_ids, fine, answers, None, (0,) * count, 1, count, count, 0)
+        )
+
+    def _answered(self, effects: Effects) -> None:
+        for effect in effects:
+            if isinstance(effect, Emit) and effect.topic == names.PREDICTIONS:
+                prediction = self._codec.decode(Prediction, effect.value)
+                self.wrong += prediction.answer != self._expected.pop(prediction.query_id)
+
+    def _take(self, topic: str, value: bytes, key: str = "") -> Effects:
+        return self._kernel.on_records([Record(topic, 0, 0, self._now_us, key.encode(), value)], self._now_us)
+
+
+async def _through_the_system(stage: Stage, keys: Sequence[int]) -> dict[str, float]:
+    package_function("load.models:residue", stage.folder / _MODEL, _MODEL, "1", np.zeros((2, 1), np.int64))
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        (_APPLICATION,),
+        {_MODEL: stage.folder / _MODEL},
+        roles=("selection", "worker"),
+        settings={"selection": {"cache_bytes": room_bytes(_PREFIX_ROOM)}},
+    )
+    expected = {query_id(stage.seed, row): key % MODULUS for row, key in enumerate(keys)}
+    wrong = 0
+
+    def check(predictions: Sequence[Prediction]) -> None:
+        nonlocal wrong
+        wrong += sum(prediction.answer != expected[prediction.query_id] for prediction in predictions)
+
+    workload = Rows(_APPLICATION.name, [_input(key) for key in keys], seed=stage.seed)
+    offsets_us = [int(i * 1e6 / _RATE) for i in range(len(keys))]
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        stretch = await driver.drive(offsets_us, workload, int(_APPLICATION.slo_ms * 1e3), check)
+        asked = await asyncio.to_thread(_asked, stage, deployment.prefix)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    hit_ratio, reference = 1 - asked / len(keys), lru(keys, _PREFIX_ROOM) / len(keys)
+    return {
+        "system_hit_ratio": hit_ratio,
+        "system_lru_hit_ratio": reference,
+        "system_off_lru": abs(hit_ratio - reference),
+        "system_wrong": wrong,
+        "system_lost": stretch.recorder.open,
+        "system_cpu_us_per_query": stretch.cpu_us_per_query,
+    }
+
+
+def _asked(stage: Stage, prefix: str) -> int:
+    """Return how many rows the model was asked."""
+    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
+    try:
+        wire.follow((names.model_queries(_MODEL),), from_start=True)
+        return sum(len(codec.decode(ModelQueries, arrival.value).query_ids) for arrival in wire.rest(2.0))
+    finally:
+        wire.close()
+
+
+def _input(key: int) -> Tensor:
+    return Tensor.of(np.array([key], dtype=np.int64))
