@@ -129,10 +129,11 @@ class Registry(Section):
 class Worker(Section):
     """How a model's worker batches."""
 
-    controller: Literal["aimd", "fixed"] = "aimd"
-    """What sizes batches: `aimd` grows while they are faster than the objective, `fixed` does not."""
+    controller: Literal["aimd", "fixed", "quantile"] = "aimd"
+    """What sizes batches: `aimd` by steps, `quantile` by a line fitted to their times; `fixed` does not adapt."""
     parameters: dict[str, float] = Field(default_factory=dict)
-    """Of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`."""
+    """Of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`, `window` and
+    `max_rows` of `quantile`."""
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the worker."""
     queue_rows: int = Field(default=4096, gt=0)
@@ -199,7 +200,7 @@ class ApplicationSettings(Section):
     models: tuple[str, ...] = Field(min_length=1)
     """The competing models, by name."""
     policy: str = "exp3"
-    """What chooses among them: `single`, `epsilon_greedy`, `ucb1`, `thompson`, `exp3` or `exp4`."""
+    """What chooses among them: `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson`, `exp3` or `exp4`."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False

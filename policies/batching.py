@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from policies.aimd import Aimd
 from policies.fixed import Fixed
 from policies.parameters import build
+from policies.quantile import Quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +40,11 @@ class BatchController(Protocol[S]):
         ...
 
 
-CONTROLLERS: Mapping[str, Callable[..., BatchController[Any]]] = {Aimd.name: Aimd, Fixed.name: Fixed}
+CONTROLLERS: Mapping[str, Callable[..., BatchController[Any]]] = {
+    Aimd.name: Aimd,
+    Fixed.name: Fixed,
+    Quantile.name: Quantile,
+}
 
 
 def create_controller(name: str, parameters: Mapping[str, float] | None = None) -> BatchController[Any]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING
 
+from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
 from policies.exp3 import Exp3
@@ -25,6 +26,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Single.name: Single,
     EpsilonGreedy.name: EpsilonGreedy,
     Ucb1.name: Ucb1,
+    DiscountedUcb.name: DiscountedUcb,
     Thompson.name: Thompson,
     Exp3.name: Exp3,
     Exp4.name: Exp4,

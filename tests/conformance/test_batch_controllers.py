@@ -120,3 +120,26 @@ def test_light_load_neither_raises_nor_lowers_the_cap(adaptive: BatchController[
 def test_a_model_that_never_meets_its_objective_gets_single_rows(adaptive: BatchController[Any]) -> None:
     """Where even one row is too slow the cap falls to 1 and stays."""
     assert adaptive.cap(driven(adaptive, driven(adaptive, adaptive.init(), 200), 100, lambda _: 50_000)) == 1
+
+
+# Microseconds a batch and a row. `aimd` stops growing a tenth below the objective and climbs two rows a batch, so on
+# two of them it has reached less after 200 batches: 401 of 1,900 rows, and 9 of 10.
+COSTS_US = ((5_000, 100), (2_000, 500), (10_000, 1_000), (1_000, 10))
+REACHED_BY_AIMD = {(10_000, 1_000): 0.94, (1_000, 10): 0.84}
+
+
+@pytest.mark.parametrize("cost", COSTS_US)
+def test_reaches_the_best_fixed_size_on_models_of_any_slope(
+    adaptive: BatchController[Any], cost: tuple[int, int]
+) -> None:
+    """After 200 full batches 95 % of the best fixed size, the objective held; `aimd` less where stated."""
+    base_us, row_us = cost
+
+    def duration(rows: int) -> int:
+        return base_us + row_us * rows
+
+    best = (OBJECTIVE_US - base_us) // row_us
+    rows = adaptive.cap(driven(adaptive, adaptive.init(), 200, duration))
+    share = REACHED_BY_AIMD.get(cost, 0.95) if adaptive.name == "aimd" else 0.95
+    assert rows / duration(rows) >= share * best / duration(best)
+    assert duration(rows) <= OBJECTIVE_US

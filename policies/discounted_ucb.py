@@ -1,0 +1,101 @@
+"""`discounted_ucb`: `ucb1` that forgets, for models that drift."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log, sqrt
+from typing import TYPE_CHECKING, ClassVar
+
+from policies import means
+from policies.errors import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policies.contract import State
+
+# An arm not asked for long has a count near 0, after enough of them 0.0 exactly: either way it is asked again.
+_FORGOTTEN = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class DiscountedUcb:
+    """Ask the arm with the smallest lower bound: mean loss - sqrt(exploration * ln n / (2 n_i)), all discounted.
+
+    Each observation with a known loss multiplies all counts and sums by `discount` first, so about the last
+    1 / (1 - discount) count. As with `ucb1` the choice is a function of the state alone: between two updates all
+    queries go to one arm, and the propensities are 0 and 1.
+
+    Args:
+        discount: Factor, in (0, 1); the paper's is 1 - sqrt(changes / horizon) / 4.
+        exploration: Factor under the root, not negative.
+
+    Examples:
+        >>> policy = DiscountedUcb(discount=0.5)
+        >>> policy.observe((1.0, 1.0, 0.0, 1.0), 2, (1,), (0.0, 1.0), (None, 1.0))
+        (0.5, 1.5, 0.0, 1.5)
+
+    References:
+        Kocsis and Szepesvari, Discounted UCB, PASCAL Challenges Workshop 2006; Garivier and Moulines, On
+        upper-confidence bound policies for switching bandit problems, ALT 2011.
+    """
+
+    name: ClassVar[str] = "discounted_ucb"
+    full_information: ClassVar[bool] = False
+
+    discount: float = 0.99
+    exploration: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        require(
+            0.0 < self.discount < 1.0,
+            f"discounted_ucb: discount is {self.discount}; it must lie between 0 and 1, 0.99 is usual",
+        )
+        require(
+            0.0 <= self.exploration < inf,
+            f"discounted_ucb: exploration is {self.exploration}; it must not be negative, 1 is usual",
+        )
+
+    def init(self, arms: int) -> State:
+        """Return counts and sums of zero."""
+        return means.empty(arms)
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return 1.0 for the arm of the smallest bound, 0.0 for the others."""
+        (best,) = self.select(state, arms, 0.0)
+        return tuple([1.0 if index == best else 0.0 for index in range(arms)])
+
+    def floor(self, arms: int) -> float:
+        """Return 0.0: between two updates only one arm is asked."""
+        return 0.0
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return the first arm of which nothing is remembered, else the one of the smallest bound."""
+        counts = state[:arms]
+        if min(counts) < _FORGOTTEN:
+            return (counts.index(min(counts)),)
+        spread = self.exploration * log(max(1.0, sum(counts))) / 2.0
+        bounds = [state[arms + arm] / count - sqrt(spread / count) for arm, count in enumerate(counts)]
+        return (bounds.index(min(bounds)),)
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the propensities: one arm answers, so nothing is weighed."""
+        return self.propensities(state, arms)
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+    ) -> State:
+        """Discount everything, then add the loss of the chosen arm."""
+        if all(losses[arm] is None for arm in chosen):
+            return state
+        return means.added(tuple([self.discount * value for value in state]), arms, chosen, losses)
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Re-map by name; a new arm starts with one observation of the average loss."""
+        return means.extended(state, old_arms, new_arms)
