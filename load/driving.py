@@ -11,7 +11,7 @@ from load import arrivals
 from load.openloop import OpenLoop
 from load.processes import Usage, cpu_seconds, usage
 from load.recorder import Recorder
-from load.wire import Wire
+from load.wire import Wire, linger_ms
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Status
@@ -71,7 +71,7 @@ class Driver:
     async def at(self, rate: float, workload: Workload, seconds: float, slo_us: int = 100_000) -> Stretch:
         """Send the stage's arrivals at `rate` a second for `seconds`."""
         offsets_us = arrivals.until(self.stage.arrivals.at(rate, self.stage.seed), seconds)
-        return await self.drive(offsets_us, workload, slo_us)
+        return await self.drive(offsets_us, workload, slo_us, linger_ms=linger_ms(rate))
 
     async def backlog(
         self, count: int, workload: Workload, on_predictions: Callable[[Sequence[Prediction]], None], drain_s: float

@@ -108,7 +108,7 @@ class OpenLoop:
         now_us = self._now_us()
         while self._due and self._due[0].at_us <= now_us:
             due = self._due.popleft()
-            self._wire.produce(topics.FEEDBACK, due.key, self._codec.encode(due.feedback))
+            self._wire.produce(topics.FEEDBACK, due.key, self._codec.encode(due.feedback), patient=True)
             self.feedback_sent += 1
 
     def send(self, index: int, intended_us: int) -> None:

@@ -20,6 +20,14 @@ _POLL_ROWS = 1000
 _METADATA_S = 10.0
 _QUEUE_ROWS = 200_000
 _RETRY_S = 0.1
+# Nobody waits for feedback: sent like queries, a request each, it would cost the broker as much as they do.
+_PATIENT_MS = 50.0
+_BUSY_RATE, _BUSY_MS = 1_000.0, 2.0
+
+
+def linger_ms(rate: float) -> float:
+    """Return how long a sender at this rate (1/s) should gather records: from 1,000 on a request each saturates it."""
+    return _BUSY_MS if rate >= _BUSY_RATE else 0.0
 
 
 class Arrival(NamedTuple):
@@ -39,7 +47,7 @@ class Wire:
         bootstrap: `host:port` of the brokers.
         prefix: of the deployment's topics.
         properties: passed on to librdkafka, to producer and reader alike.
-        linger_ms: 0 for latency; 2 and more from 1,000 queries a second on (a request a record saturates one core).
+        linger_ms: for how long records are gathered; see `linger_ms`.
     """
 
     def __init__(
@@ -47,18 +55,8 @@ class Wire:
     ) -> None:
         common = {"bootstrap.servers": bootstrap, **(properties or {})}
         self._prefix = f"{prefix}." if prefix else ""
-        self._producer = Producer(
-            {
-                **common,
-                "acks": "all",
-                "linger.ms": linger_ms,
-                "partitioner": "murmur2_random",
-                "queue.buffering.max.messages": _QUEUE_ROWS,
-                "log_level": 3,  # errors; at 6 librdkafka tells when a client is closed
-                "delivery.report.only.error": True,
-                "on_delivery": self._undelivered,
-            }
-        )
+        self._producer = self._sender(common, linger_ms)
+        self._patient = self._sender(common, max(linger_ms, _PATIENT_MS))
         self._consumer = Consumer(
             {**common, "group.id": f"{self._prefix}load", "enable.auto.commit": False, "auto.offset.reset": "error"}
         )
@@ -83,14 +81,25 @@ class Wire:
         ends = ((self._consumer.get_watermark_offsets(p, cached=True)[1], at) for p, at in self._starts.items())
         return sum(max(0, end - at) for end, at in ends)
 
-    def produce(self, topic: str, key: bytes, value: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> None:
-        """Hand one record to the sender threads; blocks only when 200,000 records wait."""
+    def produce(
+        self, topic: str, key: bytes, value: bytes, headers: Sequence[tuple[str, bytes]] = (), *, patient: bool = False
+    ) -> None:
+        """Hand one record to the sender threads; blocks only when 200,000 records wait.
+
+        Args:
+            topic: without the prefix.
+            key: of the record.
+            value: of the record.
+            headers: of the record.
+            patient: nobody waits for it, so it may be gathered with others for longer.
+        """
         name = self._prefix + topic
+        sender = self._patient if patient else self._producer
         while True:
             try:
-                self._producer.produce(name, value, key, headers=list(headers))
+                sender.produce(name, value, key, headers=list(headers))
             except BufferError:
-                self._producer.poll(0.01)
+                sender.poll(0.01)
             else:
                 return
 
@@ -101,6 +110,7 @@ class Wire:
             KafkaException: a partition cannot be read.
         """
         self._producer.poll(0)
+        self._patient.poll(0)
         if not self._starts:
             self._producer.poll(timeout_s)
             return []
@@ -116,13 +126,28 @@ class Wire:
 
     def flush(self, timeout_s: float = 30.0) -> int:
         """Wait until everything is acknowledged; returns how many records are not."""
-        return int(self._producer.flush(timeout_s)) + self.undelivered
+        return int(self._producer.flush(timeout_s)) + int(self._patient.flush(timeout_s)) + self.undelivered
 
     def close(self) -> None:
         """Leave the broker; what is not flushed is lost."""
         self._consumer.close()
-        self._producer.purge()  # closing it would wait for what a broker that is gone has not acknowledged
-        self._producer.close()
+        for sender in (self._producer, self._patient):
+            sender.purge()  # closing it would wait for what a broker that is gone has not acknowledged
+            sender.close()
+
+    def _sender(self, common: Mapping[str, str], linger_ms: float) -> Producer:
+        return Producer(
+            {
+                **common,
+                "acks": "all",
+                "linger.ms": linger_ms,
+                "partitioner": "murmur2_random",
+                "queue.buffering.max.messages": _QUEUE_ROWS,
+                "log_level": 3,  # errors; at 6 librdkafka tells when a client is closed
+                "delivery.report.only.error": True,
+                "on_delivery": self._undelivered,
+            }
+        )
 
     def _places(self, topic: str) -> list[TopicPartition]:
         name = self._prefix + topic

@@ -13,14 +13,14 @@ from load.floor import job as jobs
 from load.floor.job import Done, Job
 from load.pacing import IDLE_S, pace
 from load.recorder import Recorder
-from load.wire import Wire
+from load.wire import Wire, linger_ms
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Status
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from load.openloop import Workload
     from load.system import Stage
@@ -81,12 +81,21 @@ def fill(stage: Stage, prefix: str, workload: Workload, count: int) -> None:
 class Chain:
     """Three hops that pass bytes on, four legs in all: what the way over Kafka takes without anything to do."""
 
-    wire: Wire
-    leg: str
+    stage: Stage
+    prefix: str
+    legs: Sequence[str]
 
-    async def drive(self, offsets_us: Iterator[int], workload: Workload, seconds: float) -> Recorder:
-        """Send through it; returns what was recorded."""
-        return await asyncio.to_thread(_send_through, self.wire, self.leg, workload, offsets_us, seconds)
+    async def at(self, rate: float, offsets_us: Iterator[int], workload: Workload, seconds: float) -> Recorder:
+        """Send through it by arrivals of this rate (1/s); returns what was recorded."""
+        return await asyncio.to_thread(self._at, rate, offsets_us, workload, seconds)
+
+    def _at(self, rate: float, offsets_us: Iterator[int], workload: Workload, seconds: float) -> Recorder:
+        wire = Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms(rate))
+        try:
+            wire.follow(self.legs[-1:])
+            return _send_through(wire, self.legs[0], workload, offsets_us, seconds)
+        finally:
+            wire.close()
 
 
 @asynccontextmanager
@@ -99,15 +108,12 @@ async def chain(stage: Stage, workload: Workload, module: str = "hand_aiokafka")
             await jobs.start(module, Job(stage.bootstrap, f"{prefix}.{a}", f"{prefix}.{b}"))
             for a, b in itertools.pairwise(legs)
         ]
-        wire = Wire(stage.bootstrap, prefix, stage.properties)
         try:
-            wire.follow(legs[-1:])
-            started = Chain(wire, legs[0])
-            await started.drive(arrivals.poisson(_WARM_UP_RATE, 0), workload, _WARM_UP_S)
+            started = Chain(stage, prefix, legs)
+            await started.at(_WARM_UP_RATE, arrivals.poisson(_WARM_UP_RATE, 0), workload, _WARM_UP_S)
             yield started
         finally:
             await jobs.stop(hops)
-            wire.close()
 
 
 class _Echo:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from load.floor.job import Done
+    from load.floor.measure import Chain
+    from load.openloop import Workload
     from load.recorder import Recorder
     from load.system import Stage
 
@@ -32,13 +34,7 @@ async def run(stage: Stage) -> Result:
     workload = Rows("digits", data.inputs, seed=stage.seed)
     drained = await drain(stage, workload, str(model), BACKLOG)
     async with chain(stage, workload) as bare:
-        chained = [
-            {
-                rate: await bare.drive(stage.arrivals.at(rate, stage.seed), workload, stage.seconds / ROUNDS)
-                for rate in RATES
-            }
-            for _ in range(ROUNDS)
-        ]
+        chained = [await _through(bare, stage, workload) for _ in range(ROUNDS)]
     return Result(
         NAME,
         figures={**drain_figures(drained), **chain_figures(chained)},
@@ -50,6 +46,11 @@ async def run(stage: Stage) -> Result:
         },
         notes=(f"hand loops: {', '.join(v.name for v in VARIANTS)}; chain: three aiokafka hops, four legs, no model",),
     )
+
+
+async def _through(bare: Chain, stage: Stage, workload: Workload) -> dict[int, Recorder]:
+    seconds = stage.seconds / ROUNDS
+    return {rate: await bare.at(rate, stage.arrivals.at(rate, stage.seed), workload, seconds) for rate in RATES}
 
 
 def drain_figures(drained: Mapping[str, Done]) -> dict[str, float]:

@@ -34,7 +34,7 @@ class FakeWire:
         """Return the virtual time."""
         return self.time_us
 
-    def produce(self, topic: str, key: bytes, value: bytes) -> None:
+    def produce(self, topic: str, key: bytes, value: bytes, *, patient: bool = False) -> None:
         """Keep the record; schedule the answers to a query."""
         self.produced.append((topic, key, value))
         if topic == topics.QUERIES:
