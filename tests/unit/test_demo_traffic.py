@@ -55,7 +55,7 @@ class Loop:
         """Return the virtual time."""
         return self.time_us
 
-    def produce(self, topic: str, key: bytes, value: bytes) -> None:
+    def produce(self, topic: str, key: bytes, value: bytes, *, patient: bool = False) -> None:
         """Answer a query; join feedback."""
         if topic == topics.QUERIES:
             query = CODEC.decode(Query, value)
