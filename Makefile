@@ -8,9 +8,10 @@ TESTS ?= tests
 export BROKER ?= apache
 export DEMO_SECONDS ?= 60
 export DEMO_RATE ?= 100
+BENCH_SECONDS ?= 9
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean
+.PHONY: help demo test bench lint clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -20,6 +21,9 @@ demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy wa
 
 test: lint  ## style, types, import contracts and every test (TESTS=tests/unit for a part)
 	@$(BIN)/python -m pytest $(TESTS)
+
+bench: $(VENV)/test.stamp  ## the loop beside hand-written ones, the short form (two minutes)
+	@$(BIN)/skysail load run loop --seconds $(BENCH_SECONDS)
 
 lint: $(VENV)/test.stamp  ## style, types, import contracts
 	$(BIN)/ruff format --check .
