@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from schemas.records import Prediction, Tensor
 
 _GREETING_MS = 10_000.0  # the first query waits for caches, and for states to be read
-_LEARN_S = 1.0  # after the last answer: until its feedback is joined and learnt, so that its cost is counted
+# After the last answer its feedback is joined and learnt, which is part of the cost. That is over when all processes
+# together have used this little for so long; they commit twice a second.
+_QUIET_S, _QUIET_CORES, _LEARN_S = 1.0, 0.2, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,17 @@ class Driver:
         recorder, feedback_sent = await asyncio.to_thread(
             self._drive, offsets_us, workload, slo_us, on_predictions, drain_s, linger_ms
         )
-        await asyncio.sleep(_LEARN_S)
+        await self._quiet()
         return Stretch(recorder, cpu_seconds(before, self._after(before)), feedback_sent)
+
+    async def _quiet(self) -> None:
+        """Wait until the system has nothing left to do."""
+        end_s = time.monotonic() + _LEARN_S
+        while time.monotonic() < end_s:
+            before = usage(self.system.pids)
+            await asyncio.sleep(_QUIET_S)
+            if sum(cpu_seconds(before, self._after(before)).values()) < _QUIET_CORES * _QUIET_S:
+                return
 
     def _drive(
         self,
