@@ -33,7 +33,7 @@ def answered_in_time(
     """Run arrivals (gap_us, slack_us) in virtual time; returns which were answered in time, and in how many batches."""
     base_us, row_us = cost
     queue: Batcher[int] = Batcher(controller, objective_us=OBJECTIVE_US)
-    for _ in range(200):  # settled before the first query
+    for _ in range(60):  # settled before the first query
         queue.done(queue.cap, base_us + row_us * queue.cap, 0)
     times = list(accumulate(gap for gap, _ in arrivals))
     coming = [(at, at + slack, row) for row, (at, (_, slack)) in enumerate(zip(times, arrivals, strict=True))]
@@ -56,7 +56,7 @@ def answered_in_time(
     return in_time, batches
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(DEFERRED, ARRIVALS, COSTS_US)
 def test_deferral_never_makes_late_what_eager_dispatch_answers_in_time(
     deferred: Deferred, arrivals: list[tuple[int, int]], cost: tuple[int, int]
