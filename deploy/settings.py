@@ -129,11 +129,12 @@ class Registry(Section):
 class Worker(Section):
     """How a model's worker batches."""
 
-    controller: Literal["aimd", "fixed", "quantile"] = "aimd"
-    """What sizes batches: `aimd` by steps, `quantile` by a line fitted to their times; `fixed` does not adapt."""
+    controller: Literal["aimd", "deferred", "fixed", "quantile"] = "aimd"
+    """What sizes batches: `aimd` by steps, `quantile` by a line fitted to their times, and `deferred` likewise, which
+    also waits for more rows while there is time; `fixed` does not adapt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`, `window` and
-    `max_rows` of `quantile`."""
+    `max_rows` of `quantile` and `deferred`, which has `linger_ms` and `eager_below` besides."""
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the worker."""
     queue_rows: int = Field(default=4096, gt=0)

@@ -63,7 +63,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             batching.NAME,
-            "AIMD on a model of 5 ms + 0.1 ms a row: settles, backs off, beats batches of one",
+            "batch controllers on a model of 5 ms + 0.1 ms a row: settle, back off, beat batches of one",
             batching.run,
         ),
         Scenario(

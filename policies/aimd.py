@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from policies.eager import Eager
 from policies.errors import require
 
 # A batch this far over the objective costs two steps: with one, rows that cost twice as much break it for six batches,
@@ -13,7 +14,7 @@ _FAR_OVER = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Aimd:
+class Aimd(Eager):
     """Additive increase, multiplicative decrease of the cap on one take. The state is the cap, 1 at first.
 
     A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`; inside

@@ -1,10 +1,11 @@
-"""What every batch-size controller is: how many rows a worker takes at once, from how long batches took."""
+"""What every batch controller is: how many rows a worker takes at once, and when, from how long batches took."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from policies.aimd import Aimd
+from policies.deferred import Deferred
 from policies.fixed import Fixed
 from policies.parameters import build
 from policies.quantile import Quantile
@@ -16,9 +17,14 @@ S = TypeVar("S")  # a controller's state: an immutable value
 
 
 class BatchController(Protocol[S]):
-    """Sizes batches. Stateless; every method is pure."""
+    """Sizes batches, and may wait for more rows. Stateless; every method is pure. `Eager` has what never waits."""
 
     name: ClassVar[str]
+
+    @property
+    def linger_us(self) -> int:
+        """How long a free model may be kept waiting for more rows at most."""
+        ...
 
     def init(self) -> S:
         """Return the state before any batch."""
@@ -39,9 +45,28 @@ class BatchController(Protocol[S]):
         """
         ...
 
+    def arrived(self, state: S, rows: int, now_us: int) -> S:
+        """Return the state after `rows` more were queued."""
+        ...
+
+    def wait_until(self, state: S, queued: int, due_us: int, now_us: int) -> int:
+        """Return the latest moment at which a batch that does not fill the cap should start.
+
+        Args:
+            state: The state that gives the cap.
+            queued: How many rows there are, at least 1 and fewer than the cap.
+            due_us: When the most urgent of them is due.
+            now_us: When the model is free; returned if nothing is gained by waiting.
+
+        Returns:
+            A time in the future: wait for more rows until then. An earlier one than `now_us`: it has passed.
+        """
+        ...
+
 
 CONTROLLERS: Mapping[str, Callable[..., BatchController[Any]]] = {
     Aimd.name: Aimd,
+    Deferred.name: Deferred,
     Fixed.name: Fixed,
     Quantile.name: Quantile,
 }

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from policies.eager import Eager
 from policies.errors import require
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(Eager):
     """Take at most `rows`, however long it takes: for comparisons, and for models whose best size is known.
 
     Args:

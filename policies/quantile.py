@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+from policies.eager import Eager
 from policies.errors import require
 
 # Below 100 samples the .99 regression line lies above all of them: an edge of their upper hull, exact and cheap.
@@ -25,7 +26,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(Eager):
     """Fit duration = a + b * rows at quantile .99 after every batch, and take what fits the objective.
 
     One batch over the objective may be a pause: it costs a step down and is left out of the fit, unless it was larger

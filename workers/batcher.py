@@ -1,20 +1,22 @@
 """Decides which model queries are predicted together: a bounded heap by due time, and a cap from the controller.
 
     offer ──▶ heap by due time ──take──▶ batch of at most `cap` ──predict──▶ done ──▶ controller, service times
+                │                 ├────▶ wait: the controller would rather have more rows, and there is time
                 │                 └────▶ expired: could not be answered in time
                 └─ full ─▶ refused: those due furthest in the future
 
 Adaptive batching (Clipper, NSDI'17) caps the take, not the fetch: with the fetch capped, a fresh query waits for
 another partition's backlog (87 ms measured, 11 ms with this heap). Early drop (Nexus, SOSP'19): what cannot be done by
 its due time if a whole planned batch runs before its answer is there is dropped at once, so that an overloaded worker
-still runs full batches instead of many late small ones.
+still runs full batches instead of many late small ones. Deferral (Symphony, 2023) is the controller's to ask for; what
+it kept waiting is not dropped for it: the batch is rather made as small as the most urgent row needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from workers.estimates import ServiceTimes, Slack
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from policies.batching import BatchController
 
 T = TypeVar("T")
+# Why a batch started: it was full; the controller never waits, or saw no use in it; the most urgent row could wait no
+# longer; the model had been kept waiting for as long as it may be. "" = there was no batch.
+Reason: TypeAlias = Literal["cap", "eager", "deadline", "linger", ""]
 
 
 class Waiting(NamedTuple, Generic[T]):
@@ -43,6 +48,8 @@ class Take(Generic[T]):
     expired: tuple[Waiting[T], ...]
     cap: int  # the controller's, when the batch was taken
     queued: int  # rows that stay behind
+    reason: Reason = ""
+    wait_until_us: int | None = None  # without rows: when to take again, unless more rows come before
 
 
 class Batcher(Generic[T]):
@@ -66,6 +73,8 @@ class Batcher(Generic[T]):
         self._order = 0
         self._times = ServiceTimes()
         self._slack = Slack()
+        self._since_us: int | None = None  # since when a free model is kept waiting for more rows
+        self._held = 0  # rows of a smaller order were kept waiting
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -94,6 +103,7 @@ class Batcher(Generic[T]):
             heappush(self._heap, Waiting(due_us, self._order, now_us, item))
             self._order += 1
         self._slack.observe([due_us for due_us, _ in items], now_us)
+        self._state = self._controller.arrived(self._state, len(items), now_us)
         if self.room >= 0:
             return []
         self._heap.sort()  # a sorted list is a heap
@@ -102,21 +112,65 @@ class Batcher(Generic[T]):
         return refused
 
     def take(self, now_us: int) -> Take[T]:
-        """Take the batch to predict now; rows it leaves out are expired, or wait.
+        """Take the batch to predict now, or say until when to wait; rows it leaves out are expired, or wait.
 
         If the estimate says that nothing at all can be done in time, what is not yet due is taken nevertheless: only
         running a batch corrects an estimate (or a cap) that is too high, e.g. after a pause of the machine.
         """
         cap = self.cap
+        expired = self._expire(now_us, cap)
+        until_us, reason = self._release(now_us, cap)
+        if until_us > now_us:
+            self._since_us = now_us if self._since_us is None else self._since_us
+            self._held = self._order
+            return Take((), expired, cap, len(self._heap), wait_until_us=until_us)
+        rows = tuple(heappop(self._heap) for _ in range(self._fitting(now_us, cap)))
+        self._since_us, self._held = None, 0
+        if reason == "cap" and len(rows) < cap:  # made smaller
+            reason = "deadline"
+        return Take(rows, expired, cap, len(self._heap), reason)
+
+    def _expire(self, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
+        """Drop what cannot be answered in time."""
         expired: list[Waiting[T]] = []
-        while self._heap and self._heap[0].due_us < now_us + self._times.predict(min(cap, len(self._heap))):
+        while self._heap and self._lost(self._heap[0], now_us, cap):
             expired.append(heappop(self._heap))
         if not self._heap:
             alive = [row for row in expired if row.due_us > now_us]
             expired = expired[: len(expired) - len(alive)]  # they were popped in order of due time
             self._heap = alive  # sorted, so a heap
-        rows = tuple(heappop(self._heap) for _ in range(min(cap, len(self._heap))))
-        return Take(rows, tuple(expired), cap, len(self._heap))
+        return tuple(expired)
+
+    def _lost(self, row: Waiting[T], now_us: int, cap: int) -> bool:
+        if row.order < self._held:
+            return row.due_us <= now_us
+        return row.due_us < now_us + self._times.predict(min(cap, len(self._heap)))
+
+    def _release(self, now_us: int, cap: int) -> tuple[int, Reason]:
+        """Return when the next batch starts, and why then."""
+        queued = len(self._heap)
+        if not queued:
+            return now_us, ""
+        if queued >= cap:
+            return now_us, "cap"
+        due_us = self._heap[0].due_us
+        latest_us = self._controller.wait_until(self._state, queued, due_us, now_us)
+        if latest_us == now_us and self._since_us is None:
+            return now_us, "eager"
+        # No size, that of now included, may seem too slow when the wait ends.
+        latest_us = min(latest_us, due_us - max(self._times.predict(queued), self._times.predict(queued + 1)))
+        linger_us = (now_us if self._since_us is None else self._since_us) + self._controller.linger_us
+        return (latest_us, "deadline") if latest_us <= linger_us else (linger_us, "linger")
+
+    def _fitting(self, now_us: int, cap: int) -> int:
+        """Return how many rows to take: with those that came last, one that was kept waiting may be late."""
+        rows = planned = min(cap, len(self._heap))
+        if not self._heap or self._heap[0].order >= self._held:
+            return planned
+        slack_us = self._heap[0].due_us - now_us
+        while rows and self._times.predict(rows) > slack_us:
+            rows = (1 << rows.bit_length() - 1) - 1  # the largest size of the next smaller class
+        return rows or planned
 
     def done(self, rows: int, duration_us: int, now_us: int) -> None:
         """Learn from a batch of `rows` that took `duration_us`."""
@@ -128,4 +182,5 @@ class Batcher(Generic[T]):
         before = len(self._heap)
         self._heap = [row for row in self._heap if not gone(row.item)]
         heapify(self._heap)
+        self._since_us, self._held = None, 0
         return before - len(self._heap)

@@ -177,7 +177,7 @@ class ModelWorker(Operator):
         return len(self._batcher)
 
     def statistics(self) -> Mapping[str, float]:
-        """Return rows by outcome, batches, and gauges of cap, queue and objective, each with the model as label."""
+        """Return rows by outcome, batches by reason, and gauges of cap, queue and objective, all with the model."""
         label = f"{{model={self._identity.model}}}"
         return {
             **self._counters.rendered(),
@@ -204,7 +204,7 @@ class ModelWorker(Operator):
         counters["rows_total", *label, "outcome", Outcome.EXPIRED.value] += len(take.expired)
         for reason in predicted.reasons.values():
             counters["invalid_total", *label, "reason", reason] += 1
-        counters["batches_total", *label] += 1
+        counters["batches_total", *label, "reason", take.reason] += 1
         counters["batch_rows_total", *label] += len(take.rows)
         counters["predict_us_total", *label] += predict_us
 

@@ -1,12 +1,13 @@
 """The task that predicts batch after batch: takes from a worker's kernel, hands what it answers to whoever performs it.
 
-kernel: on_records ─▶ bell ─▶ take ─▶ executor ─▶ done ─▶ the next take, while the last batch is answered
+kernel: on_records ─▶ bell, or timer ─▶ take ─▶ executor ─▶ done ─▶ the next take, while the last batch is answered
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.batching import create_controller
@@ -111,7 +112,7 @@ class Predicting:
             if take.expired:
                 perform(self.kernel.expire(take, self._now_us()))
             if last is None:
-                await self.kernel.wait_records()
+                await self.kernel.wait_records(_seconds(take.wait_until_us, self._now_us()))
             last = None
 
     async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done:
@@ -157,10 +158,16 @@ class _Waking(ModelWorker):
         self._bell.set()
         return effects
 
-    async def wait_records(self) -> None:
-        """Return when there have been records since the last time."""
-        await self._bell.wait()
-        self._bell.clear()
+    async def wait_records(self, timeout_s: float | None = None) -> None:
+        """Return when there have been records since the last time, or after so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._bell.wait()
+                self._bell.clear()
+
+
+def _seconds(until_us: int | None, now_us: int) -> float | None:
+    return None if until_us is None else max(0, until_us - now_us) / 1e6
 
 
 def _executor(

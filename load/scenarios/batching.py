@@ -2,6 +2,7 @@
 
 The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms, so the best batch has 150 rows and
 does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
+Then each other controller does the same work; `fixed` has the best size for the rows before they become dearer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from streams.runtime.clock import SystemClock
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from load.system import Stage
@@ -42,6 +43,7 @@ _SINGLE_ROWS = 600  # at batch size 1: 3 s
 _DUE_US = 600_000_000
 _TIMEOUT_S = 120.0
 _SETTLED = slice(200, 260)
+_OTHERS: Mapping[str, Mapping[str, float]] = {"quantile": {}, "deferred": {}, "fixed": {"rows": _BEST_ROWS}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +56,41 @@ class Batch:
 
 
 async def run(stage: Stage) -> Result:
-    """Let AIMD find the size, double the cost, and compare with batches of one."""
+    """Let AIMD find the size, double the cost, and compare with batches of one and with the other controllers."""
     package = stage.folder / _MODEL
     package_function("load.models:timed", package, _MODEL, "1", np.ones((2, 1), np.float32))
-    adaptive = {"controller": "aimd", "objective_ms": _OBJECTIVE_MS}
-    batches, _ = await _work(stage, package, adaptive, [1.0] * _CHEAP_ROWS + [2.0] * _DEAR_ROWS)
-    of_one = {"controller": "fixed", "parameters": {"rows": 1.0}, "objective_ms": _OBJECTIVE_MS}
-    singles, single_s = await _work(stage, package, of_one, [1.0] * _SINGLE_ROWS)
+    costs = [1.0] * _CHEAP_ROWS + [2.0] * _DEAR_ROWS
+    batches, _ = await _work(stage, package, _worker("aimd", {}), costs)
+    singles, single_s = await _work(stage, package, _worker("fixed", {"rows": 1.0}), [1.0] * _SINGLE_ROWS)
+    others = {}
+    for name, parameters in _OTHERS.items():
+        others[name] = figures((await _work(stage, package, _worker(name, parameters), costs))[0])
+    of_aimd = figures(batches)
     return Result(
         NAME,
-        figures={**figures(batches), **_gain(batches, singles), "single_wall_per_s": _SINGLE_ROWS / single_s},
+        figures={
+            **of_aimd,
+            **_gain(batches, singles),
+            "single_wall_per_s": _SINGLE_ROWS / single_s,
+            **{f"{name}_{figure}": value for name, found in others.items() for figure, value in found.items()},
+        },
         parameters={"objective_ms": _OBJECTIVE_MS, "best_rows": _BEST_ROWS, "best_per_s": _BEST_PER_S},
         series={"batches": [{"rows": b.rows, "cap": b.cap, "predict_us": b.predict_us} for b in batches]},
+        notes=side_by_side({"aimd": of_aimd, **others}),
+    )
+
+
+def _worker(controller: str, parameters: Mapping[str, float]) -> dict[str, object]:
+    return {"controller": controller, "parameters": parameters, "objective_ms": _OBJECTIVE_MS}
+
+
+def side_by_side(found: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
+    """Write each controller's figures as one line."""
+    return tuple(
+        f"{name:<8} {of['settled_per_s']:7,.0f} rows/s, {of['settled_share_of_best']:4.0%} of the best, "
+        f"cap {of['settled_cap']:3.0f}, there after {of['settling_batches']:3.0f} batches; "
+        f"dearer rows broke the objective {of['backoff_batches']:.0f} times"
+        for name, of in found.items()
     )
 
 
@@ -112,7 +137,7 @@ def _ask(stage: Stage, prefix: str, costs: Sequence[float]) -> tuple[list[Batch]
 
 
 def figures(batches: Sequence[Batch]) -> dict[str, float]:
-    """Say where AIMD settled, after how many batches, and how many broke the objective when rows became dearer."""
+    """Say where a controller settled, after how many batches, and how many broke the objective when rows got dear."""
     dear = first_dear(batches)
     settled, after = batches[:dear][_SETTLED], batches[dear:]
     goal = 0.9 * _BEST_PER_S

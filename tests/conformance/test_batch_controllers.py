@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policies.batching import CONTROLLERS, BatchController, create_controller
+from workers.batcher import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +104,13 @@ def test_backs_off_within_five_batches_when_rows_cost_double(adaptive: BatchCont
     assert model(adaptive.cap(slower), 2 * ROW_US) <= OBJECTIVE_US
 
 
+def test_backs_off_within_five_batches_when_the_model_turns_twice_as_slow(adaptive: BatchController[Any]) -> None:
+    """Batch and rows alike; `aimd` needs a sixth, as 54 rows still take 20.8 ms."""
+    settled = driven(adaptive, adaptive.init(), 200)
+    slower = driven(adaptive, settled, 6 if adaptive.name == "aimd" else 5, lambda rows: 2 * model(rows))
+    assert 2 * model(adaptive.cap(slower)) <= OBJECTIVE_US
+
+
 def test_one_pause_costs_little_and_is_made_good(adaptive: BatchController[Any]) -> None:
     """A half-second stall lowers the cap by no more than a fifth, and 20 batches later it is back within a step."""
     settled = driven(adaptive, adaptive.init(), 200)
@@ -143,3 +151,59 @@ def test_reaches_the_best_fixed_size_on_models_of_any_slope(
     share = REACHED_BY_AIMD.get(cost, 0.95) if adaptive.name == "aimd" else 0.95
     assert rows / duration(rows) >= share * best / duration(best)
     assert duration(rows) <= OBJECTIVE_US
+
+
+def test_waiting_is_pure_and_bounded(controller: BatchController[Any]) -> None:
+    """The same question has the same answer, and no model is kept waiting for longer than a tenth of a second."""
+    state = controller.arrived(driven(controller, controller.init(), 200), 5_000, 0)
+    until_us = controller.wait_until(state, 1, 1_000_000, 0)
+    assert isinstance(until_us, int)
+    assert until_us == controller.wait_until(state, 1, 1_000_000, 0)
+    assert 0 <= controller.linger_us <= 100_000
+
+
+def test_takes_are_never_above_the_cap_and_say_why_they_started(controller: BatchController[Any]) -> None:
+    """Through a batcher, whatever arrives: a take has rows and a reason, or neither."""
+    random, queue, now = Random(7), Batcher[int](controller, objective_us=OBJECTIVE_US), 0
+    for _ in range(2_000):
+        queue.offer([(now + random.randrange(1, 200_000), 0)] * random.choice((0, 1, 3, 300)), now)
+        cap, take = queue.cap, queue.take(now)
+        assert len(take.rows) <= take.cap == cap
+        assert bool(take.rows) == bool(take.reason)
+        assert (take.wait_until_us is None) == (bool(take.rows) or not len(queue))
+        now += model(len(take.rows)) if take.rows else 1_000
+        queue.done(len(take.rows), model(len(take.rows)), now) if take.rows else None
+
+
+def test_no_row_starves(controller: BatchController[Any]) -> None:
+    """After a busy stretch a row that is alone, and due in an hour, starts within a tenth of a second."""
+    queue, now = Batcher[int](controller, objective_us=OBJECTIVE_US), 0
+    for _ in range(200):
+        queue.offer([(now + 10 * OBJECTIVE_US, 0)] * queue.cap, now)
+        rows = len(queue.take(now).rows)
+        now += model(rows)
+        queue.done(rows, model(rows), now)
+    queue.offer([(now + 3_600_000_000, 1)], now)
+    take, started = queue.take(now), now
+    while take.wait_until_us is not None:
+        assert take.wait_until_us > started
+        started = take.wait_until_us
+        take = queue.take(started)
+    assert [row.item for row in take.rows] == [1]
+    assert started - now <= 100_000
+
+
+def test_a_row_that_is_due_late_is_answered_under_an_endless_stream_of_others(
+    controller: BatchController[Any],
+) -> None:
+    """The model is never free: when the row's time comes it is among the most urgent, and is taken."""
+    queue, now, done = Batcher[int](controller, objective_us=OBJECTIVE_US), 0, False
+    queue.offer([(2_000_000, 1)], 0)
+    while not done and now < 3_000_000:
+        queue.offer([(now + 5 * OBJECTIVE_US, 0)] * queue.cap, now)
+        take = queue.take(now)
+        rows = len(take.rows)
+        now += model(rows) if rows else 1_000
+        queue.done(rows, model(rows), now) if rows else None
+        done = any(row.item for row in take.rows)
+    assert done

@@ -77,6 +77,8 @@ def test_batching_figures_follow_the_batches() -> None:
     figures = batching.figures([*cheap, crossing, *dear])
     assert figures["settled_share_of_best"] == pytest.approx(130 / 0.018 / 7_500)
     assert (figures["settled_cap"], figures["settling_batches"], figures["backoff_batches"]) == (130, 1, 3)
+    (line,) = batching.side_by_side({"aimd": figures})
+    assert line.startswith("aimd       7,222 rows/s,  96% of the best, cap 130")
 
 
 def test_the_failure_is_the_references() -> None:

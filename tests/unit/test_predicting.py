@@ -1,0 +1,90 @@
+"""The task that predicts: it wakes for records, and for the end of a wait."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policies.deferred import Deferred
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Tensor
+from streams.operators.contract import Emit, Record
+from tests.virtual import VirtualClock, elapse, run
+from workers.executor import Timed
+from workers.predicting import Predicting
+from workers.rows import Predicted
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Input
+    from streams.operators.contract import Effects
+
+CODEC = Codec()
+BATCH_S = 0.005
+MS = 1_000
+
+
+class Slow:
+    """An executor whose model takes 5 ms of virtual time a batch."""
+
+    ready = True
+
+    async def start(self) -> None:
+        """There is nothing to load."""
+
+    async def stop(self) -> None:
+        """There is nothing to let go."""
+
+    async def run(self, rows: Sequence[Input], patience_s: float) -> Timed:
+        """Answer 1 to every row."""
+        await elapse(BATCH_S)
+        return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), round(BATCH_S * 1e6))
+
+
+def asked(offset: int, due_us: int) -> Record:
+    """Make the record of one query."""
+    query = ModelQueries((f"q{offset}",), 0, (due_us,), Tensor.of(np.zeros((1, 2), np.float32)))
+    return Record(topics.model_queries("m"), 0, offset, 0, None, CODEC.encode(query))
+
+
+async def scene(controller: str, parameters: dict[str, float]) -> tuple[list[tuple[float, int]], dict[str, float]]:
+    """Ask once to warm up, then two rows 4 ms apart, due in a second; returns (ms after the first, rows) of batches."""
+    clock, batches = VirtualClock(), list[tuple[int, int]]()
+    model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
+    settings = WorkerSettings(controller=controller, parameters=parameters, objective_us=20 * MS)
+    predicting = Predicting(model, "w", settings, CODEC, clock.now_us, Slow())
+
+    def perform(effects: Effects) -> None:
+        for effect in effects:
+            assert isinstance(effect, Emit)
+            batches.append((clock.now_us(), CODEC.decode(ModelPredictions, effect.value).batch_rows))
+
+    task = asyncio.create_task(predicting.run(perform))
+    for offset, pause_s in enumerate((0.1, 0.1, 0.1, 0.1, 0.004, 0.2)):
+        if offset == 4:
+            start_us = clock.now_us()
+        predicting.kernel.on_records([asked(offset, clock.now_us() + 1_000 * MS)], clock.now_us())
+        await elapse(pause_s)
+    task.cancel()
+    found = [((at - start_us) / MS, rows) for at, rows in batches if at >= start_us]
+    return found, dict(predicting.kernel.statistics())
+
+
+def test_a_timer_ends_the_wait_of_a_batch_that_is_not_full() -> None:
+    """Both rows go together when the linger maximum is over, and the report says why."""
+    batches, figures = run(scene(Deferred.name, {"linger_ms": 10.0, "eager_below": 0.0}))
+    assert batches == [(15.0, 2)]
+    assert figures["batches_total{model=m,reason=linger}"] >= 1
+
+
+def test_a_controller_that_never_waits_starts_at_once() -> None:
+    """Each row alone, five milliseconds after it came."""
+    batches, figures = run(scene("quantile", {}))
+    assert [rows for _, rows in batches] == [1, 1]
+    assert batches[0][0] == 5.0
+    assert figures["batches_total{model=m,reason=eager}"] + figures["batches_total{model=m,reason=cap}"] == 6
