@@ -265,7 +265,9 @@ class Joiner(Operator):
             partition.early_wheel.add(now_us + self._settings.early_us, query_id)
             return
         for record in partition.early.pop(query_id):
-            self._refuse(record, "unmatched", "no prediction with this query id was seen", effects)
+            self._refuse(
+                record, "unmatched", "no prediction with this query id was seen, or its window ended long ago", effects
+            )
 
     def _expire(self, number: int, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
         """End what ran out for this id: a window, or the memory of a closed query."""

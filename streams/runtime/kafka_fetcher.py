@@ -57,7 +57,7 @@ class _Asked(NamedTuple):
 
 
 class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
-    """Fetches for a group member; its records are ours, with the topics' logical names."""
+    """Fetches for a consumer; its records are ours, with the topics' logical names."""
 
     def __init__(self, names: Mapping[str, str], calls: Calls, *options: Any, **named: Any) -> None:
         """Begin to wait for an assignment.
@@ -74,6 +74,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._resting: dict[int, float] = {}  # brokers that failed, and until when they are left alone
         self._timer: asyncio.TimerHandle | None = None  # runs while something is held
         self._held: dict[KafkaPartition, _Held] = {}
+        self._turn = 0
         super().__init__(*options, **named)
 
     @classmethod
@@ -248,8 +249,12 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             self._rest(node)
 
     def _fetch(self, assignment: Assignment, node: int, asked: dict[Place, _Asked]) -> None:
+        # A broker may exceed its limits for the first partition with records only, so each must be first at times.
+        self._turn += 1
+        first = self._turn % len(asked)
+        wanted = [(place, partition.offset) for place, partition in asked.items()]
         body = fetch_request(
-            ((place, partition.offset) for place, partition in asked.items()),
+            wanted[first:] + wanted[:first],
             self._fetch_max_wait_ms,
             self._fetch_min_bytes,
             self._fetch_max_bytes,

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
-from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.kafka_fetcher import DirectFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from aiokafka.structs import TopicPartition as KafkaPartition
 
+    from streams.operators.contract import Record
     from streams.runtime.kafka_client import KafkaConnection
     from streams.runtime.ports import TopicPartition
 
@@ -43,7 +44,7 @@ class KafkaBroadcast:
         """Connect and find the ends; see `ports.Broadcast`."""
         self._consumer = consumer = _reader(self._connection, self._topics)
         try:
-            await consumer.start()
+            await _started(consumer, self._connection, self._topics)
             partitions = list(consumer.assignment())
             self._next = await consumer.beginning_offsets(partitions)
             self._ends = await consumer.end_offsets(partitions)
@@ -65,12 +66,7 @@ class KafkaBroadcast:
         for partition, records in fetched.items():
             self._next[partition] = records[-1].offset + 1
         await self._look_whether_caught_up(consumer)
-        name = self._connection.logical
-        return [
-            Record(name(r.topic), r.partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers))
-            for records in fetched.values()
-            for r in records
-        ]
+        return [record for records in fetched.values() for record in records]
 
     @property
     def caught_up(self) -> bool:
@@ -120,7 +116,7 @@ class KafkaPositions:
         consumer = _reader(self._connection)
         try:
             async with asyncio.timeout(2 * self._timeout_s):
-                await consumer.start()
+                await _started(consumer, self._connection, {topic for topic, _ in offsets})
                 consumer.assign(list(wanted))
                 found = await self._begin(consumer, wanted, window_us)
         except (KafkaError, TimeoutError) as fault:
@@ -177,7 +173,7 @@ class KafkaPositions:
         while not times_ms.keys() >= missing and running.time() < until_s:
             fetched = await consumer.getmany(*missing, timeout_ms=FETCH_WAIT_MS)
             for partition, records in fetched.items():
-                times_ms.setdefault(partition, records[0].timestamp)
+                times_ms.setdefault(partition, records[0].timestamp_us // 1000)
 
 
 def _reader(connection: KafkaConnection, topics: tuple[str, ...] = ()) -> AIOKafkaConsumer:
@@ -191,6 +187,11 @@ def _reader(connection: KafkaConnection, topics: tuple[str, ...] = ()) -> AIOKaf
         consumer_timeout_ms=1000,
         **connection.options(),
     )
+
+
+async def _started(consumer: AIOKafkaConsumer, connection: KafkaConnection, topics: Iterable[str]) -> None:
+    await consumer.start()
+    await DirectFetcher.install(consumer, {connection.real(topic): topic for topic in topics})
 
 
 async def _stopped(consumer: AIOKafkaConsumer, timeout_s: float) -> None:

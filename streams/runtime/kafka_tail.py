@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
-from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
+from streams.runtime.kafka_fetcher import DirectFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aiokafka.structs import ConsumerRecord
-
+    from streams.operators.contract import Record
     from streams.runtime.kafka_client import KafkaConnection
 
 _log = logging.getLogger(__name__)
@@ -56,6 +55,7 @@ class KafkaTail:
         try:
             async with asyncio.timeout(_CONNECT_S):
                 await consumer.start()
+                await DirectFetcher.install(consumer, names)
                 ends = await consumer.end_offsets(list(consumer.assignment()))
         except (TimeoutError, UnknownTopicOrPartitionError) as fault:
             await self.stop()
@@ -79,7 +79,7 @@ class KafkaTail:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms)
         except KafkaError as fault:
             raise BrokerUnavailableError(repr(fault)) from fault
-        return [self._record(r) for records in fetched.values() for r in records]
+        return [record for records in fetched.values() for record in records]
 
     async def stop(self) -> None:
         """Disconnect."""
@@ -91,7 +91,3 @@ class KafkaTail:
         except (TimeoutError, KafkaError) as fault:
             _log.warning("the reader did not stop cleanly: %r", fault)
         self._consumer = None
-
-    def _record(self, r: ConsumerRecord) -> Record:
-        topic = self._connection.logical(r.topic)
-        return Record(topic, r.partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers))

@@ -97,6 +97,7 @@ class Keeper:
             self._trying.pop(partition, None)
             self._letters.pop(partition, None)
         self._reads = {key: None for key in self._reads if key.partition not in partitions}
+        self._wake.set()  # there may be nothing left to do, for which somebody waits
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until nothing is queued; False if that took longer than `timeout_s`."""

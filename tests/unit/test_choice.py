@@ -200,6 +200,16 @@ def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
 
 
 @NEEDS_ONNX
+def test_a_graph_as_it_is_exported_by_default_answers_labels(tmp_path: Path) -> None:
+    """Beside its labels it puts the scores into a list of dictionaries, which is no array."""
+    skl2onnx = importlib.import_module("skl2onnx")
+    forest = RandomForestClassifier(3, random_state=1).fit(X, Y)
+    (tmp_path / "m.onnx").write_bytes(skl2onnx.to_onnx(forest, X[:1]).SerializeToString())
+    package_onnx(tmp_path / "m.onnx", tmp_path / "p", "net", "1", X[:2])
+    assert list(load_package(tmp_path / "p").runtime.predict_batch(X).answers) == forest.predict(X).tolist()
+
+
+@NEEDS_ONNX
 async def test_a_worker_reports_its_choice_and_what_it_measured(tmp_path: Path) -> None:
     """At the one size that is in use, where that is fixed."""
     package(tmp_path / "p", "auto")

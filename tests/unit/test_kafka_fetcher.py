@@ -249,3 +249,14 @@ def test_a_new_assignment_begins_with_nothing_held() -> None:
         assert broker.asked[-1] == {PLACES[1]: 3}
 
     play(act)
+
+
+def test_each_partition_is_the_first_in_turn() -> None:
+    """A broker may exceed its limits for the first one only: behind others a large batch would wait for ever."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        for _ in range(3):
+            await broker.answer(sent(PLACES[0]), sent(PLACES[1]))
+        assert [next(iter(asked)) for asked in broker.asked] == [PLACES[1], PLACES[0], PLACES[1], PLACES[0]]
+
+    play(act)

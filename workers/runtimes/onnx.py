@@ -39,17 +39,17 @@ class OnnxRuntime:
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Run the graph once for the whole batch."""
-        outputs: list[NDArray[np.generic]] = self._session.run(None, {self._input: rows})
+        outputs: list[Any] = self._session.run(None, {self._input: rows})
         kind = self._manifest.output
         if kind == "value":
             return values(outputs[0])
-        answered = [output for output in outputs if output.ndim == 1] if kind == "label" else []
-        if answered:
+        answered = [output for output in outputs if isinstance(output, np.ndarray) and output.ndim == 1]
+        if kind == "label" and answered:  # beside them there may be what ZipMap makes of the scores, a list
             return Outputs(labels(answered[0]))
         return scored(_scores(outputs), self._manifest.classes, keep=kind == "scores")
 
 
-def _scores(outputs: Sequence[NDArray[np.generic]]) -> NDArray[np.generic]:
+def _scores(outputs: Sequence[Any]) -> NDArray[np.generic]:
     found = [output for output in outputs if isinstance(output, np.ndarray) and output.ndim == 2]
     if not found:
         raise OutputError("the graph has no output of shape (n, k): export it without ZipMap, or with its scores")
