@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from streams.client import Client
 from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
@@ -74,9 +76,7 @@ class Load:
 
     async def until(self, version: int) -> None:
         """Wait until that version answers."""
-        async with asyncio.timeout(SWITCH_S):
-            while not self.predictions or self.predictions[-1].answer != version:
-                await asyncio.sleep(0.05)
+        await until(lambda: bool(self.predictions) and self.predictions[-1].answer == version)
 
     def stop(self) -> None:
         """Ask no more."""
@@ -87,7 +87,7 @@ class Load:
 
 
 async def test_versions_change_under_load_and_a_restart_keeps_the_last_word(settings: Settings, tmp_path: Path) -> None:
-    """No query is lost or answered by default, no answer carries another version's name, the settings do not overrule."""
+    """No query is lost or defaulted, no answer carries another version's name, the settings do not overrule."""
     file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
     load = Load(settings)
     async with System(settings, codec_for(settings), tmp_path / "run") as system:
@@ -133,15 +133,21 @@ async def test_a_version_whose_files_were_changed_never_answers(settings: Settin
         await load.until(1)
         (two / "manifest.json").write_text((two / "manifest.json").read_text() + "\n")
         await command("model", "use", "same", "2", "--config", file)
-        async with asyncio.timeout(SWITCH_S):
-            while "cannot take over" not in system.log("worker.same").read_text():
-                await asyncio.sleep(0.1)
+        await until(lambda: "cannot take over" in system.log("worker.same").read_text())
         assert load.predictions[-1].answer == 1
         await command("model", "add", str(package(tmp_path, 3)), "--config", file)
         await load.until(3)
         load.stop()
         await asking
     check(load)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition is true."""
+    end = time.monotonic() + SWITCH_S
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
 
 
 def check(load: Load) -> None:
