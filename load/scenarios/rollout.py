@@ -19,7 +19,7 @@ from load.results import Result
 from load.system import Deployment
 from load.training import digits
 from load.workload import Rows, query_id
-from schemas.records import Application
+from schemas.records import Application, Outcome
 from streams.runtime.clock import SystemClock
 from workers.packaging import package_sklearn
 
@@ -53,9 +53,11 @@ class Judge:
     first_us: dict[str, int] = field(default_factory=dict)
 
     def take(self, predictions: Sequence[Prediction]) -> None:
-        """Take a poll's predictions; what was answered by default names no version."""
+        """Take a poll's predictions; an output that is missing names no version."""
         for prediction in predictions:
             for output in prediction.outputs:
+                if output.outcome is not Outcome.OK:
+                    continue
                 self.first_us.setdefault(output.version, SystemClock().now_us())
                 row = self.rows[prediction.query_id]
                 self.wrong += prediction.answer != self.says[output.version][row]
