@@ -30,10 +30,27 @@ TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS
 def publish(settings: Settings, codec: Codec, records: Iterable[Application | Model]) -> None:
     """Make these the desired state; returns when the broker has them.
 
+    Of a model this is the version that serves; those published before stay known.
+
     Raises:
         DeployError: the broker did not take one, e.g. because the topics were never created.
     """
-    _write(settings, [(TOPICS[type(record)], record.name, codec.encode(record)) for record in records])
+    values: list[tuple[str, str, bytes | None]] = []
+    for record in records:
+        value = codec.encode(record)
+        if isinstance(record, Model):
+            values.append((topics.MODELS, topics.model_version(record.name, record.version), value))
+        values.append((TOPICS[type(record)], record.name, value))
+    _write(settings, values)
+
+
+def serve(settings: Settings, codec: Codec, model: Model) -> None:
+    """Have a known version serve; its place among the versions stays.
+
+    Raises:
+        DeployError: the broker did not take it.
+    """
+    _write(settings, [(topics.MODELS, model.name, codec.encode(model))])
 
 
 def remove(settings: Settings, record: type[Application | Model], name: str) -> None:
@@ -42,7 +59,9 @@ def remove(settings: Settings, record: type[Application | Model], name: str) -> 
     Raises:
         DeployError: the broker did not take it.
     """
-    _write(settings, [(TOPICS[record], name, None)])
+    topic, version = TOPICS[record], topics.model_version(name, "")
+    keys = {key.decode("utf-8", "replace") for key, _ in _values(settings, topic)} if record is Model else ()
+    _write(settings, [(topic, key, None) for key in (name, *sorted(k for k in keys if k.startswith(version)))])
 
 
 def _write(settings: Settings, values: Iterable[tuple[str, str, bytes | None]]) -> None:
@@ -67,19 +86,43 @@ def read(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
         Unreachable: no broker answers.
         DeployError: the broker stopped answering.
     """
+    found = _by_key(settings, codec, record)
+    return {value.name: value for key, value in found.items() if topics.MODEL_VERSION not in key}
+
+
+def versions(settings: Settings, codec: Codec) -> dict[str, list[Model]]:
+    """Return all versions of each deployed model, in the order in which they were added.
+
+    Raises:
+        Unreachable: no broker answers.
+        DeployError: the broker stopped answering.
+    """
+    found = _by_key(settings, codec, Model)
+    known: dict[str, list[Model]] = {model.name: [] for key, model in found.items() if key == model.name}
+    for key, model in found.items():
+        if key == topics.model_version(model.name, model.version) and model.name in known:
+            known[model.name].append(model)
+    for name, listed in known.items():
+        if found[name].version not in {model.version for model in listed}:
+            listed.append(found[name])  # published before versions had keys of their own
+    return known
+
+
+def _by_key(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
+    """Return what the topic holds, in the order in which keys were written last."""
     topic = TOPICS[record]
     if topic not in partition_counts(settings):
         return {}
     found: dict[str, R] = {}
-    for key, value in _values(settings, topic):
+    for raw, value in _values(settings, topic):
+        key = raw.decode("utf-8", "replace")
+        found.pop(key, None)
         if value is None:
-            found.pop(key.decode("utf-8", "replace"), None)
             continue
         try:
-            decoded = codec.decode(record, value)
+            found[key] = codec.decode(record, value)
         except DecodeError:
             continue
-        found[decoded.name] = decoded
     return found
 
 

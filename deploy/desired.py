@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy import catalog, topics
@@ -15,12 +16,14 @@ from streams.operators.applications import check
 from workers import manifest as manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from deploy.settings import Settings
     from schemas.codec import Codec
     from streams.topology import Topology
+
+_log = logging.getLogger(__name__)
 
 # How missing topics come to be; the embedded broker knows no CreateTopics request and has a way of its own.
 CreateTopics: TypeAlias = "Callable[[Settings, Topology], object]"
@@ -133,9 +136,75 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     """
     wanted, apps = models(settings), applications(settings)
     create_topics(settings, build(settings, [model.name for model in wanted]))
-    published = catalog.read(settings, codec, Model)
-    changed = [model for model in wanted if published.get(model.name) != model]
+    published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
+    changed = [model for model in wanted if not _overruled(model, published, versions)]
     create_topics(settings, build(settings, published))
     known = catalog.read(settings, codec, Application)
-    catalog.publish(settings, codec, [*changed, *(app for app in apps if known.get(app.name) != app)])
-    return published | {model.name: model for model in wanted}
+    news = [model for model in changed if published.get(model.name) != model]
+    catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
+    return published | {model.name: model for model in changed}
+
+
+def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]) -> bool:
+    """Whether the deployment has moved on from the version that the settings name: a restart must not move it back."""
+    serving = published.get(model.name)
+    known = {(version.version, version.digest) for version in versions.get(model.name, ())}
+    if serving is None or serving.version == model.version or (model.version, model.digest) not in known:
+        return False
+    _log.warning(
+        "the settings name version %s of model %s, and %s serves, as it was told to; to change that: skysail model use"
+        " %s %s",
+        *(model.version, model.name, serving.version, model.name, model.version),
+    )
+    return True
+
+
+def add(settings: Settings, codec: Codec, package: Path, create_topics: CreateTopics = topics.create) -> bool:
+    """Deploy a package: its version serves from now on; returns whether the model was there before.
+
+    Raises:
+        PackageError: the folder is no package.
+        UsageError: its version is known as another package.
+        DeployError: the broker did not take it.
+    """
+    record, versions = model_record(package), catalog.versions(settings, codec)
+    listed = versions.get(record.name, [])
+    same = next((model for model in listed if model.version == record.version), None)
+    if same is not None and same.digest != record.digest:
+        message = f"{record.name} {record.version} is another package already, {same.path}"
+        raise UsageError(f"{message}; answers must tell the two apart: package this one with another --version")
+    create_topics(settings, build(settings, {*versions, record.name}))
+    if same == record:
+        catalog.serve(settings, codec, record)
+    else:
+        catalog.publish(settings, codec, [record])
+    return bool(listed)
+
+
+def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tuple[str, str]:
+    """Have a known version of a model serve; returns the one that served and the one that does.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        name: of the model.
+        version: that is to serve; None = the one that was added before the one that serves.
+
+    Raises:
+        UsageError: there is no such model or version.
+        DeployError: the broker did not take it.
+    """
+    versions = catalog.versions(settings, codec)
+    if name not in versions:
+        raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(versions)) or 'none'}")
+    listed = {model.version: model for model in versions[name]}
+    order, serving = list(listed), catalog.read(settings, codec, Model)[name].version
+    if version is None:
+        at = order.index(serving)
+        if not at:
+            raise UsageError(f"{name} {serving} is the first of {', '.join(order)}; see `skysail model use`")
+        version = order[at - 1]
+    if version not in listed:
+        raise UsageError(f"there is no version {version} of {name}; there are: {', '.join(order)}")
+    catalog.serve(settings, codec, listed[version])
+    return serving, version

@@ -98,7 +98,8 @@ def check_models(models: Mapping[str, Model]) -> Iterator[Check]:
         except PackageError:
             yield Check(f"model {name}", Level.WARN, found, "this package is not on this machine; its worker needs it")
             continue
-        advice = "" if same else f"the package was changed since: skysail model add {model.path}"
+        told = f"its files were changed since, workers refuse it: skysail model rollback {name}, or add another version"
+        advice = "" if same else told
         yield Check(f"model {name}", Level.OK if same else Level.DOWN, found, advice)
 
 

@@ -115,6 +115,22 @@ class System:
         os.kill(pid, number)
         return pid
 
+    async def add_model(self, package: Path) -> None:
+        """Deploy a package, as `skysail model add` does; workers of models that run already take it over.
+
+        Raises:
+            DeployError: it cannot be deployed; the message says why.
+        """
+        await asyncio.to_thread(desired.add, self._settings, self._codec, package, self._create_topics)
+
+    async def use_model(self, name: str, version: str) -> None:
+        """Have a version of a model serve, as `skysail model use` does.
+
+        Raises:
+            DeployError: there is no such version.
+        """
+        await asyncio.to_thread(desired.use, self._settings, self._codec, name, version)
+
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
         """Wait until the supervisor has brought an instance back under a new pid; returns that.
 

@@ -28,6 +28,7 @@ from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
+from streams.runtime.kafka_reader import KafkaBroadcast
 from streams.runtime.process import run_process
 from streams.runtime.redis_store import RedisSettings, RedisStore
 from streams.runtime.roles import Ports, Role
@@ -134,6 +135,7 @@ def worker(common: Shared, model: Model) -> Worker:
         clock=common.clock,
         encode=common.codec.encode,
         version=VERSION,
+        broadcast=KafkaBroadcast(common.kafka, node.follows),
         hooks=common.hooks,
     )
     return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from load.account import page
 from load.peers import page as peers_page
-from load.scenarios import account, batching, cache, figure8, floor, idle, learn, loop, parm, peers
+from load.scenarios import account, batching, cache, figure8, floor, idle, learn, loop, parm, peers, rollout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -96,6 +96,11 @@ SCENARIOS: Mapping[str, Scenario] = {
             page=peers_page.page,
             seconds=peers.SECONDS,
             parts=peers.NAMES,
+        ),
+        Scenario(
+            rollout.NAME,
+            "a model changes its version under load, there and back: nothing lost, late or under a wrong name",
+            rollout.run,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

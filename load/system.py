@@ -49,6 +49,14 @@ class System(Protocol):
         """Process ids by instance: `selection`, `worker.<model>`, `joiner`, ..."""
         ...
 
+    async def add_model(self, package: Path) -> None:
+        """Deploy a package, as `skysail model add` does."""
+        ...
+
+    async def use_model(self, name: str, version: str) -> None:
+        """Have a version serve, as `skysail model use` does."""
+        ...
+
 
 class Launch(Protocol):
     """Starts a deployment; on entry all roles are ready, on exit all are gone."""

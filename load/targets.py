@@ -99,6 +99,13 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             for count in ("lost", "duplicates", "wrong")
         ),
     ),
+    "rollout": (
+        Target("lost", "==", 0),
+        Target("wrong_version", "==", 0),
+        Target("unserved_more", "<=", 0),
+        Target("there_s", ">=", 0),
+        Target("back_s", ">=", 0),
+    ),
     "idle": (
         *(Target(f"{role}_mib", "<=", 100) for role in ("selection", "joiner", "learner")),
         Target("control_mib", "<=", 150),

@@ -16,12 +16,20 @@ APPLICATIONS: Final = "applications"
 MODELS: Final = "models"
 REPORTS: Final = "reports"
 
+# Between name and version in keys of `models`; the record under the bare name is the version that serves.
+MODEL_VERSION: Final = "@"
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 
 
 def model_queries(model: str) -> str:
     """Return the topic of one model's queries."""
     return f"models.{model}.queries"
+
+
+def model_version(model: str, version: str) -> str:
+    """Return the key in `models` under which a version is known, whether it serves or not."""
+    return f"{model}{MODEL_VERSION}{version}"
 
 
 def dead_letters(topic: str) -> str:

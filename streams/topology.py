@@ -134,7 +134,7 @@ def build(
             timestamps="LogAppendTime",  # monotonic, so that the learner's window is the same on every reading
         ),
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
-        Topic(topics.MODELS, "Model", "name", 1, "compact"),
+        Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
         *(
             Topic(topics.model_queries(m), "ModelQueries", "none", model_partitions, retention_ms=HOUR_MS)
             for m in names
@@ -165,6 +165,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             worker_role(m),
             consumes=(topics.model_queries(m),),
             produces=(topics.MODEL_PREDICTIONS, topics.REPORTS),
+            follows=(topics.MODELS,),
             group=worker_role(m),
         )
         for m in models

@@ -54,7 +54,8 @@ class ScriptedModel(Operator):
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Answer a poll's rows, one record each."""
-        return [effect for record in records for effect in self._answered(record)]
+        asked = (record for record in records if record.topic != topics.MODELS)
+        return [effect for record in asked for effect in self._answered(record)]
 
     def _answered(self, record: Record) -> Effects:
         queries = CODEC.decode(ModelQueries, record.value)

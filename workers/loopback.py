@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
 DISTRUSTED = 10_000
+# A poll of what is followed brings nothing else.
+_FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
 
 
 class Loopback(Operator):
@@ -45,7 +47,11 @@ class Loopback(Operator):
         self._distrusted: dict[str, None] = {}
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Let the asker take a poll's records; what it asks of inline models is queued."""
+        """Let the asker take a poll's records; what it asks of inline models is queued, and they hear of versions."""
+        if records and records[0].topic in _FOLLOWED:
+            about = [record for record in records if record.topic == topics.MODELS]
+            for model in self._models.values():
+                model.on_records(about, now_us)
         return self._handed_on(self._asker.on_records(records, now_us), now_us)
 
     def on_timer(self, now_us: int) -> Effects:

@@ -103,6 +103,9 @@ class ModelWorker(Operator):
         effects: Effects = []
         items: list[tuple[int, Asked]] = []
         for record in records:
+            if record.topic == topics.MODELS:
+                self.on_model(record)
+                continue
             try:
                 queries = self._codec.decode(ModelQueries, record.value)
             except DecodeError as error:
@@ -123,6 +126,13 @@ class ModelWorker(Operator):
             self._counters["refused_total", *self._label] += len(refused)
             effects += self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
         return effects
+
+    def on_model(self, record: Record) -> None:
+        """Take a record about a model, perhaps another version of this one; the kernel alone does nothing about it."""
+
+    def succeed(self, version: str) -> None:
+        """Answer in the name of this version from now on; what another one predicted has been answered."""
+        self._identity = self._identity._replace(version=version)
 
     def take(self, now_us: int) -> Take[Asked]:
         """Take the next batch; its rows wait for `answer`, and with no rows `expire` says so of the expired."""
@@ -185,6 +195,7 @@ class ModelWorker(Operator):
             f"batch_cap{label}": float(self._batcher.cap),
             f"queue_rows{label}": float(len(self._batcher)),
             f"objective_us{label}": float(self._batcher.objective(self._now_us)),
+            f"serving{{model={self._identity.model},version={self._identity.version}}}": 1.0,
         }
 
     def _fault(self, queries: ModelQueries) -> tuple[str, str] | None:

@@ -11,15 +11,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.batching import create_controller
+from schemas.records import Outcome
 from workers.batcher import Batcher, Take
 from workers.choice import SIZES
 from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
 from workers.operator import Asked, Identity, ModelWorker
 from workers.packaging import load_package
 from workers.predictor import predictor
+from workers.versions import Versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
@@ -52,6 +54,7 @@ class Predicting:
         codec: Codec,
         now_us: Callable[[], int],
         executor: Executor | None = None,
+        make: Callable[[Model], Executor] | None = None,
     ) -> None:
         """Nothing runs before `start`.
 
@@ -62,6 +65,7 @@ class Predicting:
             codec: of all records.
             now_us: the clock.
             executor: runs the model; None = as the settings say.
+            make: returns what runs a later version; None = as the settings say.
         """
         self._name = model.name
         controller = create_controller(settings.controller, settings.parameters)
@@ -69,7 +73,9 @@ class Predicting:
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
         self.kernel = _Waking(codec, identity, self._batcher, settings.partitions)
-        self._executor = executor or _executor(model, settings, now_us, self._chose)
+        make = make or (lambda version: _executor(version, settings, now_us, self._chose))
+        self._executor = executor or make(model)
+        self._versions = self.kernel.versions = Versions(model, make, self.kernel.ring)
         self._patience_s = settings.patience_s
         self._now_us = now_us
         self._complained_us = -COMPLAINT_US
@@ -96,8 +102,23 @@ class Predicting:
         Raises:
             HungError: the model did not come back.
         """
+        preparing = asyncio.create_task(self._versions.run())
+        try:
+            await self._predict(perform)
+        finally:
+            preparing.cancel()
+            await asyncio.wait([preparing])
+
+    async def _predict(self, perform: Callable[[Effects], None]) -> None:
         last: _Done | None = None
         while True:
+            successor = self._versions.take(self._executor)
+            if successor is not None:
+                if last is not None:
+                    perform(self._finish(last))  # in the name of the version that answered
+                    last = None
+                self._executor = successor.executor
+                self.kernel.succeed(successor.model.version)
             if not self._executor.ready:
                 if last is not None:
                     perform(self._finish(last))  # nobody waits for the replacement who need not
@@ -128,6 +149,8 @@ class Predicting:
         finally:
             running.cancel()
         self.kernel.done(take, timed.predict_us, self._now_us())
+        if Outcome.OK in timed.predicted.outcomes:
+            self._versions.sample = inputs
         return _Done(take, timed, started_us)
 
     def _finish(self, done: _Done) -> Effects:
@@ -152,11 +175,30 @@ class _Waking(ModelWorker):
     def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int) -> None:
         super().__init__(codec, identity, batcher, partitions)
         self._bell = asyncio.Event()
+        self.versions: Versions | None = None
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         effects = super().on_records(records, now_us)
         self._bell.set()
         return effects
+
+    def on_model(self, record: Record) -> None:
+        if self.versions is not None:
+            self.versions.on_record(record, self._codec)
+
+    def ring(self) -> None:
+        """Wake the task that predicts."""
+        self._bell.set()
+
+    def statistics(self) -> Mapping[str, float]:
+        if self.versions is None:
+            return super().statistics()
+        label = f"{{model={self._identity.model}}}"
+        return {
+            **super().statistics(),
+            f"version_switches_total{label}": float(self.versions.switches),
+            f"version_failures_total{label}": float(self.versions.failures),
+        }
 
     async def wait_records(self, timeout_s: float | None = None) -> None:
         """Return when there have been records since the last time, or after so long."""

@@ -5,8 +5,9 @@
                                                  ▲               └─▶ the next take, while the last one is written
                                                  └───────────────────┘
 
-The model is loaded before the group is joined, so that no query waits for a model that is not there. While the consumer
-holds `queue_rows` unfinished queries it reads no more: Kafka keeps them.
+The model is loaded before the group is joined, so that no query waits for a model that is not there. When topic
+`models` names another version, that is loaded beside it and takes over between two batches (`versions`). While the
+consumer holds `queue_rows` unfinished queries it reads no more: Kafka keeps them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from workers.predicting import Predicting
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from schemas.codec import Codec
     from schemas.records import Model
@@ -42,6 +44,7 @@ class Worker:
         ports: Ports,
         codec: Codec,
         executor: Executor | None = None,
+        make: Callable[[Model], Executor] | None = None,
     ) -> None:
         """Nothing runs before `run`.
 
@@ -49,15 +52,18 @@ class Worker:
             model: which; its package must lie where the record says.
             instance: unique in the deployment.
             settings: how it is run.
-            ports: the outside; of the consumer, the model's topic and group are expected.
+            ports: the outside; of the consumer, the model's topic and group are expected. With a broadcast of topic
+                `models` the worker follows which version is wanted.
             codec: of all records.
             executor: runs the model; None = as the settings say.
+            make: returns what runs a later version; None = as the settings say.
         """
-        self._predicting = Predicting(model, instance, settings, codec, ports.clock.now_us, executor)
+        self._predicting = Predicting(model, instance, settings, codec, ports.clock.now_us, executor, make)
         role = Role(
             name=worker_role(model.name),
             instance=instance,
             topics=(topics.model_queries(model.name),),
+            follows=(topics.MODELS,) if ports.broadcast is not None else (),
             outstanding=settings.queue_rows,
             drain_s=DRAIN_S,
         )

@@ -1,4 +1,4 @@
-"""`skysail model`: package, deploy, list."""
+"""`skysail model`: package, deploy, change versions, list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from deploy import catalog, desired, packing
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.errors import UsageError
 from deploy.registry import codec_for
-from deploy.topics import create
 from schemas.records import Application, Model
 from workers import manifest as manifests
 from workers.packaging import CONVERSIONS
@@ -30,6 +29,8 @@ skysail model package my_rules:predict_batch models/rules-1 --name rules --sampl
 skysail model package net.safetensors models/net-1 --name net --sample rows.npy --architecture my_nets:make_net
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model add models/forest-1      deploy it
+skysail model add models/forest-2      a new version of it takes over, no query is lost or late
+skysail model rollback forest          back; or: skysail model use forest 1
 skysail model list
 skysail model remove forest
 """
@@ -96,22 +97,55 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
 @json_option
 @with_settings
 def add(settings: Settings, package: Path, *, as_json: bool) -> None:
-    """Deploy PACKAGE: check it, create its topic, publish it."""
+    """Deploy PACKAGE: check it, create its topic, publish it.
+
+    Another version of a model that runs takes over without a restart: its workers load it beside the one that answers,
+    warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on.
+    """
     record, codec = desired.model_record(package), codec_for(settings)
-    known = catalog.read(settings, codec, Model)
-    create(settings, desired.build(settings, [*known, record.name]))
-    catalog.publish(settings, codec, [record])
+    if desired.add(settings, codec, package):
+        told = "its workers answer with it as soon as they have loaded it; back again: skysail model rollback "
+        told += record.name
+    else:
+        told = ""
     if as_json:
         print_json(asdict(record))
         return
     click.echo(f"{record.name} {record.version} is deployed")
-    if record.name in known:
-        click.echo("its worker answers with it once it is started anew")
+    if told:
+        click.echo(told)
     else:
         click.echo(
             f"it needs a worker: skysail run starts one with all else, or:"
             f" skysail run --role worker --model {record.name}"
         )
+
+
+@model.command()
+@click.argument("name")
+@click.argument("version")
+@json_option
+@with_settings
+def use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
+    """Have VERSION of model NAME answer, forward or back: any that `skysail model list` shows."""
+    _use(settings, name, version, as_json=as_json)
+
+
+@model.command()
+@click.argument("name")
+@json_option
+@with_settings
+def rollback(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Have the version of model NAME answer that was added before the present one."""
+    _use(settings, name, None, as_json=as_json)
+
+
+def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -> None:
+    before, now = desired.use(settings, codec_for(settings), name, version)
+    if as_json:
+        print_json({"model": name, "served": before, "serves": now})
+    else:
+        click.echo(f"{name} {now} serves, no longer {before}, as soon as its workers have loaded it")
 
 
 @model.command()
@@ -148,13 +182,18 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
 @json_option
 @with_settings
 def list_(settings: Settings, *, as_json: bool) -> None:
-    """List the deployed models."""
-    found = sorted(catalog.read(settings, codec_for(settings), Model).values(), key=lambda record: record.name)
+    """List the deployed models with all their versions, in the order in which these were added."""
+    codec = codec_for(settings)
+    serving = catalog.read(settings, codec, Model)
+    listed = sorted(catalog.versions(settings, codec).items())
+    found = [(r, r.version == serving[name].version) for name, versions in listed for r in versions]
     if as_json:
-        print_json([asdict(record) for record in found])
-    else:
-        heads = ("model", "version", "runtime", "input", "output", "package")
-        print_table(heads, ((r.name, r.version, r.runtime, _input(r), r.output, r.path) for r in found))
+        print_json([asdict(r) | {"serves": serves} for r, serves in found])
+        return
+    heads = ("model", "version", "serves", "runtime", "input", "output", "package")
+    print_table(
+        heads, ((r.name, r.version, "yes" if on else "", r.runtime, _input(r), r.output, r.path) for r, on in found)
+    )
 
 
 def _input(record: Model) -> str:

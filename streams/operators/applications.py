@@ -54,6 +54,8 @@ class Configuration:
             DecodeError: not an application or model, or one whose policy cannot be made; what was there before stays.
         """
         name = (record.key or b"").decode(errors="replace")
+        if record.topic == topics.MODELS and topics.MODEL_VERSION in name:
+            return  # a version that is known, whether it serves or not
         if record.topic == topics.APPLICATIONS:
             if record.value is None:
                 self.applications.pop(name, None)

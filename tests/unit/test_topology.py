@@ -33,6 +33,8 @@ def test_the_part_that_a_role_touches_holds_what_it_reads_and_writes_and_their_d
         "models.knn.queries.dlq",
         topics.MODEL_PREDICTIONS,
         topics.dead_letters(topics.MODEL_PREDICTIONS),
+        topics.MODELS,
+        topics.dead_letters(topics.MODELS),
         topics.REPORTS,
     }
     assert part.copartitioned == ((topics.MODEL_PREDICTIONS,),)

@@ -1,0 +1,136 @@
+"""`rollout`: a model changes its version under load, there and back; beside it, the same load without a change.
+
+The two versions answer differently, and each answer is held against what the version in whose name it was given says:
+no query may be lost, none answered by default or late that would not have been, none under a wrong name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from load import topics
+from load.driving import Driver
+from load.results import Result
+from load.system import Deployment
+from load.training import digits
+from load.workload import Rows, query_id
+from schemas.records import Application, Outcome
+from streams.runtime.clock import SystemClock
+from workers.packaging import package_sklearn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from load.recorder import Recorder
+    from load.system import Stage, System
+    from schemas.records import Prediction
+
+NAME = "rollout"
+MODEL = "digits"
+RATE = 200.0
+_SLO_MS = 100.0
+
+
+@dataclass(slots=True)
+class Judge:
+    """Holds each answer against what its version says about its row.
+
+    Attributes:
+        says: by version, the answer to each row.
+        rows: the row of each query, by its id.
+        wrong: answers that the version named in them would not have given.
+        first_us: by version, when it answered first since it was last cleared.
+    """
+
+    says: Mapping[str, Sequence[int]]
+    rows: Mapping[str, int]
+    wrong: int = 0
+    first_us: dict[str, int] = field(default_factory=dict)
+
+    def take(self, predictions: Sequence[Prediction]) -> None:
+        """Take a poll's predictions; an output that is missing names no version."""
+        for prediction in predictions:
+            for output in prediction.outputs:
+                if output.outcome is not Outcome.OK:
+                    continue
+                self.first_us.setdefault(output.version, SystemClock().now_us())
+                row = self.rows[prediction.query_id]
+                self.wrong += prediction.answer != self.says[output.version][row]
+
+
+async def run(stage: Stage) -> Result:
+    """Load without a change, then the same with a version there and back."""
+    data = digits()
+    estimators = {
+        "1": LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
+        "2": RandomForestClassifier(20, random_state=stage.seed).fit(data.train_x, data.train_y),
+    }
+    says = {version: estimator.predict(data.test_x).tolist() for version, estimator in estimators.items()}
+    for version, estimator in estimators.items():
+        package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5])
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        (Application("digits", (MODEL,), "single", slo_ms=_SLO_MS),),
+        {MODEL: stage.folder / "1"},
+        roles=("selection", "worker"),
+        settings={"log_level": "warning"},
+    )
+    count, rows = round(3 * RATE * stage.seconds), len(data.inputs)
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        await driver.greet("digits", data.inputs[0])
+        recorders: list[Recorder] = []
+        judges = [Judge(says, {query_id(seed, i): i % rows for i in range(count)}) for seed in _seeds(stage)]
+        changed: dict[str, float] = {}
+        for judge, seed in zip(judges, _seeds(stage), strict=True):
+            changing = asyncio.create_task(_change(stage, system, judge)) if judge is judges[1] else None
+            workload = Rows("digits", data.inputs, seed=seed)
+            offsets_us = [int(i * 1e6 / RATE) for i in range(int(RATE * stage.seconds))]
+            stretch = await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), judge.take)
+            recorders.append(stretch.recorder)
+            changed |= await changing if changing is not None else {}
+    topics.delete(stage.bootstrap, deployment.prefix)
+    before, during = (recorder.figures() for recorder in recorders)
+    names = ("lost", "defaults", "late", "p50_ms", "p99_ms", "max_ms")
+    return Result(
+        NAME,
+        figures={
+            **{name: during[name] for name in names},
+            **{f"before_{name}": before[name] for name in names},
+            "lost_more": during["lost"] - before["lost"],
+            "unserved_more": _unserved(during) - _unserved(before),
+            "wrong_version": sum(judge.wrong for judge in judges),
+            **changed,
+        },
+        parameters={"rate": RATE, "seconds": stage.seconds, "seed": stage.seed, "slo_ms": _SLO_MS},
+        notes=("there and back: from the command to the first answer of the other version, in seconds",),
+    )
+
+
+def _seeds(stage: Stage) -> tuple[int, int]:
+    return 2 * stage.seed, 2 * stage.seed + 1
+
+
+def _unserved(figures: Mapping[str, float]) -> float:
+    return figures["lost"] + figures["defaults"] + figures["late"]
+
+
+async def _change(stage: Stage, system: System, judge: Judge) -> dict[str, float]:
+    """Go to version 2 after a third of the stretch and back after two; returns how long each took (s), -1 = never."""
+    now_us, asked_us = SystemClock().now_us, dict[str, int]()
+    await asyncio.sleep(stage.seconds / 3)
+    asked_us["there"] = now_us()
+    await system.add_model(stage.folder / "2")
+    await asyncio.sleep(stage.seconds / 3)
+    there_us = judge.first_us.get("2")
+    judge.first_us.clear()
+    asked_us["back"] = now_us()
+    await system.use_model(MODEL, "1")
+    await asyncio.sleep(stage.seconds / 3)
+    took = {"there": there_us, "back": judge.first_us.get("1")}
+    return {f"{way}_s": -1.0 if at is None else (at - asked_us[way]) / 1e6 for way, at in took.items()}

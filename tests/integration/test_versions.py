@@ -1,0 +1,164 @@
+"""A model's version is changed under load on real services: commands there and back, a restart, a damaged package."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.dummy import DummyClassifier
+
+from deploy import configuration
+from deploy.cli import skysail
+from deploy.launch import System
+from deploy.registry import codec_for
+from deploy.settings import Settings
+from schemas.records import Prediction, Status
+from streams.client import Client
+from workers.packaging import package_sklearn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from deploy.local.redis import RedisServer
+    from deploy.local.services import Broker
+
+ROW = np.zeros(2, dtype=np.float32)
+SWITCH_S = 15.0
+
+
+def package(folder: Path, version: int) -> Path:
+    """Package a model whose every answer is its version."""
+    rows = np.zeros((2, 2), dtype=np.float32)
+    estimator = DummyClassifier(strategy="constant", constant=version).fit(rows, [version, 0])
+    package_sklearn(estimator, folder / f"same-{version}", "same", str(version), rows)
+    return folder / f"same-{version}"
+
+
+@pytest.fixture
+def settings(kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path) -> Settings:
+    """Settings that name version 1."""
+    return Settings.model_validate(
+        {
+            "prefix": prefix,
+            "partitions": 2,
+            "kafka": {"bootstrap": kafka.bootstrap},
+            "redis": {"url": redis_server.url},
+            "roles": ["selection", "worker"],
+            "models": {"same": package(tmp_path, 1)},
+            "applications": {"app": {"models": ["same"], "policy": "exp3", "slo_ms": 1000, "default_output": -1}},
+        }
+    )
+
+
+class Load:
+    """Asks every 20 ms until stopped; keeps what was answered."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.predictions: list[Prediction] = []
+        self.asked = 0
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Ask."""
+        async with Client(self.settings.kafka.bootstrap, self.settings.prefix) as client, asyncio.TaskGroup() as tasks:
+            while not self._stop.is_set():
+                self.asked += 1
+                tasks.create_task(self._ask(client))
+                await asyncio.sleep(0.02)
+
+    async def until(self, version: int) -> None:
+        """Wait until that version answers."""
+        await until(lambda: bool(self.predictions) and self.predictions[-1].answer == version)
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stop.set()
+
+    async def _ask(self, client: Client) -> None:
+        self.predictions.append(await client.predict("app", ROW, timeout_s=20))
+
+
+async def test_versions_change_under_load_and_a_restart_keeps_the_last_word(settings: Settings, tmp_path: Path) -> None:
+    """No query is lost or defaulted, no answer carries another version's name, the settings do not overrule."""
+    file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    load = Load(settings)
+    async with System(settings, codec_for(settings), tmp_path / "run") as system:
+        pids = dict(system.pids)
+        asking = asyncio.create_task(load.run())
+        await load.until(1)
+        await command("model", "add", str(package(tmp_path, 2)), "--config", file)
+        await load.until(2)
+        await command("model", "rollback", "same", "--config", file)
+        await load.until(1)
+        await command("model", "use", "same", "2", "--config", file)
+        await load.until(2)
+        damaged = package(tmp_path, 3)
+        await command("model", "add", str(damaged), "--config", file)
+        await load.until(3)
+        await command("model", "use", "same", "2", "--config", file)
+        await load.until(2)
+        load.stop()
+        await asking
+        assert system.pids == pids
+    check(load)
+    listed = json.loads(await command("model", "list", "--json", "--config", file))
+    assert [(model["version"], model["serves"]) for model in listed] == [("1", False), ("2", True), ("3", False)]
+    async with (
+        System(settings, codec_for(settings), tmp_path / "again"),
+        Client(settings.kafka.bootstrap, settings.prefix) as client,
+    ):
+        prediction = await client.predict("app", ROW, timeout_s=20)
+    assert prediction.answer == 2
+
+
+async def test_a_version_whose_files_were_changed_never_answers(settings: Settings, tmp_path: Path) -> None:
+    """The digest is checked before anything is loaded; the version that answers goes on, and another can follow."""
+    file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    load = Load(settings)
+    two = package(tmp_path, 2)
+    async with System(settings, codec_for(settings), tmp_path / "run") as system:
+        asking = asyncio.create_task(load.run())
+        await load.until(1)
+        await command("model", "add", str(two), "--config", file)
+        await load.until(2)
+        await command("model", "rollback", "same", "--config", file)
+        await load.until(1)
+        (two / "manifest.json").write_text((two / "manifest.json").read_text() + "\n")
+        await command("model", "use", "same", "2", "--config", file)
+        await until(lambda: "cannot take over" in system.log("worker.same").read_text())
+        assert load.predictions[-1].answer == 1
+        await command("model", "add", str(package(tmp_path, 3)), "--config", file)
+        await load.until(3)
+        load.stop()
+        await asking
+    check(load)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition is true."""
+    end = time.monotonic() + SWITCH_S
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+
+
+def check(load: Load) -> None:
+    """Every query is answered by a model, under the name of the version that answered."""
+    assert len(load.predictions) == load.asked
+    assert {prediction.status for prediction in load.predictions} == {Status.COMPLETE}
+    assert all(str(p.answer) == p.outputs[0].version for p in load.predictions)
+
+
+async def command(*arguments: str) -> str:
+    """Run a command line beside the event loop; returns what it printed."""
+    result = await asyncio.to_thread(CliRunner(env=dict(os.environ)).invoke, skysail, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
