@@ -92,6 +92,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         topology.MODEL_PARTITIONS,
         margin_us=int(given.margin_ms * 1_000),
         cache_bytes=given.cache_bytes,
+        admission=given.admission,
     )
     kernel = Selection(common.codec, settings)
     if not inline:

@@ -161,6 +161,9 @@ class Selection(Section):
     cache_bytes: int = Field(default=0, ge=0)
     """How much of the models' outputs to remember by input: what was asked before is answered without asking the
     model. For models whose answer follows from the input and the version alone; 0 = ask every time."""
+    admission: bool = False
+    """Whether a query that its model cannot answer in time, by the workers' reports, gets the default output at once,
+    with the reason `overloaded`, and a query's priority counts. Under overload the answers given then are in time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
     less than two legs over Kafka. Batches, records and guarantees are the same; `worker` says how they are run."""

@@ -25,6 +25,12 @@ def timed(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.zeros(len(rows), np.int64)
 
 
+def slow(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer 0 after 5 ms and 1 ms a row."""
+    time.sleep(BATCH_S + 10 * ROW_S * len(rows))
+    return np.zeros(len(rows), np.int64)
+
+
 def first(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Answer column 0 of `rows` (n, 5): what the first of five models said about that row."""
     return rows[:, 0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from load.account import page
 from load.peers import page as peers_page
-from load.scenarios import account, batching, cache, figure8, floor, idle, learn, loop, parm, peers, rollout
+from load.scenarios import account, batching, cache, figure8, floor, idle, learn, loop, overload, parm, peers, rollout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -75,6 +75,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             cache.NAME,
             "the keys of a production cache as queries: hits against a plain LRU, in the kernel and the whole system",
             cache.run,
+        ),
+        Scenario(
+            overload.NAME,
+            "a slow model asked three times what it can do: goodput with and without admission, by priority",
+            overload.run,
+            any_arrivals=True,
         ),
         Scenario(
             learn.NAME,

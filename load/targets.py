@@ -84,6 +84,10 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         ),
         Target("system_off_lru", "<=", 0.005),
     ),
+    "overload": (
+        Target("kept", ">=", 0.9),
+        *(Target(f"{how}_at_{times}_lost", "==", 0) for how in ("admission", "without") for times in (1, 3)),
+    ),
     "learn": (
         Target("observations_per_core_s", ">=", 5_000),
         Target("pending_million_mib", "<=", 700 * 1e6 / 2**20),

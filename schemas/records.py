@@ -84,6 +84,7 @@ class Query(NamedTuple):
     context: str | None = None
     sent_us: int = 0  # when the client meant to send it; 0 = take the record's own timestamp
     slo_ms: float | None = None  # overrides the application's objective for this query
+    priority: int = 0  # where a model is overloaded, queries of the lowest are refused first
 
 
 class ModelQueries(NamedTuple):

@@ -130,6 +130,7 @@ class Client:
         *,
         context: str | None = None,
         slo_ms: float | None = None,
+        priority: int = 0,
         query_id: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> Prediction:
@@ -140,6 +141,7 @@ class Client:
             x: one row: an array of the model's dtype and shape, a list of numbers, a string or bytes.
             context: the user, session or region whose policy state decides.
             slo_ms: overrides the application's objective.
+            priority: where a model is overloaded, queries of the lowest are refused first.
             query_id: to ask under an id of your own; asking twice under one id gives one decision.
             timeout_s: how long to wait at most.
 
@@ -148,7 +150,8 @@ class Client:
             BrokerUnavailableError: predictions can no longer be read; open a new client.
             TypeError: `x` is no input.
         """
-        query = Query(query_id or self._new_id(), application, as_input(x), context, self._clock.now_us(), slo_ms)
+        now_us = self._clock.now_us()
+        query = Query(query_id or self._new_id(), application, as_input(x), context, now_us, slo_ms, priority)
         future = self._expect(query.query_id)
         try:
             async with asyncio.timeout(timeout_s):

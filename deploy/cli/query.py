@@ -38,6 +38,7 @@ ADVICE = {
     "expired_in_queue": "its worker had older queries first: raise slo_ms, or run more workers",
     "invalid_input": "the model takes another shape or dtype: see `skysail model list`",
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
+    "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
     "model_failed": "the model raised; its worker's log says why",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
@@ -49,6 +50,9 @@ ADVICE = {
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
 @click.option("--context", help="User, session or region whose policy state decides.")
 @click.option("--slo-ms", type=float, help="Instead of the application's objective.")
+@click.option(
+    "--priority", type=int, default=0, show_default=True, help="The lowest goes first where a model is overloaded."
+)
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
 @json_option
 @with_settings

@@ -136,6 +136,14 @@ class PredictionCache:
         self._waiting.setdefault(key, []).append((query, due_us))  # if overdue for either of the two
         return overdue
 
+    def knows(self, model: Model, given: Input | None) -> bool:
+        """Tell whether the model's output for this input is there, or awaited."""
+        asked = self._asked.get(model.name)
+        if asked is None or asked.model is not model:
+            return False
+        key = (asked.source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(asked, given)
+        return key in self._entries
+
     def land(self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput]) -> Iterator[Pending]:
         """Take a worker batch; yields each other query that waited for one of its outputs, which it now has.
 

@@ -49,11 +49,13 @@ class Pending:
     sent_us: int
     received_us: int
     deadline_us: int
+    priority: int = 0
     decision: Decision | None = None
     models: tuple[str, ...] = ()  # that were asked
     weights: tuple[float, ...] = ()
     outputs: dict[str, ModelOutput] = field(default_factory=dict)
     answered: bool = False
+    is_reduced: bool = False  # some of the decision's models were overloaded, and not asked
 
 
 class Combiner:
@@ -174,7 +176,7 @@ def outputs_of(batch: ModelPredictions) -> Iterator[ModelOutput]:
 
 def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
     """Make the answer; that of one model which was asked alone and answered, as most are, takes the short way."""
-    if reason is None and len(query.models) == 1:
+    if reason is None and len(query.models) == 1 and not query.is_reduced:
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
             return _answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
@@ -188,12 +190,12 @@ def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: Stan
             outputs = stand_ins.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
-        reason = None if status is Status.COMPLETE else _why(outputs)
+        reason = None if status is Status.COMPLETE else _why(outputs, query)
         if confidence < application.confidence_floor:
             answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
     else:
         answer = application.default_output if application else None
-        confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
+        confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs, query)
     return _answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
 
 
@@ -247,6 +249,7 @@ def _combined(
     return answer, sum(weights[arm] for arm in usable if agrees(answers[arm], answer)) / total
 
 
-def _why(outputs: Mapping[int, ModelOutput]) -> str:
+def _why(outputs: Mapping[int, ModelOutput], query: Pending) -> str:
     outcomes = {output.outcome for output in outputs.values()}
-    return next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")
+    reason = next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")
+    return "overloaded" if reason == "deadline" and query.is_reduced else reason

@@ -19,6 +19,7 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Query
+from streams.operators.admission import Admission
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.asking import Asking
 from streams.operators.cache import PredictionCache
@@ -58,6 +59,7 @@ class SelectionSettings:
         states: how many policy states are kept in the process.
         remembered: query ids kept per partition, to recognise duplicates.
         cache_bytes: of model outputs kept by input; 0 = every query is asked.
+        admission: whether queries that a model cannot answer in time are answered with the default at once.
     """
 
     partitions: int = 4
@@ -66,6 +68,7 @@ class SelectionSettings:
     states: int = 100_000
     remembered: int = 20_000
     cache_bytes: int = 0
+    admission: bool = False
 
 
 @dataclass(slots=True)
@@ -87,6 +90,7 @@ class Selection(Operator):
         self._configuration = Configuration(codec)
         self._asking = Asking(codec, self._refuse)
         self._cache = PredictionCache(settings.cache_bytes) if settings.cache_bytes else None
+        self._admission = Admission() if settings.admission else None
         self._states = StateView(settings.states)
         self._parked: dict[StateKey, _Parked] = {}
         self._recent = RecentIds(settings.remembered)
@@ -153,6 +157,8 @@ class Selection(Operator):
         """Forget what is pending in these partitions: their new owner reads it again."""
         self._asking.clear()
         self._combiner.drop(partitions)
+        if self._admission is not None:
+            self._admission.clear()
         self._recent.drop(partitions)
         if self._cache is not None:
             self._cache.drop(partitions)
@@ -174,6 +180,8 @@ class Selection(Operator):
         if record.timestamp_us < now_us:  # an inline model's answers have no way back
             self._return_us.add(now_us - record.timestamp_us)
             self._back_us = int(self._return_us.value)
+        if self._admission is not None:
+            self._admission.report(batch, now_us)
         if self._cache is None:
             effects += self._combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
         else:
@@ -233,12 +241,34 @@ class Selection(Operator):
         allowed_us = int((deadline_us - pending.sent_us) * MAX_RETURN_SHARE)
         back_us = self._back_us
         due_us = deadline_us - self._margin_us - (min(allowed_us, back_us))
+        if self._admission is not None:
+            admitted = self._admitted(self._admission, pending, due_us, now_us)
+            if admitted is not models:
+                if not admitted:
+                    effects.append(self._combiner.answer(pending, now_us, "overloaded"))
+                    return
+                pending.models, pending.is_reduced = admitted, True
+                models, model_topics = admitted, tuple(map(topics.model_queries, admitted))
         cache = self._cache
         if cache is not None and not (len(models) == 1 and cache.ask(deployed[models[0]], pending, due_us, now_us)):
             self._ask_rest(cache, pending, due_us, now_us, effects)
             return
         self._combiner.open(pending)
+        if self._admission is not None:
+            self._admission.ask(models, due_us, now_us)
         self._asking.add(model_topics, pending, due_us)
+
+    def _admitted(self, admission: Admission, pending: Pending, due_us: int, now_us: int) -> tuple[str, ...]:
+        """Return the models that would answer in time, or whose output the cache has or awaits; the same if all."""
+        models, refused = pending.models, []
+        for model in models:
+            if not admission.admits(model, due_us, now_us, pending.priority) and not self._is_cached(model, pending):
+                self._counters["overloaded_total", "model", model] += 1
+                refused.append(model)
+        return tuple(model for model in models if model not in refused) if refused else models
+
+    def _is_cached(self, model: str, pending: Pending) -> bool:
+        return self._cache is not None and self._cache.knows(self._configuration.models[model], pending.input)
 
     def _ask_rest(self, cache: PredictionCache, pending: Pending, due_us: int, now_us: int, effects: Effects) -> None:
         """Ask those of several models whose output is neither known nor awaited; answer at once if all are known.
@@ -252,6 +282,8 @@ class Selection(Operator):
             return
         self._combiner.open(pending)
         if asked:
+            if self._admission is not None:
+                self._admission.ask(asked, due_us, now_us)
             self._asking.add(tuple(map(topics.model_queries, asked)), pending, due_us)
         pending.input = None
 
@@ -270,6 +302,8 @@ class Selection(Operator):
             return
         pending.input = orphan.input
         if cache.ask(model, pending, orphan.due_us, now_us):
+            if self._admission is not None:
+                self._admission.ask((orphan.model,), orphan.due_us, now_us)
             self._asking.add((topics.model_queries(orphan.model),), pending, orphan.due_us)
         elif len(pending.outputs) == len(pending.models):
             effects.append(self._combiner.answer(pending, now_us))
@@ -309,4 +343,5 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
         sent_us,
         now_us,
         sent_us + slo_us,
+        query.priority,
     )
