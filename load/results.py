@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+ENVIRONMENT = "environment.json"
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -39,7 +41,7 @@ def write(result: Result, folder: Path, services: Mapping[str, str] | None = Non
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result.scenario}.json"
     path.write_text(_json(asdict(result)))
-    (folder / "environment.json").write_text(_json({**environment(), **(services or {})}))
+    (folder / ENVIRONMENT).write_text(_json({**environment(), **(services or {})}))
     return path
 
 
@@ -54,6 +56,22 @@ def read(path: Path) -> Result:
         return Result(**{**content, "notes": tuple(content["notes"])})
     except (TypeError, KeyError) as error:
         raise ValueError(f"{path} holds no result of `skysail load run`: {error}") from error
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """Read on what machine a result was measured.
+
+    Args:
+        path: of the result.
+
+    Raises:
+        ValueError: `write` has left no `environment.json` beside it.
+    """
+    beside = path.with_name(ENVIRONMENT)
+    try:
+        return dict(json.loads(beside.read_text()))
+    except FileNotFoundError as error:
+        raise ValueError(f"{beside} is missing; `skysail load run` writes it beside the result") from error
 
 
 def _json(value: Mapping[str, object]) -> str:

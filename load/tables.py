@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import dataclass
 
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
+
+_WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,14 @@ class Table:
         """Return the table for a terminal.
 
         Args:
-            width: in characters; None = of the terminal.
+            width: in characters; None = of the terminal, 160 where there is none.
         """
         table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD)
         for index, head in enumerate(self.heads):
             table.add_column(head, justify="right" if index else "left")
         for row in self.rows:
             table.add_row(*row)
-        console = Console(file=io.StringIO(), width=width)
+        console = Console(file=io.StringIO(), width=width or shutil.get_terminal_size((_WIDTH, 1)).columns)
         with console.capture() as captured:
             console.print(table)
         return captured.get()

@@ -37,6 +37,7 @@ skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
+skysail load page reports/load/peers.json > docs/benchmark.md
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
 
@@ -114,9 +115,12 @@ def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario
         others = ", ".join(other.name for other in SCENARIOS.values() if other.any_arrivals)
         raise UsageError(f"scenario {name} has arrivals of its own; --arrivals goes with: {others}")
     if docs is not None and scenario.page is None:
-        others = ", ".join(other.name for other in SCENARIOS.values() if other.page is not None)
-        raise UsageError(f"scenario {name} has no page; --docs goes with: {others}")
+        raise UsageError(f"scenario {name} has no page; --docs goes with: {_with_pages()}")
     return scenario, arrivals
+
+
+def _with_pages() -> str:
+    return ", ".join(scenario.name for scenario in SCENARIOS.values() if scenario.page is not None)
 
 
 def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> None:
@@ -144,6 +148,21 @@ def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: 
         if redis is not None:
             redis.stop()
         kafka.stop()
+
+
+@load.command("page", cls=Verb, epilog="skysail load page reports/load/peers.json > docs/benchmark.md")
+@click.argument("path", metavar="RESULT", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def print_page(path: Path) -> None:
+    """Print a result as a page of the documentation; `environment.json` is expected beside it."""
+    try:
+        result = results.read(path)
+        scenario = find(result.scenario)
+        machine = results.read_environment(path)
+    except (LookupError, ValueError) as error:
+        raise UsageError(str(error.args[0])) from error
+    if scenario.page is None:
+        raise UsageError(f"scenario {scenario.name} has no page; these have: {_with_pages()}")
+    click.echo(scenario.page(result, machine), nl=False)
 
 
 @load.command("compare", cls=Verb, epilog="skysail load compare base/loop.json head/loop.json")

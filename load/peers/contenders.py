@@ -61,7 +61,9 @@ def _hand(name: str, label: str, *grid: Mapping[str, Any]) -> Contender:
     return Contender(name, label, "hand", peer("hand", None), 100_000, grid)
 
 
-DIRECT = Contender("direct", "no system: sender → topic → sink", "direct", nothing, guarantee="", speech=Echo())
+DIRECT = Contender(
+    "direct", "no system: sender → topic → sink", "direct", nothing, 100_000, guarantee="", speech=Echo()
+)
 SHORTEST = Contender(
     "skysail_shortest", "Skysail, shortest path: one model, inline", "skysail", shortest_path(MODEL), 60_000
 )

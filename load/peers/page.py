@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 INTRODUCTION: Final = """\
 # Beside what one would use instead
 
-Written by `skysail load run peers --docs docs/peers.md`; it measures the same on your machine (`--short` in minutes).
+Written by `skysail load run peers --docs docs/benchmark.md`; the end of this page says how to run it yourself.
 
 Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions), asks the same scikit-learn logistic
 regression and writes predictions back, at the best setting of the grid below. Rounds are interleaved; figures are
@@ -26,6 +26,20 @@ broker had 95 % of the answers. Latency counts from the time when a query was me
 answers within the objective. CPU time is that of all processes of a system; memory is the sum of their peaks. Every
 answer is checked by id against the model. The code of each is a file in `load/peers/`, the environments are pinned in
 `load/peers/requirements/`.
+"""
+YOURSELF: Final = """
+## Run it yourself
+
+    skysail load run peers --short                              # six systems at their best known settings: 6 minutes
+    skysail load run peers --short --only faust --only skysail_whole  # others
+    skysail load run peers --docs docs/benchmark.md             # everybody, the grid, five rounds, the judge: 40
+    skysail load page reports/load/peers.json                   # this page again, from results that are there
+
+A broker and Redis of its own are started unless `--broker` and `--redis` name others. Each peer is installed, when it
+is first needed, into an environment of its own under `~/.cache/skysail/peers` (or `$SKYSAIL_CACHE`), never beside
+Skysail; what cannot be installed stands under "Left out" with its reason. Let nothing else run: two cores hold
+broker, sender and system, and the table without a system says from which rate on the harness itself is measured.
+`skysail load compare` tells two results apart.
 """
 
 
@@ -44,7 +58,7 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
     machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"
     parts = [INTRODUCTION, f"{machine} and system; {environment['broker']}, Python {environment['python']}; {given}.\n"]
     parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
-    return "\n".join([*parts, *(f"- {note}" for note in result.notes), ""])
+    return "\n".join([*parts, *(f"- {note}" for note in result.notes), YOURSELF])
 
 
 def _rates(systems: Sequence[Row]) -> Table:
@@ -60,7 +74,6 @@ def _rates(systems: Sequence[Row]) -> Table:
             *(f"{row[count]:,}" for count in counts),
         )
         for row in systems
-        if row["kind"] != "direct"
     )
     return Table("Rate, CPU time and memory; what became of all queries", (*heads, *counts), rows)
 

@@ -26,6 +26,8 @@ from deploy.cli.run import _told
 from deploy.configuration import load
 from deploy.errors import SettingsError, UsageError
 from deploy.packing import labels, sample
+from load import results
+from load.results import Result
 from schemas.records import Application, Tensor
 from workers.errors import PackageError
 from workers.manifest import sha256
@@ -92,6 +94,9 @@ def test_every_command_with_an_epilog_knows_how_to_write_it() -> None:
         (("model", "show", "."), "is not a model package"),
         (("load", "run", "figure9"), "figure8"),
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
+        (("load", "run", "loop", "--docs", "loop.md"), "goes with: account, peers"),
+        (("load", "run", "loop", "--short"), "these have: peers"),
+        (("load", "run", "peers", "--only", "triton"), "has no part triton"),
         (("load", "run", "loop", "--arrivals", "uniform"), "poisson, constant or trace:FILE"),
         (("feedback", "q1", "--label", '{"a": 1}'), "label:"),
         (("model", "package", "nothing", "p", "--name", "m", "--sample", "[[1]]"), "neither a file nor a function"),
@@ -386,3 +391,21 @@ def test_the_compose_file_runs_each_role_by_a_command_that_exists() -> None:
             command = command.commands[rest.pop(0)]
         assert command is not None
         command.make_parser(click.Context(command)).parse_args(rest)
+
+
+def test_a_result_is_printed_as_a_page(tmp_path: Path) -> None:
+    """With the machine it was measured on, as `load run --docs` would have written it."""
+    path = results.write(Result("peers", {}, {}, {"systems": []}), tmp_path, {"broker": "Apache Kafka"})
+    assert "and system; Apache Kafka, Python" in run("load", "page", str(path))
+
+
+@pytest.mark.parametrize(("scenario", "expected"), [("loop", "these have: account, peers"), ("peers", "is missing")])
+def test_a_result_that_makes_no_page_says_why(
+    scenario: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scenario has none, or nobody knows on what machine it ran."""
+    path = results.write(Result(scenario, {}), tmp_path)
+    if scenario == "peers":
+        (tmp_path / results.ENVIRONMENT).unlink()
+    assert exit_of(["load", "page", str(path)], monkeypatch) == 1
+    assert expected in " ".join(capsys.readouterr().err.split())
