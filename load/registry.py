@@ -8,7 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from load.account import page
 from load.peers import page as peers_page
-from load.scenarios import account, batching, cache, figure8, floor, idle, learn, loop, overload, parm, peers, rollout
+from load.scenarios import (
+    account,
+    agreement,
+    batching,
+    cache,
+    figure8,
+    floor,
+    idle,
+    learn,
+    loop,
+    overload,
+    parm,
+    peers,
+    personal,
+    rollout,
+    straggler,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -30,7 +46,8 @@ class Scenario:
         tables: a result for the screen, beside its figures.
         page: a result and its environment as a page of the documentation, in Markdown.
         seconds: of a measured stretch, unless one asks for another length.
-        parts: that can be asked for by themselves; a scenario with parts has a short form, too.
+        parts: that can be asked for by themselves.
+        short: whether it has a short form.
     """
 
     name: str
@@ -41,6 +58,7 @@ class Scenario:
     page: Callable[[Result, Mapping[str, Any]], str] | None = None
     seconds: float = 20.0
     parts: tuple[str, ...] = ()
+    short: bool = False
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -60,6 +78,24 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             figure8.NAME, "the best model breaks and feedback tells: exp3, exp4 and single side by side", figure8.run
+        ),
+        Scenario(
+            personal.NAME,
+            "users with a model each: a state a user, bandit and full information, against one for all of them",
+            personal.run,
+            short=True,
+        ),
+        Scenario(
+            agreement.NAME,
+            "an ensemble's error by how many of its models agree, and with one of them missing",
+            agreement.run,
+            short=True,
+        ),
+        Scenario(
+            straggler.NAME,
+            "ensembles of 1 to 16 models, some late at random: answers by the deadline against waiting for all",
+            straggler.run,
+            short=True,
         ),
         Scenario(
             batching.NAME,
@@ -102,6 +138,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             page=peers_page.page,
             seconds=peers.SECONDS,
             parts=peers.NAMES,
+            short=True,
         ),
         Scenario(
             rollout.NAME,

@@ -46,6 +46,28 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("exp4_error_total", "<=", 0.066, ("source", "mnist")),
         Target("lost", "==", 0),
     ),
+    "personal": (
+        Target("bandit_error", "<=", 0.16),
+        Target("full_error", "<=", 0.035),
+        Target("lost", "==", 0),
+    ),
+    "agreement": (
+        Target("all_error_rises", "==", 0),
+        Target("all_off_reference", "==", 0),
+        Target("best_missing_off_reference", "==", 0),
+        Target("confidence_off", "==", 0),
+        Target("best_missing_costs", "<=", 0.01),
+        Target("lost", "==", 0),
+    ),
+    "straggler": tuple(
+        target
+        for models in (1, 4, 16)
+        for target in (
+            Target(f"models_{models}_in_time", ">=", 0.999),
+            Target(f"models_{models}_p99_over_deadline_ms", "<=", 5.0),
+            Target(f"models_{models}_lost", "==", 0),
+        )
+    ),
     "batching": (
         Target("settled_share_of_best", ">=", 0.9),
         Target("settling_batches", "<=", 200),

@@ -88,3 +88,14 @@ def rivals(data: Digits, count: int) -> tuple[NDArray[np.uint8], NDArray[np.uint
     predictions = [model.fit(data.train_x[few], data.train_y[few]).predict(data.test_x) for model in models]
     drawn = np.random.default_rng(_SEED).integers(0, len(data.test_y), count)
     return np.stack(predictions, axis=1)[drawn].astype(np.uint8), data.test_y[drawn].astype(np.uint8)
+
+
+def trees(data: Digits, count: int, rows: int) -> NDArray[np.uint8]:
+    """Return what `count` decision trees, each fitted on `rows` rows of its own, say about the test rows (n, count)."""
+    random = np.random.default_rng(_SEED)
+    said = []
+    for number in range(count):
+        few = random.choice(len(data.train_y), rows, replace=False)
+        tree = DecisionTreeClassifier(random_state=number).fit(data.train_x[few], data.train_y[few])
+        said.append(tree.predict(data.test_x))
+    return np.stack(said, axis=1).astype(np.uint8)

@@ -124,9 +124,12 @@ def _with_pages() -> str:
 
 
 def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> None:
-    if (short or only) and not scenario.parts:
+    if short and not scenario.short:
+        others = ", ".join(other.name for other in SCENARIOS.values() if other.short)
+        raise UsageError(f"scenario {scenario.name} has no short form; these have: {others}")
+    if only and not scenario.parts:
         others = ", ".join(other.name for other in SCENARIOS.values() if other.parts)
-        raise UsageError(f"scenario {scenario.name} has no short form and no parts; these have: {others}")
+        raise UsageError(f"scenario {scenario.name} has no parts; these have: {others}")
     if unknown := set(only).difference(scenario.parts):
         raise UsageError(f"{scenario.name} has no part {min(unknown)}; it has: {', '.join(scenario.parts)}")
 

@@ -1,0 +1,151 @@
+"""`straggler`: ensembles of 1 to 16 models, some of them late at random (Clipper, NSDI 2017, figure 9).
+
+Decision trees on digits, each fitted on a few rows of its own, so that more of them are right more often. A model
+dawdles over one row in twenty for twice the objective. Each size of ensemble is asked twice: by the deadline, which
+answers with what has arrived, and with an objective so long that every model is waited for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import arrivals, replayed, topics
+from load.driving import Driver
+from load.results import Result
+from load.system import Deployment
+from load.training import digits, trees
+from load.workload import Rows
+from schemas.records import Application, Outcome, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from load.driving import Stretch
+    from load.system import Stage
+    from load.training import Digits
+    from schemas.records import Prediction
+
+NAME = "straggler"
+SIZES = (1, 2, 4, 8, 16)
+_FEW = (1, 4, 16)
+DEADLINE_MS = 100.0
+DAWDLES_MS = 200
+DAWDLES = 0.05  # of the rows, for each model by itself
+# Queries a second; each asks up to 16 workers, and all of it runs on two cores.
+RATE = 20.0
+_SECONDS, _SHORT_SECONDS = 60.0, 8.0
+_PATIENCE_MS = 5_000.0
+_FITTED_ON = 150  # rows a tree; of more of them one alone would hardly err
+_MODELS = tuple(f"tree-{number}" for number in range(SIZES[-1]))
+
+
+@dataclass(slots=True)
+class Arrived:
+    """How many of the asked models' outputs were in the answers."""
+
+    asked: int = 0
+    usable: int = 0
+    by_deadline: int = 0
+
+    def __call__(self, predictions: Sequence[Prediction]) -> None:
+        """Count."""
+        for prediction in predictions:
+            self.asked += len(prediction.outputs)
+            self.usable += sum(output.outcome is Outcome.OK for output in prediction.outputs)
+            self.by_deadline += prediction.answered_us <= prediction.deadline_us
+
+    @property
+    def share(self) -> float:
+        """Of the outputs asked for, how many took part."""
+        return self.usable / max(1, self.asked)
+
+
+async def run(stage: Stage) -> Result:
+    """Measure each size of ensemble, by the deadline and waiting for all."""
+    sizes = _FEW if stage.short else SIZES
+    data = digits()
+    rows, labels = make_rows(data, sizes[-1])
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        tuple(_application(how, size) for size in sizes for how in ("deadline", "patient")),
+        replayed.package(stage.folder, _MODELS[: sizes[-1]], rows, "late"),
+        settings={"log_level": "warning"},
+    )
+    inputs = [Tensor.of(row) for row in rows]
+    figures: dict[str, float] = {}
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        for size in sizes:
+            figures |= await _measure(driver, size, inputs, labels.tolist())
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return Result(
+        NAME,
+        figures=figures,
+        parameters={
+            "rate": RATE,
+            "seconds": _seconds(stage),
+            "deadline_ms": DEADLINE_MS,
+            "dawdles_ms": DAWDLES_MS,
+            "dawdles": DAWDLES,
+            "seed": stage.seed,
+        },
+    )
+
+
+def make_rows(data: Digits, models: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return what each tree says about the test rows and how many ms it dawdles (n, 2 * models); the labels (n,)."""
+    random = np.random.default_rng(0)
+    late = (random.random((len(data.test_y), models)) < DAWDLES) * DAWDLES_MS
+    return np.hstack([trees(data, models, _FITTED_ON), late]).astype(np.uint8), data.test_y
+
+
+async def _measure(driver: Driver, size: int, inputs: Sequence[Tensor], labels: Sequence[int]) -> dict[str, float]:
+    offsets_us = list(arrivals.until(driver.stage.arrivals.at(RATE, driver.stage.seed), _seconds(driver.stage)))
+    name = f"models_{size}"
+    await driver.greet(f"patient-{size}", inputs[0])
+    figures: dict[str, float] = {}
+    for turn, (how, slo_ms) in enumerate((("deadline", DEADLINE_MS), ("patient", _PATIENCE_MS))):
+        # An id is answered once: each stretch has ids of its own.
+        workload = Rows(f"{how}-{size}", inputs, labels, seed=driver.stage.seed * 1_000 + 2 * size + turn)
+        arrived = Arrived()
+        stretch = await driver.drive(offsets_us, workload, int(slo_ms * 1e3), arrived, drain_s=10)
+        figures |= _deadline(name, stretch, arrived) if how == "deadline" else _patient(name, stretch)
+    return figures
+
+
+def _deadline(name: str, stretch: Stretch, arrived: Arrived) -> dict[str, float]:
+    measured = stretch.recorder.figures()
+    return {
+        f"{name}_in_time": measured["within_slo"],
+        f"{name}_left_by_deadline": arrived.by_deadline / max(1, measured["predictions_distinct"]),
+        f"{name}_p50_ms": measured["p50_ms"],
+        f"{name}_p99_ms": measured["p99_ms"],
+        f"{name}_p99_over_deadline_ms": measured["p99_ms"] - DEADLINE_MS,
+        f"{name}_error": measured.get("error", 1.0),
+        f"{name}_outputs_arrived": arrived.share,
+        **{f"{name}_{count}": measured[count] for count in ("queries_sent", "lost", "defaults", "late")},
+    }
+
+
+def _patient(name: str, stretch: Stretch) -> dict[str, float]:
+    measured = stretch.recorder.figures()
+    return {
+        f"{name}_waiting_p50_ms": measured["p50_ms"],
+        f"{name}_waiting_p99_ms": measured["p99_ms"],
+        f"{name}_waiting_error": measured.get("error", 1.0),
+        f"{name}_waiting_lost": measured["lost"],
+    }
+
+
+def _application(how: str, size: int) -> Application:
+    slo_ms = DEADLINE_MS if how == "deadline" else _PATIENCE_MS
+    return Application(f"{how}-{size}", _MODELS[:size], "exp4", slo_ms=slo_ms)
+
+
+def _seconds(stage: Stage) -> float:
+    return _SHORT_SECONDS if stage.short else max(_SECONDS, stage.seconds)
