@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -139,10 +140,21 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     changed = [model for model in wanted if not _overruled(model, published, versions)]
     create_topics(settings, build(settings, published))
+    _warn_of_strangers(apps, {*published, *settings.models})
     known = catalog.read(settings, codec, Application)
     news = [model for model in changed if published.get(model.name) != model]
     catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
     return published | {model.name: model for model in changed}
+
+
+def _warn_of_strangers(apps: Iterable[Application], models: Iterable[str]) -> None:
+    """Say which applications name models that nobody has deployed; they may be deployed later."""
+    deployed = sorted(models)
+    for app in apps:
+        for name in sorted({*app.models}.difference(deployed)):
+            nearest = difflib.get_close_matches(name, deployed, n=1, cutoff=0.0)
+            hint = f", did you mean {nearest[0]}?" if nearest else "; deploy it: skysail model add FOLDER"
+            _log.warning("application %s names model %s, which is not deployed%s", app.name, name, hint)
 
 
 def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]) -> bool:

@@ -36,6 +36,9 @@ def page(report: Mapping[str, Any], series: Series) -> str:
     )
 
 
+_MANY_DEFAULTS = 0.2  # from this share on the defaults are the story
+
+
 def story(report: Mapping[str, Any]) -> str:
     """Say in a few sentences what happened."""
     name = report["broken_model"]
@@ -48,9 +51,21 @@ def story(report: Mapping[str, Any]) -> str:
     ]
     early = f"Ended early, after {report['seconds_run']:g} s. " if report["interrupted"] else ""
     return (
-        f"{early}{name} was asked {', '.join(asked)}. The answers were wrong {report['error']:.1%} of the time; always"
-        f" asking {name} would have meant {report['error_by_model'][name]:.1%}, the best single model in hindsight"
-        f" ({report['best_model']}) {report['error_best_single']:.1%}."
+        f"{_overloaded(report)}{early}{name} was asked {', '.join(asked)}. The answers were wrong {report['error']:.1%}"
+        f" of the time; always asking {name} would have meant {report['error_by_model'][name]:.1%}, the best single"
+        f" model in hindsight ({report['best_model']}) {report['error_best_single']:.1%}."
+    )
+
+
+def _overloaded(report: Mapping[str, Any]) -> str:
+    """Say so if the machine was too slow for the rate: what follows is no verdict on models and policy then."""
+    share = report["defaults"] / max(1, report["queries_sent"])
+    if share < _MANY_DEFAULTS:
+        return ""
+    return (
+        f"{share:.0%} of the answers were the default output: this machine could not keep up with {report['rate']:g}"
+        " queries a second, so what follows says little about models and policy. Try again with less beside it, or with"
+        " DEMO_RATE=30. "
     )
 
 
@@ -60,6 +75,7 @@ def _tiles(report: Mapping[str, Any]) -> str:
         ("error of the answers", f"{report['error']:.2%}"),
         ("best single model, in hindsight", f"{report['error_best_single']:.2%}"),
         ("within the objective", f"{report['within_slo']:.2%}"),
+        ("default outputs", f"{report['defaults']}"),
         ("latency p50 / p99", f"{latency['p50']:.0f} / {latency['p99']:.0f} ms"),
         ("answered", f"{report['predictions_distinct']} of {report['queries_sent']}"),
         ("feedback learnt", f"{report['observations_applied']} of {report['feedback_sent']}"),

@@ -63,7 +63,10 @@ class KafkaTail:
             raise MisconfiguredError(f"cannot find {where}; create the topics (`skysail topics create`)") from fault
         except KafkaError as fault:
             await self.stop()
-            raise BrokerUnavailableError(repr(fault)) from fault
+            where = f"no broker answers at {self._connection.bootstrap}"
+            raise BrokerUnavailableError(
+                f"{where}: start one (`skysail kafka start`) or name another; {fault!r}"
+            ) from fault
         for partition, end in ends.items():
             consumer.seek(partition, end)
         return {topic: sum(p.topic == name for p in ends) for name, topic in names.items()}

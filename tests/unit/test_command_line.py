@@ -95,7 +95,7 @@ def test_every_command_with_an_epilog_knows_how_to_write_it() -> None:
         (("load", "run", "figure9"), "figure8"),
         (("load", "run", "figure8", "--arrivals", "constant"), "goes with: floor, loop"),
         (("load", "run", "loop", "--docs", "loop.md"), "goes with: account, peers"),
-        (("load", "run", "loop", "--short"), "these have: peers"),
+        (("load", "run", "loop", "--short"), "peers"),
         (("load", "run", "peers", "--only", "triton"), "has no part triton"),
         (("load", "run", "loop", "--arrivals", "uniform"), "poisson, constant or trace:FILE"),
         (("feedback", "q1", "--label", '{"a": 1}'), "label:"),

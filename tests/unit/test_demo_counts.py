@@ -346,3 +346,9 @@ def test_without_a_terminal_each_second_is_one_line(capsys: pytest.CaptureFixtur
     key, *lines = capsys.readouterr().out.splitlines()
     assert "one line a second" in key
     assert [text.split(" s ")[0].strip() for text in lines] == ["1", "2", "9"]
+
+
+def test_a_machine_that_was_too_slow_is_said_to_be_one() -> None:
+    """Most answers by default say nothing about the models."""
+    content = {**whole_report(whole_run()), "queries_sent": 100, "defaults": 92, "rate": 100.0}
+    assert story(content).startswith("92% of the answers were the default output: this machine could not keep up")
