@@ -257,6 +257,8 @@ def test_each_partition_is_the_first_in_turn() -> None:
     async def act(stage: Scene, broker: Broker) -> None:
         for _ in range(3):
             await broker.answer(sent(PLACES[0]), sent(PLACES[1]))
-        assert [next(iter(asked)) for asked in broker.asked] == [PLACES[1], PLACES[0], PLACES[1], PLACES[0]]
+        first = [next(iter(asked)) for asked in broker.asked]
+        assert set(first[:2]) == set(PLACES)
+        assert first[2:] == first[:2]
 
     play(act)
