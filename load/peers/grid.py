@@ -34,6 +34,7 @@ async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable
             seen = await visit(contender, ground, setting, short)
         except PeerFailedError as error:
             failed = str(error)
+            say(f"{contender.label}: {words(setting)} does not work: {failed}")
             continue
         rows.append(
             {

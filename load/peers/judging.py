@@ -33,13 +33,16 @@ def bounded_rate(
 ) -> dict[str, Any]:
     """Try rates, the highest first, until LoadGen says VALID; returns a row, with rate 0 if it never does.
 
-    Raises:
-        PeerFailedError: the judge failed.
+    A judge that fails costs nobody its figures: the row says why, and ends there.
     """
     row: dict[str, Any] = {"system": contender.name, "label": contender.label, "valid_per_s": 0.0, "tried": []}
     for index, rate in enumerate(sorted(rates, reverse=True)):
         folder = ground.stage.folder / f"judge-{run.prefix}-{index}"
-        judgement = _judge(_case(contender, ground, run, rate, seconds, folder), ground.stage.folder / "path")
+        try:
+            judgement = _judge(_case(contender, ground, run, rate, seconds, folder), ground.stage.folder / "path")
+        except PeerFailedError as error:
+            row["failed"] = str(error)
+            break
         row["tried"].append({"rate_per_s": rate, **asdict(judgement)})
         if judgement.valid:
             row["valid_per_s"] = rate

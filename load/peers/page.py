@@ -130,6 +130,8 @@ def _tried(row: Row) -> Iterator[str]:
     for said in row["tried"]:
         verdict = "valid" if said["valid"] else "invalid"
         yield f"{said['rate_per_s']:,.0f}: {verdict} ({said['p99_ms']:.1f})"
+    if "failed" in row:
+        yield row["failed"]
 
 
 def _grid(rows: Sequence[Row]) -> Table:

@@ -39,7 +39,7 @@ class Plan:
         drain_s: of a backlog.
         rates: for everybody who can keep up with them (1/s).
         shares: of the contender's own capacity.
-        judged: shares that the judge may try; none = it is not asked.
+        judged: shares, of the ceiling where that is less, that the judge may try; none = it is not asked.
         ceiling_per_s: rates beyond it are left out: the row without a system is saturated there.
     """
 
@@ -61,7 +61,7 @@ class Plan:
 
     def to_judge(self, capacity_per_s: float) -> set[float]:
         """Return the rates that the judge may try."""
-        return {min(share * capacity_per_s, self.ceiling_per_s) for share in self.judged if capacity_per_s}
+        return {share * min(capacity_per_s, self.ceiling_per_s) for share in self.judged if capacity_per_s}
 
 
 @dataclass(slots=True)
@@ -149,7 +149,8 @@ def _visit(contender: Contender, client: Client, plan: Plan, capacity_per_s: flo
         seen.capacity_per_s = capacity_per_s or part.rate_per_s
         _stretches(client, seen, plan, plan.own(seen.capacity_per_s))
     seen.figures["peak_mib"] = peak_mib(client.running.pids())
-    if rates := plan.to_judge(seen.capacity_per_s):
+    rates = plan.to_judge(seen.capacity_per_s)
+    if rates and contender.kind != "direct":  # what comes back from there is no answer
         seen.judgement = bounded_rate(contender, client.ground, client.running, rates, plan.seconds)
     return seen
 

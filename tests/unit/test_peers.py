@@ -97,7 +97,7 @@ def test_rates_beyond_capacity_or_ceiling_are_left_out() -> None:
     assert plan.common(400) == {}
     assert plan.common(9_000) == {"at_500": 500.0}
     assert plan.own(2_000) == {"at_25pct": 500.0}
-    assert plan.to_judge(9_000) == {1_000}
+    assert plan.to_judge(9_000) == {500}
     assert plan.to_judge(0) == set()
 
 
@@ -184,6 +184,7 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     """The row without a system stands beside the others; a failure stands with its reason; results survive JSON."""
     rows = summary.rows()
     judged = [{"label": "x", "valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0}]}]
+    judged.append({"label": "z", "valid_per_s": 0.0, "tried": [], "failed": "LoadGen ended with 1"})
     series = {
         "systems": rows,
         "behind": behind(rows),
@@ -197,6 +198,7 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     assert f"| {DIRECT.label} |  | 99,000 (90,000 to 108,000) |" in text
     assert "| Y | cannot be installed: no wheel |" in text
     assert "| x | 5 | 5: valid (1.0) |" in text
+    assert "| z | 0 | LoadGen ended with 1 |" in text
     assert "\n- a note\n" in text
 
 
