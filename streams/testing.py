@@ -227,9 +227,11 @@ class Driver:
     def _deliver(self, role: _Role) -> bool:
         batch: list[Record] = []
         for assigned, position in role.positions.items():
-            ready = self._readable(self._logs[assigned][position:])
-            role.positions[assigned] = position + len(ready)
-            batch += ready
+            log = self._logs[assigned]
+            if position < len(log):
+                ready = self._readable(log[position:])
+                role.positions[assigned] = position + len(ready)
+                batch += ready
         if not batch:
             return False
         for record in batch:

@@ -14,7 +14,7 @@ from workers.batcher import Batcher
 STEPS = st.lists(st.tuples(st.lists(st.integers(-5_000, 50_000), max_size=12), st.integers(0, 30_000)), max_size=30)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(STEPS, st.integers(1, 20))
 def test_every_row_comes_out_exactly_once(steps: list[tuple[list[int], int]], limit: int) -> None:
     """As taken, expired or refused, whatever the load and the limit."""
@@ -37,7 +37,7 @@ def test_every_row_comes_out_exactly_once(steps: list[tuple[list[int], int]], li
     assert out == Counter(range(offered))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(STEPS)
 def test_a_take_is_in_order_of_due_time_and_leaves_nothing_more_urgent(steps: list[tuple[list[int], int]]) -> None:
     """Earliest due first; whatever stays behind is due no earlier; what is past due is never predicted."""

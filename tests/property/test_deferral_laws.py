@@ -56,7 +56,7 @@ def answered_in_time(
     return in_time, batches
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(DEFERRED, ARRIVALS, COSTS_US)
 def test_deferral_never_makes_late_what_eager_dispatch_answers_in_time(
     deferred: Deferred, arrivals: list[tuple[int, int]], cost: tuple[int, int]

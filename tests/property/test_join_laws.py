@@ -23,7 +23,7 @@ TOLD = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(FAULTS, max_size=5), TOLD)
 def test_each_query_is_learnt_exactly_once(faults: list[Fault], told: list[tuple[bool, int, float]]) -> None:
     """By its feedback, or by the default loss at its window's end."""

@@ -82,7 +82,7 @@ class TrackerMachine(RuleBasedStateMachine):
         assert self.tracker.outstanding() == len(self.open)
 
 
-TrackerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TrackerMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestTracker = TrackerMachine.TestCase
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -223,23 +222,6 @@ def test_people_are_told_how_to_deploy_what_they_packaged(tmp_path: Path) -> Non
     made = run("model", "package", "tests.toys:parity", str(tmp_path / "p"), "--name", "m", "--sample", "[[1.0]]")
     assert f"skysail model add {tmp_path / 'p'}" in made
     assert "digest" in made
-
-
-def test_a_function_in_the_folder_of_the_command_is_found(tmp_path: Path) -> None:
-    """A newcomer's module is where the command is started, not on PYTHONPATH; nothing of ours is shadowed by it."""
-    (tmp_path / "my_rules.py").write_text("def first(rows):\n    return [int(row[0]) for row in rows]\n")
-    (tmp_path / "workers.py").write_text("raise RuntimeError('shadowed')\n")
-    argv = ["model", "package", "my_rules:first", "p", "--name", "m", "--sample", "[[1.0], [2.0]]"]
-    program = f"import sys\nfrom deploy.cli import main\nsys.argv = ['skysail', *{argv}]\nmain()"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

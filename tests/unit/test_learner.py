@@ -25,13 +25,13 @@ def observation(arms: tuple[str, ...] = ("a", "b"), policy: str = "exp3", query_
 
 
 def run(faults: list[Fault]) -> Loop:
-    """Send two hundred queries with feedback over twenty virtual seconds, under faults."""
+    """Send a hundred queries with feedback over twenty virtual seconds, under faults."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(), faults)
-    for _ in range(200):
+    for _ in range(100):
         query_id = loop.query()
-        loop.driver.run(0.05)
+        loop.driver.run(0.1)
         loop.feedback(query_id, label=7)
-        loop.driver.run(0.05)
+        loop.driver.run(0.1)
     loop.driver.run(5)
     return loop
 
@@ -58,7 +58,7 @@ def test_the_stored_states_equal_an_offline_fold_of_the_log(faults: list[Fault])
     expected = fold(loop.observations(), WINDOW_US)
 
     assert loop.driver.store.states == {StateKey(0, name): state for name, state in expected.items()}
-    assert expected["digits"].version == 200
+    assert expected["digits"].version == 100
 
 
 def test_the_policy_walks_away_from_the_model_that_is_wrong() -> None:
