@@ -84,6 +84,12 @@ def applications(settings: Settings) -> list[Application]:
     return records
 
 
+def verify(settings: Settings) -> None:
+    """Raise what `establish` would raise over the settings alone, before anything is asked or started."""
+    models(settings)
+    applications(settings)
+
+
 def checked(application: Application) -> Application:
     """Return the application if the roles would take it.
 

@@ -55,7 +55,7 @@ def diagnose() -> tuple[Check, ...]:
         check_redis(),
         check_package("scikit-learn", "pip install scikit-learn", Level.MISSING),
         check_package("uvloop", "pip install uvloop (roles run slower without it)", Level.WARN),
-        check_package("torch", "pip install 'skysail[torch]' to serve torch models", Level.WARN),
+        check_package("torch", "pip install torch safetensors (only to serve torch models)", Level.WARN),
         check_docker(),
         check_cores(os.cpu_count() or 1),
         check_memory(psutil.virtual_memory().available),

@@ -33,6 +33,8 @@ EXAMPLES = """\
 skysail app create digits models=svc,forest
 skysail app create digits models=svc,forest policy=exp3 parameters.eta=0.1 slo_ms=50 default_output=0
 skysail app set digits models=svc,forest,tree --json
+skysail app apply                      the models and applications of the settings file
+skysail app list
 skysail app show digits
 skysail app remove digits
 """

@@ -20,14 +20,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 class Examples:
-    """Writes a command's epilog, line by line, under the heading Examples."""
+    """Writes examples line by line under their heading: a command's own, else those that its group has for it."""
 
     epilog: str | None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples."""
+        lines = (self.epilog or "").splitlines()
+        if not lines and ctx.parent is not None:
+            lines = [line for line in (ctx.parent.command.epilog or "").splitlines() if ctx.command_path in line]
         with formatter.section("Examples"):
-            for line in (self.epilog or "").splitlines():
+            for line in lines:
                 formatter.write(f"  {line}\n")
 
 
@@ -37,6 +40,8 @@ class Verb(Examples, click.Command):
 
 class VerbGroup(Examples, click.Group):
     """A group of commands with examples."""
+
+    command_class = Verb
 
 
 def with_settings(function: F) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy.cli.common import Verb, VerbGroup, json_option, print_json, print_table
+from deploy.cli.common import VerbGroup, json_option, print_json, print_table
 from deploy.errors import UsageError
 from deploy.launch import launcher
 from deploy.local.redis import RedisServer
@@ -32,7 +32,9 @@ MISSED = 1  # exit status: a target was not reached, or a figure got worse
 
 EXAMPLES = """\
 skysail load list
+skysail load list --json
 skysail load run loop
+skysail load run loop --seconds 20 --check
 skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
@@ -47,7 +49,7 @@ def load() -> None:
     """List, run and compare load scenarios."""
 
 
-@load.command("list", cls=Verb, epilog="skysail load list --json")
+@load.command("list")
 @json_option
 def list_scenarios(*, as_json: bool) -> None:
     """Print the scenarios and what each must reach."""
@@ -57,7 +59,7 @@ def list_scenarios(*, as_json: bool) -> None:
     print_table(("SCENARIO", "WHAT IT SHOWS"), [(s.name, s.summary) for s in SCENARIOS.values()])
 
 
-@load.command("run", cls=Verb, epilog="skysail load run loop --seconds 20 --check")
+@load.command("run")
 @click.argument("name")
 @click.option("--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: 20; peers 2].")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
@@ -153,7 +155,7 @@ def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: 
         kafka.stop()
 
 
-@load.command("page", cls=Verb, epilog="skysail load page reports/load/peers.json > docs/benchmark.md")
+@load.command("page")
 @click.argument("path", metavar="RESULT", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def print_page(path: Path) -> None:
     """Print a result as a page of the documentation; `environment.json` is expected beside it."""
@@ -168,7 +170,7 @@ def print_page(path: Path) -> None:
     click.echo(scenario.page(result, machine), nl=False)
 
 
-@load.command("compare", cls=Verb, epilog="skysail load compare base/loop.json head/loop.json")
+@load.command("compare")
 @click.argument("base", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.argument("head", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_option

@@ -30,8 +30,10 @@ skysail model package net.safetensors models/net-1 --name net --sample rows.npy 
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model add models/forest-1      deploy it
 skysail model add models/forest-2      a new version of it takes over, no query is lost or late
-skysail model rollback forest          back; or: skysail model use forest 1
+skysail model rollback forest          back to the version before
+skysail model use forest 1             back to one that is named
 skysail model list
+skysail model show models/forest-1     what is in a package
 skysail model remove forest
 """
 

@@ -88,6 +88,7 @@ def run(
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
         uvloop.run(run_roles(settings, codec, roles, deployed, name, inline))
     else:
+        desired.verify(settings)
         uvloop.run(_supervise(settings, codec))
 
 

@@ -19,7 +19,6 @@ from sklearn.naive_bayes import GaussianNB
 
 from deploy.cli import VERBS, main, skysail
 from deploy.cli.app import _changed
-from deploy.cli.common import Examples
 from deploy.cli.feedback import _record
 from deploy.cli.run import _told
 from deploy.configuration import load
@@ -74,11 +73,13 @@ def test_help_lists_every_verb_without_importing_one() -> None:
     assert all(verb in done.stdout for verb in VERBS)
 
 
-def test_every_command_with_an_epilog_knows_how_to_write_it() -> None:
-    """Examples keep their lines: click's own epilog would flow them together."""
+def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> None:
+    """Of its group's, those that show it."""
     with click.Context(skysail) as context:
-        commands = [skysail.get_command(context, verb) for verb in VERBS]
-    assert all(isinstance(command, Examples) for command in commands)
+        groups = {verb: skysail.get_command(context, verb) for verb in VERBS}
+    paths = [(verb, name) for verb, g in groups.items() if isinstance(g, click.Group) for name in g.commands]
+    assert len(paths) > 20
+    assert [path for path in paths if f"Examples:\n  skysail {' '.join(path)}" not in run(*path, "--help")] == []
 
 
 @pytest.mark.parametrize(
@@ -178,6 +179,16 @@ def test_the_ends_of_several_roles_are_a_sentence_each(
     found = ExceptionGroup("", [UsageError("first"), ZeroDivisionError()])
     with pytest.raises(ExceptionGroup):
         main()
+
+
+def test_a_package_that_is_not_there_is_told_before_anything_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Neither broker nor Redis are needed to see a wrong path."""
+    config = tmp_path / "skysail.yaml"
+    config.write_text('{kafka: {bootstrap: "127.0.0.1:1"}, models: {svc: models/svc-1}}')
+    assert exit_of(("run", "--quiet", "--config", str(config)), monkeypatch) == 1
+    assert "models/svc-1" in capsys.readouterr().err
 
 
 def test_a_misspelt_verb_is_a_usage_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
