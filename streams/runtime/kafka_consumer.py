@@ -65,7 +65,10 @@ class ConsumerSettings:
             poll takes everything (5 and 500 measured alike), idle cost does; but a partition that was left out of a
             long fetch waits for its end, hence not the default of 500.
         session_timeout_ms: a killed member's partitions move after this.
-        rebalance_timeout_ms: how long members may take to hand over.
+        rebalance_timeout_ms: how long members may take to hand over; a role does so within 5 s.
+        request_timeout_ms: how long an answer is waited for, longer than any join is held back. A connection that was
+            made while a broker came up can stay silent (seen once in some hundred restarts): with aiokafka's 40 s
+            nothing was committed for as long.
         fetch_partition_bytes: per partition and fetch; bounds what one poll can return.
         metadata_age_ms: new partitions, and topics that this broker did not know yet, are noticed after this.
         failures: polls in a row that may raise (a corrupt batch raises for ever) before the process gives up.
@@ -78,7 +81,8 @@ class ConsumerSettings:
     fetch_wait_ms: int = 200
     session_timeout_ms: int = 10_000
     heartbeat_ms: int = 2_000
-    rebalance_timeout_ms: int = 30_000
+    rebalance_timeout_ms: int = 12_000
+    request_timeout_ms: int = 15_000
     fetch_partition_bytes: int = 1 << 20
     metadata_age_ms: int = 30_000
     failures: int = 20
@@ -133,6 +137,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            request_timeout_ms=settings.request_timeout_ms,
             max_poll_interval_ms=3_600_000,  # the watchdog's task: a loop under backpressure may rightly not poll
             metadata_max_age_ms=settings.metadata_age_ms,
             consumer_timeout_ms=1000,  # how often the fetcher looks around without being told to
