@@ -21,6 +21,7 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Emit, Operator, Skip
 from streams.operators.counters import Counters
+from streams.operators.figures import Durations
 from workers.batcher import Take, Waiting
 
 if TYPE_CHECKING:
@@ -96,6 +97,7 @@ class ModelWorker(Operator):
         self._partitions = partitions
         self._counters = Counters()
         self._label = ("model", identity.model)
+        self._durations = Durations("model", "model")
         self._now_us = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
@@ -153,6 +155,8 @@ class ModelWorker(Operator):
             predict_us: how long it took, the whole batch.
         """
         self._count(take, predicted, predict_us)
+        done_us = started_us + predict_us
+        self._durations.latest[self._identity.model].extend([done_us - row.fetched_us for row in take.rows])
         late = len(take.expired)
         answers, scores = predicted.answers, predicted.scores
         if late:
@@ -191,6 +195,7 @@ class ModelWorker(Operator):
         label = f"{{model={self._identity.model}}}"
         return {
             **self._counters.rendered(),
+            **self._durations.rendered(),
             **self.gauges,
             f"batch_cap{label}": float(self._batcher.cap),
             f"queue_rows{label}": float(len(self._batcher)),

@@ -235,3 +235,4 @@ def test_the_report_shows_cap_queue_and_objective() -> None:
     assert statistics["batches_total{model=digits,reason=eager}"] == 1
     assert statistics["predict_us_total{model=digits}"] == 5 * MS
     assert statistics["rows_total{model=digits,outcome=ok}"] == 2
+    assert statistics["model_p50_us{model=digits}"] >= 5 * MS
