@@ -104,6 +104,7 @@ class ModelWorker(Operator):
         """Decode and queue; what is no model query is dead, what the queue has no room for is expired."""
         effects: Effects = []
         items: list[tuple[int, Asked]] = []
+        ranks: dict[int, int] = {}
         for record in records:
             if record.topic == topics.MODELS:
                 self.on_model(record)
@@ -118,12 +119,14 @@ class ModelWorker(Operator):
                 effects.append(DeadLetter(record, *fault))
                 continue
             source = Source(record.position, queries.reply_partition, len(queries.query_ids))
+            if queries.priorities:
+                ranks.update(enumerate(queries.priorities, len(items)))
             rows = zip(queries.due_us, queries.query_ids, rows_of(queries.inputs), strict=True)
             items += [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]
             if not source.left:
                 effects.append(Skip((source.position,), ""))
         self._counters["dead_letters_total", *self._label] += sum(isinstance(e, DeadLetter) for e in effects)
-        refused = self._batcher.offer(items, now_us)
+        refused = self._batcher.offer(items, now_us, ranks)
         if refused:
             self._counters["refused_total", *self._label] += len(refused)
             effects += self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
