@@ -152,6 +152,8 @@ def _uneven(batch: _Batch) -> str | None:
     rows = len(batch.query_ids)
     if isinstance(batch, ModelQueries):
         lengths = {"due_us": len(batch.due_us), "inputs": _rows(batch.inputs)}
+        if batch.priorities:
+            lengths["priorities"] = len(batch.priorities)
     else:
         lengths = {
             "outcomes": len(batch.outcomes),

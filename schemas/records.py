@@ -84,7 +84,7 @@ class Query(NamedTuple):
     context: str | None = None
     sent_us: int = 0  # when the client meant to send it; 0 = take the record's own timestamp
     slo_ms: float | None = None  # overrides the application's objective for this query
-    priority: int = 0  # where a model is overloaded, queries of the lowest are refused first
+    priority: int = 0  # where a model is overloaded, queries of the lowest are refused or given up first
 
 
 class ModelQueries(NamedTuple):
@@ -97,6 +97,7 @@ class ModelQueries(NamedTuple):
     reply_partition: int  # partition of `model-predictions` (= the queries' own partition)
     due_us: tuple[int, ...]  # the output must be on its way back by then, or it is useless
     inputs: Tensor | tuple[str | bytes, ...]  # (n, ...) rows of one dtype and shape, or one a row
+    priorities: tuple[int, ...] = ()  # one a row, empty where all are 0: of those that are too many, the lowest wait
 
 
 class ModelPredictions(NamedTuple):

@@ -35,7 +35,7 @@ OUTPUTS = (
 
 FULL: tuple[object, ...] = (
     Query("q-1", "digits", ROW, "ann", NOW_US, 20.5),
-    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff")),
+    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1)),
     ModelPredictions(
         model="good",
         version="1",

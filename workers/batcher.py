@@ -10,22 +10,28 @@ another partition's backlog (87 ms measured, 11 ms with this heap). Early drop (
 its due time if a whole planned batch runs before its answer is there is dropped at once, so that an overloaded worker
 still runs full batches instead of many late small ones. Deferral (Symphony, 2023) is the controller's to ask for; what
 it kept waiting is not dropped for it: the batch is rather made as small as the most urgent row needs.
+
+Priorities count only where they differ and not all rows can be answered in time, by the batches that are planned: then
+the lowest are put aside, as few as need be (Moore and Hodgson, 1968). They wait for room that the others leave, or for
+their time to run out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from workers.estimates import ServiceTimes, Slack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from policies.batching import BatchController
 
 T = TypeVar("T")
+NO_RANKS: Final[Mapping[int, int]] = MappingProxyType({})
 # Why a batch started: it was full; the controller never waits, or saw no use in it; the most urgent row could wait no
 # longer; the model had been kept waiting for as long as it may be. "" = there was no batch.
 Reason: TypeAlias = Literal["cap", "eager", "deadline", "linger", ""]
@@ -38,6 +44,7 @@ class Waiting(NamedTuple, Generic[T]):
     order: int
     fetched_us: int
     item: T
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ class Batcher(Generic[T]):
         self._slack = Slack()
         self._since_us: int | None = None  # since when a free model is kept waiting for more rows
         self._held = 0  # rows of a smaller order were kept waiting
+        self._is_ranked = False  # priorities may differ
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -93,22 +101,37 @@ class Batcher(Generic[T]):
         """Return how long a batch may take (us)."""
         return self._slack.objective(now_us) if self._objective_us is None else self._objective_us
 
-    def offer(self, items: Sequence[tuple[int, T]], now_us: int) -> list[Waiting[T]]:
+    def offer(
+        self, items: Sequence[tuple[int, T]], now_us: int, ranks: Mapping[int, int] = NO_RANKS
+    ) -> list[Waiting[T]]:
         """Queue rows (due_us, item) that have just been fetched.
 
+        Args:
+            items: the rows.
+            now_us: the time.
+            ranks: priority by place in `items`; what is not named has 0.
+
         Returns:
-            What was refused because the heap is full: those due last, new or old.
+            What was refused because the heap is full: the lowest priorities, of these those due last, new or old.
         """
-        for due_us, item in items:
-            heappush(self._heap, Waiting(due_us, self._order, now_us, item))
-            self._order += 1
+        first = self._order
+        if ranks:
+            self._is_ranked = True
+            for order, (due_us, item) in enumerate(items, first):
+                heappush(self._heap, Waiting(due_us, order, now_us, item, ranks.get(order - first, 0)))
+        else:
+            for order, (due_us, item) in enumerate(items, first):
+                heappush(self._heap, Waiting(due_us, order, now_us, item))
+        self._order += len(items)
         self._slack.observe([due_us for due_us, _ in items], now_us)
         self._state = self._controller.arrived(self._state, len(items), now_us)
         if self.room >= 0:
             return []
-        self._heap.sort()  # a sorted list is a heap
+        self._heap.sort(key=_last_refused if self._is_ranked else None)  # a sorted list is a heap
         refused = self._heap[self._limit :]
         del self._heap[self._limit :]
+        if self._is_ranked:
+            heapify(self._heap)
         return refused
 
     def take(self, now_us: int) -> Take[T]:
@@ -124,11 +147,37 @@ class Batcher(Generic[T]):
             self._since_us = now_us if self._since_us is None else self._since_us
             self._held = self._order
             return Take((), expired, cap, len(self._heap), wait_until_us=until_us)
-        rows = tuple(heappop(self._heap) for _ in range(self._fitting(now_us, cap)))
+        rows = self._chosen(self._fitting(now_us, cap), now_us, cap)
         self._since_us, self._held = None, 0
         if reason == "cap" and len(rows) < cap:  # made smaller
             reason = "deadline"
         return Take(rows, expired, cap, len(self._heap), reason)
+
+    def _chosen(self, count: int, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
+        """Take so many rows out of the heap: by due time, those put aside for higher priorities last."""
+        if self._is_ranked and count < len(self._heap):
+            self._heap.sort()
+            aside = self._aside(now_us, cap)
+            if aside:
+                ordered = sorted(self._heap, key=lambda row: row.order in aside)
+                self._heap = sorted(ordered[count:])
+                return tuple(ordered[:count])
+        return tuple(heappop(self._heap) for _ in range(count))
+
+    def _aside(self, now_us: int, cap: int) -> frozenset[int]:
+        """Return the orders of the rows to put aside so that all others are done in time, lowest priorities first."""
+        priorities = {row.priority for row in self._heap}
+        self._is_ranked = priorities != {0}
+        batch_us = self._times.predict(cap)
+        if len(priorities) == 1 or not batch_us:
+            return frozenset()
+        kept: list[tuple[int, int, int]] = []
+        aside = []
+        for row in self._heap:
+            heappush(kept, (row.priority, row.due_us, row.order))
+            if len(kept) > (row.due_us - now_us) // batch_us * cap:
+                aside.append(heappop(kept)[2])
+        return frozenset(aside)
 
     def _expire(self, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
         """Drop what cannot be answered in time."""
@@ -184,3 +233,8 @@ class Batcher(Generic[T]):
         heapify(self._heap)
         self._since_us, self._held = None, 0
         return before - len(self._heap)
+
+
+def _last_refused(row: Waiting[T]) -> tuple[int, int, int]:
+    """Order rows by how long they stay where there is too little room."""
+    return -row.priority, row.due_us, row.order

@@ -21,6 +21,7 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Emit, Operator, Skip
 from streams.operators.counters import Counters
+from streams.operators.figures import Durations
 from workers.batcher import Take, Waiting
 
 if TYPE_CHECKING:
@@ -96,12 +97,14 @@ class ModelWorker(Operator):
         self._partitions = partitions
         self._counters = Counters()
         self._label = ("model", identity.model)
+        self._durations = Durations("model", "model")
         self._now_us = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Decode and queue; what is no model query is dead, what the queue has no room for is expired."""
         effects: Effects = []
         items: list[tuple[int, Asked]] = []
+        ranks: dict[int, int] = {}
         for record in records:
             if record.topic == topics.MODELS:
                 self.on_model(record)
@@ -116,12 +119,14 @@ class ModelWorker(Operator):
                 effects.append(DeadLetter(record, *fault))
                 continue
             source = Source(record.position, queries.reply_partition, len(queries.query_ids))
+            if queries.priorities:
+                ranks.update(enumerate(queries.priorities, len(items)))
             rows = zip(queries.due_us, queries.query_ids, rows_of(queries.inputs), strict=True)
             items += [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]
             if not source.left:
                 effects.append(Skip((source.position,), ""))
         self._counters["dead_letters_total", *self._label] += sum(isinstance(e, DeadLetter) for e in effects)
-        refused = self._batcher.offer(items, now_us)
+        refused = self._batcher.offer(items, now_us, ranks)
         if refused:
             self._counters["refused_total", *self._label] += len(refused)
             effects += self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
@@ -153,6 +158,8 @@ class ModelWorker(Operator):
             predict_us: how long it took, the whole batch.
         """
         self._count(take, predicted, predict_us)
+        done_us = started_us + predict_us
+        self._durations.latest[self._identity.model].extend([done_us - row.fetched_us for row in take.rows])
         late = len(take.expired)
         answers, scores = predicted.answers, predicted.scores
         if late:
@@ -191,6 +198,7 @@ class ModelWorker(Operator):
         label = f"{{model={self._identity.model}}}"
         return {
             **self._counters.rendered(),
+            **self._durations.rendered(),
             **self.gauges,
             f"batch_cap{label}": float(self._batcher.cap),
             f"queue_rows{label}": float(len(self._batcher)),

@@ -15,7 +15,9 @@ import faust
 
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.control.figures import Figures, fold, status
+from streams.control.figures import Figures, fold, heard_lately, status
+from streams.control.history import History
+from streams.control.overview import overview
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
@@ -56,8 +58,9 @@ def create(options: Options, codec: Codec) -> faust.App:
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
     live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    _read(app, reports, live, codec)
-    _show(app, live)
+    history = History()
+    _read(app, reports, live, history, codec)
+    _show(app, live, history)
     _report(app, reports, codec, options)
     return app
 
@@ -90,7 +93,7 @@ def _bare(options: Options) -> faust.App:
     )
 
 
-def _read(app: faust.App, reports: Any, live: Any, codec: Codec) -> None:
+def _read(app: faust.App, reports: Any, live: Any, history: History, codec: Codec) -> None:
     async def follow(values: AsyncIterable[bytes]) -> None:
         """Fold each report into the table; a record that is no report is left to whoever consumes with a group."""
         async for value in values:
@@ -98,12 +101,14 @@ def _read(app: faust.App, reports: Any, live: Any, codec: Codec) -> None:
                 report = codec.decode(Report, value)
             except DecodeError:
                 continue
-            live[report.instance] = fold(live.get(report.instance), report)
+            before = live.get(report.instance)
+            live[report.instance] = after = fold(before, report)
+            history.add(before, after, _now_us())
 
     app.agent(reports, name="follow", concurrency=1)(follow)
 
 
-def _show(app: faust.App, live: Any) -> None:
+def _show(app: faust.App, live: Any, history: History) -> None:
     async def page(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
         """Serve the live page."""
         return self.html(PAGE.read_text(encoding="utf-8"))
@@ -111,7 +116,9 @@ def _show(app: faust.App, live: Any) -> None:
     async def api(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
         """Serve the figures as JSON."""
         entries: list[Figures] = list(live.values())
-        return self.json(status(entries, _now_us()))
+        now_us = _now_us()
+        found = overview(heard_lately(entries, now_us), history, now_us)
+        return self.json({**status(entries, now_us), "overview": found})
 
     app.page("/", name="page")(page)
     app.page("/api/status", name="status")(api)

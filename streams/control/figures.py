@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 # Every process reports once a second; after five missed ones something is wrong, after ten minutes it has left.
 SILENT_AFTER_US = 5_000_000
 FORGOTTEN_AFTER_US = 600_000_000
+QUANTILE = re.compile(r"_p\d\d_us$")
 METRIC = re.compile(r"(?P<name>[^{]+)(?:\{(?P<labels>.*)\})?", re.DOTALL)
+CPU, LAG = "cpu_seconds_total", "lag"
 # Metrics with one of these labels are also shown by its value, summed over the processes.
 SUBJECTS = ("application", "model")
 
@@ -30,6 +32,7 @@ class Figures(TypedDict):
     counters: dict[str, float]
     gauges: dict[str, float]
     rates: dict[str, float]  # of the counters, a second
+    restarts: int  # seen since this table began
 
 
 class Status(TypedDict):
@@ -52,7 +55,14 @@ def fold(before: Figures | None, report: Report) -> Figures:
         counters=dict(report.counters),
         gauges=dict(report.gauges),
         rates=_rates(before, report) if before is not None else {},
+        restarts=_restarts(before, report) if before is not None else 0,
     )
+
+
+def _restarts(before: Figures, report: Report) -> int:
+    """Count a process that has used less CPU time than before: it is another one under the same name."""
+    is_other = report.counters.get(CPU, 0.0) < before["counters"].get(CPU, 0.0)
+    return before.get("restarts", 0) + is_other
 
 
 def _rates(before: Figures, report: Report) -> dict[str, float]:
@@ -67,27 +77,36 @@ def _rates(before: Figures, report: Report) -> dict[str, float]:
 
 def status(entries: Iterable[Figures], now_us: int) -> Status:
     """Return what is shown at `now_us`: every process heard of lately, and sums by application and by model."""
-    known = [entry for entry in entries if now_us - entry["time_us"] < FORGOTTEN_AFTER_US]
-    known.sort(key=lambda entry: (entry["role"], entry["instance"]))
-    live = [entry for entry in known if not _silent(entry, now_us)]
+    known = heard_lately(entries, now_us)
+    live = [entry for entry in known if not is_silent(entry, now_us)]
     return Status(
         time_us=now_us,
-        processes=[{**entry, "age_s": _age_s(entry, now_us), "silent": _silent(entry, now_us)} for entry in known],
+        processes=[{**entry, "age_s": _age_s(entry, now_us), "silent": is_silent(entry, now_us)} for entry in known],
         applications=_by_label(live, "application"),
         models={name: row | _hit_ratio(row) for name, row in _by_label(live, "model").items()},
     )
+
+
+def heard_lately(entries: Iterable[Figures], now_us: int) -> list[Figures]:
+    """Return the processes that have not been forgotten, by role and name."""
+    known = [entry for entry in entries if now_us - entry["time_us"] < FORGOTTEN_AFTER_US]
+    return sorted(known, key=lambda entry: (entry["role"], entry["instance"]))
 
 
 def _age_s(entry: Figures, now_us: int) -> float:
     return round(max(now_us - entry["time_us"], 0) / 1e6, 1)
 
 
-def _silent(entry: Figures, now_us: int) -> bool:
+def is_silent(entry: Figures, now_us: int) -> bool:
+    """Tell whether a process has missed its last reports."""
     return now_us - entry["time_us"] > SILENT_AFTER_US
 
 
 def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, float]]:
-    """Sum gauges, counters and rates (as `<name>_per_s`) over the processes, by the value of one label."""
+    """Sum gauges, counters and rates (as `<name>_per_s`) over the processes, by the value of one label.
+
+    Of quantiles the largest is shown: their sum says nothing.
+    """
     sums: dict[str, dict[str, float]] = {}
     for entry in entries:
         for metric, value in _shown(entry).items():
@@ -95,7 +114,8 @@ def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, flo
             if label in labels:
                 row = sums.setdefault(labels.pop(label), {})
                 column = _column(name, labels)
-                row[column] = round(row.get(column, 0.0) + value, 3)
+                before = row.get(column, 0.0)
+                row[column] = round(max(before, value) if QUANTILE.search(name) else before + value, 3)
     return {subject: sums[subject] for subject in sorted(sums)}
 
 

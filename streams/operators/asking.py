@@ -36,7 +36,7 @@ class _Row(NamedTuple):
 class Asking:
     """Gathers rows until they are flushed, in order of arrival."""
 
-    __slots__ = ("_codec", "_groups", "_refuse")
+    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse")
 
     def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
         """Start with nothing to ask.
@@ -48,12 +48,15 @@ class Asking:
         self._codec = codec
         self._refuse = refuse
         self._groups: dict[tuple[tuple[str, ...], int, _Form], list[_Row]] = {}
+        self._is_ranked = False  # some row gathered has a priority
 
     def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
         """Ask the models behind these topics; the query's input is given away."""
         given = query.input
         assert given is not None
         query.input = None
+        if query.priority:
+            self._is_ranked = True
         key = topics, query.record.partition, (given.dtype, given.shape) if isinstance(given, Tensor) else None
         row = _Row(query, due_us, given)
         rows = self._groups.get(key)
@@ -73,6 +76,7 @@ class Asking:
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
+        self._is_ranked = False
 
     def _emit(
         self,
@@ -86,8 +90,9 @@ class Asking:
         """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.query_id for query in queries])
+        priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         try:
-            value = self._codec.encode(ModelQueries(ids, reply_partition, due_us, _stacked(form, inputs)))
+            value = self._codec.encode(ModelQueries(ids, reply_partition, due_us, _stacked(form, inputs), priorities))
         except SchemaError:
             middle = len(rows) // 2
             if not middle:

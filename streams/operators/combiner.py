@@ -15,6 +15,7 @@ from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.contract import Emit
+from streams.operators.figures import Durations
 from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Combiner:
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
         self._stand_ins = StandIns()
+        self._durations = Durations("answer", "application")
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -132,8 +134,8 @@ class Combiner:
         return answers
 
     def statistics(self) -> dict[str, float]:
-        """Return how many queries wait."""
-        return {"pending": float(len(self))}
+        """Return how many queries wait, and how long the latest took from the client to here, by application."""
+        return {"pending": float(len(self)), **self._durations.rendered()}
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget the queries of these partitions: their new owner answers them."""
@@ -156,6 +158,9 @@ class Combiner:
         status, reason = prediction.status, prediction.reason
         word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
+        self._durations.latest[name].append(now_us - query.sent_us)
+        if now_us > query.deadline_us:
+            self._counters["late_answers_total", "application", name, "status", word] += 1
         record = query.record
         return Emit(topics.PREDICTIONS, record.partition, record.key, value, (record.position,), record.headers)
 

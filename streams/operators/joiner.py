@@ -31,7 +31,7 @@ from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_id, peek_texts
 from schemas.records import Feedback, Prediction
-from streams.operators.applications import Configuration
+from streams.operators.applications import Configuration, Deployed
 from streams.operators.contract import DeadLetter, Emit, Operator, Position, Record, Skip
 from streams.operators.counters import Counters
 from streams.operators.observing import default_observation, observation
@@ -104,6 +104,7 @@ class Joiner(Operator):
         self._settings = settings
         self._counters = Counters()
         self._configuration = Configuration(codec)
+        self._removed: dict[str, tuple[Deployed, int]] = {}  # applications, and until when their last windows run
         self._partitions: dict[int, _Partition] = {}
         self._paused_us = 0  # when predictions were last left unread
 
@@ -132,7 +133,7 @@ class Joiner(Operator):
                 elif record.topic == topics.FEEDBACK:
                     self._on_feedback(record, now_us, effects)
                 else:
-                    self._configuration.on_record(record)
+                    self._configure(record, now_us)
             except DecodeError as error:
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 effects.append(DeadLetter(record, error.cause, str(error)))
@@ -152,6 +153,8 @@ class Joiner(Operator):
                 self._give_up(partition, query_id, now_us, effects)
             for query_id in ended:
                 self._expire(number, partition, query_id, now_us, effects)
+        if self._removed:
+            self._removed = {name: kept for name, kept in self._removed.items() if kept[1] > now_us}
         return effects
 
     def next_deadline(self) -> int | None:
@@ -185,6 +188,20 @@ class Joiner(Operator):
     def _note_pause(self, now_us: int) -> None:
         if topics.PREDICTIONS in self.paused:
             self._paused_us = now_us
+
+    def _configure(self, record: Record, now_us: int) -> None:
+        """Take configuration; what a removed application said holds until its last window has ended."""
+        name = (record.key or b"").decode(errors="replace")
+        before = self._configuration.applications.get(name) if record.topic == topics.APPLICATIONS else None
+        self._configuration.on_record(record)
+        if before is not None and record.value is None:
+            last_us = int(before.application.window_s * _SECOND_US) + self._settings.early_us
+            self._removed[name] = before, now_us + min(last_us, self._settings.memory_us)
+
+    def _deployed(self, application: str) -> Deployed | None:
+        """Return what is known of an application, removed ones with windows included."""
+        found = self._configuration.applications.get(application)
+        return found or self._removed.get(application, (None, 0))[0]
 
     def _on_prediction(self, record: Record, now_us: int, effects: Effects) -> None:
         partition = self._partitions.get(record.partition) or self._start(record.partition)
@@ -242,7 +259,7 @@ class Joiner(Operator):
         try:
             feedback = self._codec.decode(Feedback, feedback_record.value)
             prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
-            deployed = self._configuration.applications.get(prediction.application)
+            deployed = self._deployed(prediction.application)
             kind = deployed.application.loss if deployed else "zero_one"
             seen = observation(prediction, feedback, kind, self._configuration.classes, feedback_record.timestamp_us)
             effect = self._emit(seen, completes) if seen else Skip(completes, "nothing_to_learn")
@@ -308,12 +325,12 @@ class Joiner(Operator):
         effects.append(DeadLetter(record, cause, message))
 
     def _window_us(self, application: str) -> int:
-        deployed = self._configuration.applications.get(application)
+        deployed = self._deployed(application)
         longest_us = self._settings.window_us
         return min(int(deployed.application.window_s * _SECOND_US), longest_us) if deployed else longest_us
 
     def _default_loss(self, prediction: Prediction) -> float | None:
-        deployed = self._configuration.applications.get(prediction.application)
+        deployed = self._deployed(prediction.application)
         return deployed.application.default_loss if deployed else None
 
 

@@ -17,6 +17,7 @@ from schemas.errors import DecodeError
 from schemas.records import Observation, PolicyState
 from streams.operators.contract import DeadLetter, FetchStates, Operator, StateKey, WriteStates
 from streams.operators.counters import Counters
+from streams.operators.figures import Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -142,6 +143,7 @@ class Learner(Operator):
         self._window_us = window_us
         self._capacity = capacity
         self._counters = Counters()
+        self._losses = Losses()
         self._partitions: dict[int, _Partition] = {}
 
     def on_timer(self, now_us: int) -> Effects:
@@ -217,9 +219,10 @@ class Learner(Operator):
         self._partitions.pop(partition, None)
 
     def statistics(self) -> Mapping[str, float]:
-        """Return how many observations were applied and skipped, by application."""
+        """Return how many observations were applied and skipped, and what they cost, by application."""
         return {
             **self._counters.rendered(),
+            **self._losses.rendered(),
             "states_cached": float(sum(len(p.states) for p in self._partitions.values())),
             "observations_waiting": float(sum(len(p.queue) for p in self._partitions.values())),
         }
@@ -272,6 +275,7 @@ class Learner(Operator):
         partition.states[name] = changed[name] = state
         partition.states.move_to_end(name)
         self._counters["applied_total", "application", seen.application] += 1
+        self._losses.add(seen)
         return True
 
     def _trim(self, partition: _Partition) -> None:

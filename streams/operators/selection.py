@@ -10,8 +10,10 @@ that is read again is decided by the same draw, asked again and answered again.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from policies.draw import uniform
@@ -25,7 +27,8 @@ from streams.operators.asking import Asking
 from streams.operators.cache import PredictionCache
 from streams.operators.combiner import UNKNOWN, Combiner, Pending, outputs_of
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
-from streams.operators.counters import Counters
+from streams.operators.counters import Counters, render
+from streams.operators.figures import MAX_LABELS
 from streams.operators.quantile import RunningQuantile
 from streams.operators.recent import RecentIds
 from streams.operators.views import Arms, StateView, arms_of
@@ -95,6 +98,7 @@ class Selection(Operator):
         self._parked: dict[StateKey, _Parked] = {}
         self._recent = RecentIds(settings.remembered)
         self._turn = 0
+        self._asked: Counter[tuple[str, tuple[str, ...]]] = Counter()  # by application and models
         # From a worker's record timestamp to here, µs; starts at one measured leg.
         self._return_us = RunningQuantile(0.95, 2_000.0)
         self._back_us = 2_000
@@ -166,14 +170,32 @@ class Selection(Operator):
             parked.queries = [waiting for waiting in parked.queries if waiting[1].record.partition not in partitions]
 
     def statistics(self) -> Mapping[str, float]:
-        """Return counters by application, status and model, and gauges of what is pending."""
+        """Return counters by application, status and model, gauges of what is pending, and what the policies say."""
         return {
             **self._counters.rendered(),
+            **self._described(),
             **self._combiner.statistics(),
             **(self._cache.statistics() if self._cache is not None else {}),
             "states_cached": float(len(self._states)),
             "return_us": self._return_us.value,
         }
+
+    def _described(self) -> dict[str, float]:
+        """Return who was asked how often, and of each application its policy and the weights of its global state."""
+        asked: Counter[str] = Counter()
+        for (application, models), count in self._asked.items():
+            for model in models:
+                asked[render(("asked_total", "application", application, "model", model))] += count
+        found: dict[str, float] = {**asked}
+        for name, deployed in islice(self._configuration.applications.items(), MAX_LABELS):
+            found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
+            key = _state_key(name, None, self._settings.partitions)
+            arms = self._states.arms(key, deployed.policy, deployed.application.models)
+            if arms is not None and len(arms.names) <= MAX_LABELS:
+                total = sum(arms.weights) or 1.0
+                for model, weight in zip(arms.names, arms.weights, strict=True):
+                    found[render(("policy_weight", "application", name, "model", model))] = weight / total
+        return found
 
     def _on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
         batch = self._codec.decode(ModelPredictions, record.value)
@@ -237,6 +259,7 @@ class Selection(Operator):
                 effects.append(self._combiner.answer(pending, now_us, "unknown_model"))
                 return
         pending.models = models
+        self._asked[pending.application_name, models] += 1
         deadline_us = pending.deadline_us
         allowed_us = int((deadline_us - pending.sent_us) * MAX_RETURN_SHARE)
         back_us = self._back_us

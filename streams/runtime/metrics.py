@@ -34,6 +34,7 @@ class Composer:
         self._instance = instance
         self._role = role
         self._process = psutil.Process()
+        self._since_us: int | None = None  # of the first report
 
     def compose(self, now_us: int, *parts: Mapping[str, float]) -> Report:
         """Return a report of all parts: names that end in `_total` (before any labels) are counters."""
@@ -41,6 +42,8 @@ class Composer:
         for part in parts:
             merged.update(part)
         merged["cpu_seconds_total"] = cpu_seconds()  # type: ignore[assignment]  # counters of seconds are fractions
+        self._since_us = self._since_us or now_us
+        merged["uptime_s"] = (now_us - self._since_us) // 1_000_000
         merged["resident_bytes"] = self._process.memory_info().rss
         counters = {name: float(value) for name, value in merged.items() if is_counter(name)}
         gauges = {name: float(value) for name, value in merged.items() if not is_counter(name)}

@@ -52,7 +52,8 @@ class Performer:
     def refuse(self, emit: Emit, fault: RecordRefusedError) -> None:
         """Write a dead letter for a record that can never be produced."""
         large = isinstance(fault, RecordTooLargeError)
-        self.counters[f"dead_letters_total{{cause={'too_large' if large else 'refused'}}}"] += 1
+        cause = "too_large" if large else "refused"
+        self.counters[f"dead_letters_total{{cause={cause},topic={emit.topic}}}"] += 1
         letter = self._dead_letters.too_large(emit) if large else self._dead_letters.refused(emit, fault)
         self._lanes.send([letter])
 
@@ -63,7 +64,7 @@ class Performer:
             self.counters[f"refused_again_total{{cause={letter.cause}}}"] += 1
             _log.warning("%s-%d@%d cannot be used: %s", record.topic, record.partition, record.offset, letter.message)
             return []
-        self.counters[f"dead_letters_total{{cause={letter.cause}}}"] += 1
+        self.counters[f"dead_letters_total{{cause={letter.cause},topic={record.topic}}}"] += 1
         if self._keeper is not None:
             self._keeper.hold(record.position)
         return [self._dead_letters.emit(letter)]

@@ -15,16 +15,16 @@ STEPS = st.lists(st.tuples(st.lists(st.integers(-5_000, 50_000), max_size=12), s
 
 
 @settings(max_examples=50, deadline=None)
-@given(STEPS, st.integers(1, 20))
-def test_every_row_comes_out_exactly_once(steps: list[tuple[list[int], int]], limit: int) -> None:
-    """As taken, expired or refused, whatever the load and the limit."""
+@given(STEPS, st.integers(1, 20), st.sampled_from([1, 2, 5]))
+def test_every_row_comes_out_exactly_once(steps: list[tuple[list[int], int]], limit: int, ranks: int) -> None:
+    """As taken, expired or refused, whatever the load, the limit and the priorities."""
     queue: Batcher[int] = Batcher(Aimd(), limit=limit)
     now, offered = 0, 0
     out: Counter[int] = Counter()
     for slacks, duration in [*steps, *[([], 1)] * 200]:
         rows = [(now + slack, offered + i) for i, slack in enumerate(slacks)]
         offered += len(rows)
-        refused = queue.offer(rows, now)
+        refused = queue.offer(rows, now, {place: slack % ranks for place, slack in enumerate(slacks) if slack % ranks})
         assert len(queue) <= limit
         take = queue.take(now)
         assert len(take.rows) <= take.cap

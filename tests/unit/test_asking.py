@@ -93,3 +93,15 @@ def test_an_input_of_eight_dimensions_can_be_asked() -> None:
     ((_, queries),) = asked(ask(selection("a"), given))
     assert isinstance(queries.inputs, Tensor)
     assert queries.inputs.shape == (1,) * 9
+
+
+def test_priorities_travel_only_where_there_are_any() -> None:
+    """One a row if some query of the poll has one; a poll without costs an empty column."""
+    kernel = selection("a")
+    queries = [Query(f"q{number}", "digits", row(1), priority=number % 2 * 4) for number in range(3)]
+    records = [Record(topics.QUERIES, 0, 0, NOW, None, CODEC.encode(query)) for query in queries]
+    [(_, found)] = asked(kernel.on_records(records, NOW))
+    assert found.priorities == (0, 4, 0)
+    plain = Record(topics.QUERIES, 0, 0, NOW, None, CODEC.encode(Query("q9", "digits", row(1))))
+    [(_, found)] = asked(kernel.on_records([plain], NOW))
+    assert found.priorities == ()

@@ -218,3 +218,72 @@ def test_a_light_load_does_not_lower_the_cap() -> None:
         machine.queue.offer([(now + SECOND, 0)], now)
         machine.queue.done(len(machine.queue.take(now).rows), 6 * MS, now)
     assert machine.queue.cap == cap
+
+
+def test_a_full_queue_refuses_the_lowest_priority_first() -> None:
+    """Of these, what is due last; a high one stays, however late it is due."""
+    queue = batcher(limit=2)
+    queue.offer([(20 * MS, "a"), (30 * MS, "b")], 0)
+    refused = queue.offer([(90 * MS, "H"), (10 * MS, "c")], 0, {0: 3})
+    assert [row.item for row in refused] == ["a", "b"]
+    assert items(queue.take(0)) == ("cH", "")
+
+
+def test_priorities_do_nothing_while_everything_can_be_answered_in_time() -> None:
+    """Two batches of 10 ms, and all are due after both: the most urgent go first."""
+    queue = batcher(cap=2)
+    queue.done(2, 10 * MS, 0)
+    queue.offer([(25 * MS, "a"), (26 * MS, "b"), (27 * MS, "C"), (28 * MS, "D")], 0, {2: 1, 3: 1})
+    assert items(queue.take(0)) == ("ab", "")
+
+
+def test_where_not_all_can_be_answered_the_lowest_priority_waits() -> None:
+    """One batch fits before the time is over: it goes to the high ones, the low ones run out of time."""
+    queue = batcher(cap=2)
+    queue.done(2, 10 * MS, 0)
+    queue.offer([(15 * MS, "a"), (16 * MS, "b"), (17 * MS, "C"), (18 * MS, "D")], 0, {2: 1, 3: 1})
+    assert items(queue.take(0)) == ("CD", "")
+    assert items(queue.take(17 * MS)) == ("", "ab")
+
+
+def test_no_more_low_rows_wait_than_must() -> None:
+    """Three of four fit; the low one that must go makes room for a high one, the other is answered first."""
+    queue = batcher(cap=1)
+    queue.done(1, 10 * MS, 0)
+    queue.offer([(11 * MS, "a"), (22 * MS, "b"), (33 * MS, "C"), (34 * MS, "D")], 0, {2: 1, 3: 1})
+    assert [items(queue.take(now * MS)) for now in (0, 10, 20, 30)] == [("b", ""), ("C", "a"), ("D", ""), ("", "")]
+
+
+def test_a_queue_of_one_priority_is_served_as_one_of_none() -> None:
+    """Only differences count, whatever the number."""
+    offered = [((10 + n) * MS, chr(97 + n)) for n in range(20)]
+    plain, ranked = batcher(cap=3), batcher(cap=3)
+    for queue in (plain, ranked):
+        queue.done(3, 6 * MS, 0)
+    plain.offer(offered, 0)
+    ranked.offer(offered, 0, dict.fromkeys(range(20), 7))
+    for now in range(0, 40, 6):
+        assert items(plain.take(now * MS)) == items(ranked.take(now * MS))
+
+
+@pytest.mark.parametrize("ranked", [True, False], ids=["ranked", "plain"])
+def test_under_three_times_the_load_the_high_ones_are_answered(ranked: bool) -> None:
+    """A fifth of the queries is high: all of them get through, and as many are answered in all as without ranks."""
+    queue = batcher(cap=8)
+    queue.done(8, 8 * MS, 0)
+    answered = {"h": 0, "l": 0}
+    offered, now = 0, 0
+    while now < 2 * SECOND:
+        fresh = range(offered, now * 3 // MS)  # three a millisecond, and one is what can be done
+        offered = now * 3 // MS
+        rows = [(n * MS // 3 + 50 * MS, "h" if n % 5 == 0 else "l") for n in fresh]
+        queue.offer(rows, now, {place: 1 for place, (_, item) in enumerate(rows) if item == "h"} if ranked else {})
+        take = queue.take(now)
+        now += max(1, len(take.rows)) * MS
+        for row in take.rows:
+            answered[row.item] += row.due_us >= now
+        if take.rows:
+            queue.done(len(take.rows), len(take.rows) * MS, now)
+    assert sum(answered.values()) >= 0.95 * now / MS
+    assert answered["h"] >= (0.95 if ranked else 0.0) * offered / 5
+    assert ranked or answered["h"] < 0.5 * offered / 5

@@ -116,6 +116,41 @@ def test_the_window_ends_by_itself_with_the_default_loss() -> None:
     assert (seen.query_id, seen.losses, seen.status) == (query_id, (0.5, None), JoinStatus.DEFAULT)
 
 
+def test_feedback_for_a_removed_application_is_judged_by_its_own_loss() -> None:
+    """Its windows run on: half a unit off costs a half, and is not simply wrong."""
+    loop = Loop({"good": lambda _: 0.5, "bad": lambda _: 0.0}, digits(policy="single", window_s=60.0, loss="absolute"))
+    query_id = loop.query()
+    loop.driver.run(0.1)
+    loop.driver.produce(topics.APPLICATIONS, 0, None, b"digits")
+    loop.driver.run(30)
+    loop.feedback(query_id, label=1.0)
+    loop.driver.run(0.1)
+
+    assert loop.observations()[0][1].losses == (0.5, None)
+
+
+def test_a_label_for_a_removed_application_that_takes_losses_is_still_wrong() -> None:
+    """What it asked of its feedback holds as long as its windows run."""
+    loop, query_id = answered(loss="given")
+    loop.driver.produce(topics.APPLICATIONS, 0, None, b"digits")
+    loop.driver.run(30)
+    loop.feedback(query_id, label=7)
+    loop.driver.run(0.1)
+
+    assert [cause for cause, _ in loop.dead(topics.FEEDBACK)] == ["invalid_feedback"]
+    assert loop.observations() == []
+
+
+def test_the_windows_of_a_removed_application_end_with_its_default_loss() -> None:
+    """After the last of them nothing is kept of it."""
+    loop, query_id = answered(default_loss=0.5)
+    loop.driver.produce(topics.APPLICATIONS, 0, None, b"digits")
+    loop.driver.run(70)
+
+    ((_, seen),) = loop.observations()
+    assert (seen.query_id, seen.losses) == (query_id, (0.5, None))
+
+
 def test_a_prediction_is_complete_only_when_joined_or_over() -> None:
     """What waits is read again after a crash and still joined."""
     loop = Loop(dict(GOOD), digits(), faults=[Crash(10_000_000, "joiner")])

@@ -153,3 +153,18 @@ def test_a_state_that_would_leave_the_numbers_is_refused() -> None:
 
     with pytest.raises(PolicyError):
         apply(apply(None, wild), wild)
+
+
+def test_the_report_says_what_answers_and_models_cost() -> None:
+    """Sums and counts, so that a mean over any window can be taken; by application, and by model of it."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy="exp4"))
+    query_id = loop.query()
+    loop.driver.run(0.1)
+    loop.feedback(query_id, label=7)
+    loop.driver.run(5)
+    figures = loop.driver.operator("learner").statistics()
+
+    assert figures["losses_total{application=digits}"] == 1
+    assert figures["model_loss_total{application=digits,model=bad}"] == 1
+    assert figures["model_loss_total{application=digits,model=good}"] == 0
+    assert figures["model_losses_total{application=digits,model=good}"] == 1

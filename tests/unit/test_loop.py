@@ -250,7 +250,7 @@ def test_an_emit_that_is_refused_for_good_becomes_a_dead_letter_with_its_cause()
             assert s.broker.values("out") == [b"1", b"2"]
             assert s.broker.values("out.dlq") == [b"bad"]
             assert s.broker.committed == {Q: 3}
-        assert reports[-1].counters["dead_letters_total{cause=refused}"] == 1
+        assert reports[-1].counters["dead_letters_total{cause=refused,topic=out}"] == 1
 
     run(scene())
 

@@ -247,3 +247,31 @@ def test_names_of_strangers_are_not_labels() -> None:
     names = loop.driver.operator("selection").statistics()
 
     assert not [name for name in names if "nobody" in name]
+
+
+def test_the_report_says_who_was_asked_how_long_it_took_and_what_the_policy_weighs() -> None:
+    """By application and model; the weights are those of the application's own state and sum to one."""
+    loop = Loop(dict(GOOD), digits(policy="single"))
+    for _ in range(4):
+        loop.query()
+        loop.driver.run(0.01)
+    figures = loop.driver.operator("selection").statistics()
+
+    assert figures["asked_total{application=digits,model=good}"] == 4
+    assert "asked_total{application=digits,model=bad}" not in figures
+    assert figures["policy_weight{application=digits,model=good}"] == 1.0
+    assert figures["policy_weight{application=digits,model=bad}"] == 0.0
+    assert figures["deployed{application=digits,policy=single}"] == 1.0
+    assert 0 <= figures["answer_p50_us{application=digits}"] <= figures["answer_p99_us{application=digits}"]
+    assert not [name for name in figures if name.startswith("late_answers")]
+
+
+def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
+    """With its status: this query came too late for any model."""
+    loop = Loop(dict(GOOD), digits(policy="single", slo_ms=100))
+    query_id = loop.query(sent_us=loop.driver.now_us - 200_000)
+    loop.driver.run(0.01)
+
+    assert loop.answer(query_id).reason == "expired"
+    figures = loop.driver.operator("selection").statistics()
+    assert figures["late_answers_total{application=digits,status=default}"] == 1

@@ -235,3 +235,22 @@ def test_the_report_shows_cap_queue_and_objective() -> None:
     assert statistics["batches_total{model=digits,reason=eager}"] == 1
     assert statistics["predict_us_total{model=digits}"] == 5 * MS
     assert statistics["rows_total{model=digits,outcome=ok}"] == 2
+    assert statistics["model_p50_us{model=digits}"] >= 5 * MS
+
+
+def test_priorities_reach_the_queue_row_by_row() -> None:
+    """With room for one, the row of the higher priority stays, whichever record it came in."""
+    kernel = worker(limit=1)
+    inputs = Tensor.of(np.zeros((2, 2), dtype=np.float32))
+    ranked = ModelQueries(("a", "b"), 0, (NOW + 50 * MS,) * 2, inputs, (0, 3))
+    effects = kernel.on_records([asked(0), Record(TOPIC, 1, 1, NOW, None, CODEC.encode(ranked))], NOW)
+    assert decoded(effects)[0].query_ids == ("q0", "a")
+    assert [row.item.query_id for row in kernel.take(NOW).rows] == ["b"]
+
+
+def test_priorities_that_are_not_one_a_row_are_a_dead_letter() -> None:
+    """They cannot be told apart."""
+    value = CODEC.encode(ModelQueries(("a",), 0, (NOW,), ("text",), (3,)))
+    [letter] = worker().on_records([asked(0, value=value.replace(b"\x02\x06\x00", b"\x04\x06\x06\x00"))], NOW)
+    assert isinstance(letter, DeadLetter)
+    assert (letter.cause, "priorities has 2" in letter.message) == ("invalid", True)

@@ -1,0 +1,186 @@
+"""What a person wants to know at a glance, out of the history and the last reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.control.alerts import alerts
+from streams.control.figures import LAG, is_silent, parse
+from streams.control.history import STEP_US, Key
+from streams.control.shown import ApplicationRow, LetterRow, ModelRow, Overview, ProcessRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streams.control.figures import Figures
+    from streams.control.history import History, Risen
+
+MINUTE_US = 60_000_000
+STEP_S = STEP_US / 1e6
+
+
+class _Gauges:
+    """The gauges of all processes that report, by name and labels."""
+
+    def __init__(self, live: Iterable[Figures]) -> None:
+        self._values: dict[Key, list[float]] = {}
+        self.policies: dict[str, str] = {}
+        self.versions: dict[str, str] = {}
+        for entry in live:
+            for full, value in entry["gauges"].items():
+                name, labels = parse(full)
+                if name == "deployed":
+                    self.policies[labels.get("application", "")] = labels.get("policy", "")
+                elif name == "serving":
+                    self.versions[labels.get("model", "")] = labels.get("version", "")
+                key = Key(name, labels.get("application", ""), labels.get("model", ""))
+                self._values.setdefault(key, []).append(value)
+
+    def total(self, name: str, model: str) -> float | None:
+        """Return the sum over the processes."""
+        values = self._values.get(Key(name, "", model))
+        return sum(values) if values else None
+
+    def largest(self, name: str, application: str = "", model: str = "", scale: float = 1.0) -> float | None:
+        """Return the largest of all processes."""
+        values = self._values.get(Key(name, application, model))
+        return _rounded(max(values) * scale) if values else None
+
+    def models(self, application: str) -> set[str]:
+        """Return the models that the policy of an application weighs."""
+        return {key.model for key in self._values if key.name == "policy_weight" and key.application == application}
+
+
+def overview(known: Sequence[Figures], history: History, now_us: int) -> Overview:
+    """Return what is shown at `now_us` of these processes, those that are silent included."""
+    seconds, risen = history.since(MINUTE_US, now_us)
+    gauges = _Gauges(entry for entry in known if not is_silent(entry, now_us))
+    names = gauges.policies.keys() | {key.application for key in risen if key.name == "answers_total"}
+    applications = [_application(name, gauges, history, now_us) for name in sorted(names)]
+    processes = [_process(entry, history, now_us) for entry in known]
+    letters = _letters(known, risen)
+    return Overview(
+        window_s=round(seconds, 1),
+        step_s=STEP_S,
+        alerts=alerts(applications, processes, letters, risen, gauges.versions),
+        applications=applications,
+        processes=processes,
+        dead_letters=letters,
+    )
+
+
+def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> ApplicationRow:
+    seconds, risen = history.since(MINUTE_US, now_us)
+    answers = risen.get(Key("answers_total", name), 0.0)
+    asked = {key.model for key in risen if key.name == "asked_total" and key.application == name and key.model}
+    return ApplicationRow(
+        name=name,
+        policy=gauges.policies.get(name, ""),
+        rate=_rounded(answers / seconds),
+        in_time=_in_time(risen, name),
+        partial=_share(risen, Key("answers_total", name, "", "partial"), answers),
+        defaults=_defaults(risen, name),
+        reasons={
+            key.rest.partition(" ")[2]: _rounded(count / answers)
+            for key, count in sorted(risen.items())
+            if key.name == "answers_total" and key.application == name and key.rest.startswith("default ")
+        },
+        late=_share(risen, Key("late_answers_total", name), answers),
+        joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
+        loss=_loss(risen, name),
+        p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
+        p99_ms=gauges.largest("answer_p99_us", name, scale=1e-3) if answers else None,
+        rates=history.series(lambda step: _rounded(step.get(Key("answers_total", name), 0.0) / STEP_S), now_us),
+        default_shares=history.series(lambda step: _defaults(step, name), now_us),
+        losses=history.series(lambda step: _loss(step, name), now_us),
+        models=[_model(name, model, gauges, risen, history, now_us) for model in sorted(asked | gauges.models(name))],
+    )
+
+
+def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: History, now_us: int) -> ModelRow:
+    rows, batches = risen.get(Key("batch_rows_total", "", name), 0.0), Key("batches_total", "", name)
+    failed = sum(risen.get(Key("rows_total", "", name, outcome), 0.0) for outcome in ("failed", "invalid"))
+    return ModelRow(
+        name=name,
+        version=gauges.versions.get(name, ""),
+        share=_asked(risen, application, name),
+        weight=gauges.largest("policy_weight", application, name),
+        loss=_mean(risen, "model_loss_total", "model_losses_total", application, name),
+        failed=_rounded(failed / rows) if rows else None,
+        batch_rows=_rounded(rows / risen[batches]) if risen.get(batches) else None,
+        batch_cap=gauges.largest("batch_cap", "", name),
+        queue_rows=gauges.total("queue_rows", name),
+        p50_ms=gauges.largest("model_p50_us", "", name, 1e-3) if rows else None,
+        p99_ms=gauges.largest("model_p99_us", "", name, 1e-3) if rows else None,
+        shares=history.series(lambda step: _asked(step, application, name), now_us),
+    )
+
+
+def _process(entry: Figures, history: History, now_us: int) -> ProcessRow:
+    gauges, resident = entry["gauges"], entry["gauges"].get("resident_bytes")
+    return ProcessRow(
+        instance=entry["instance"],
+        role=entry["role"],
+        silent=is_silent(entry, now_us),
+        age_s=round(max(now_us - entry["time_us"], 0) / 1e6, 1),
+        up_s=gauges.get("uptime_s"),
+        restarts=entry.get("restarts", 0),
+        cpu=_rounded(entry["rates"]["cpu_seconds_total"]) if "cpu_seconds_total" in entry["rates"] else None,
+        memory_mb=round(resident / 1e6, 1) if resident else None,
+        lag=gauges.get(LAG),
+        lags=history.lags((entry["instance"],), now_us),
+    )
+
+
+def _letters(known: Iterable[Figures], risen: Risen) -> list[LetterRow]:
+    totals: dict[tuple[str, str], float] = {}
+    for entry in known:
+        for full, value in entry["counters"].items():
+            name, labels = parse(full)
+            if name == "dead_letters_total" and "topic" in labels and "cause" in labels:
+                place = labels["topic"], labels["cause"]
+                totals[place] = totals.get(place, 0.0) + value
+    return [
+        LetterRow(
+            topic=topic,
+            cause=cause,
+            minute=risen.get(Key("dead_letters_total", rest=f"{cause} {topic}"), 0.0),
+            total=total,
+        )
+        for (topic, cause), total in sorted(totals.items())
+    ]
+
+
+def _defaults(risen: Risen, application: str) -> float | None:
+    answers = risen.get(Key("answers_total", application), 0.0)
+    return _share(risen, Key("answers_total", application, "", "default"), answers)
+
+
+def _in_time(risen: Risen, application: str) -> float | None:
+    """Return the share of answers that a model gave before the deadline."""
+    answers, late = Key("answers_total", application), Key("late_answers_total", application)
+    in_vain = risen.get(answers._replace(rest="default"), 0.0) + risen.get(late, 0.0)
+    both = risen.get(late._replace(rest="default"), 0.0)
+    whole = risen.get(answers, 0.0)
+    return max(0.0, _rounded(1.0 - (in_vain - both) / whole)) if whole else None
+
+
+def _asked(risen: Risen, application: str, model: str) -> float | None:
+    """Return the share of an application's questions to models that went to this one."""
+    return _share(risen, Key("asked_total", application, model), risen.get(Key("asked_total", application), 0.0))
+
+
+def _loss(risen: Risen, application: str) -> float | None:
+    return _mean(risen, "loss_total", "losses_total", application)
+
+
+def _mean(risen: Risen, total: str, count: str, application: str, model: str = "") -> float | None:
+    return _share(risen, Key(total, application, model), risen.get(Key(count, application, model), 0.0))
+
+
+def _share(risen: Risen, key: Key, whole: float) -> float | None:
+    return _rounded(risen.get(key, 0.0) / whole) if whole else None
+
+
+def _rounded(value: float) -> float:
+    return round(value, 4)

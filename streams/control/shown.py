@@ -1,0 +1,92 @@
+"""The shape of what the page shows: rows as plain JSON values.
+
+Shares lie in [0, 1]; a figure that is not known is None. Everything but gauges is over the last minute.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from streams.control.history import Series
+
+
+class Alert(TypedDict):
+    """One thing that is wrong."""
+
+    level: Literal["bad", "warn"]  # users notice it; it may become so
+    text: str
+    command: str
+
+
+class ModelRow(TypedDict):
+    """One model of one application; batches and latency are of the model for all its applications."""
+
+    name: str
+    version: str
+    share: float | None  # of the queries that asked it
+    weight: float | None  # in the policy's global state
+    loss: float | None
+    failed: float | None  # of its rows, those that failed or were invalid
+    batch_rows: float | None
+    batch_cap: float | None
+    queue_rows: float | None
+    p50_ms: float | None  # from being fetched to being predicted
+    p99_ms: float | None
+    shares: Series
+
+
+class ApplicationRow(TypedDict):
+    """One application."""
+
+    name: str
+    policy: str
+    rate: float  # answers a second
+    in_time: float | None
+    partial: float | None
+    defaults: float | None
+    reasons: dict[str, float]  # of the defaults, as shares of all answers
+    late: float | None  # answered after the deadline
+    joined: float  # a second
+    loss: float | None
+    p50_ms: float | None  # from the client to the answer
+    p99_ms: float | None
+    rates: Series
+    default_shares: Series
+    losses: Series
+    models: list[ModelRow]
+
+
+class ProcessRow(TypedDict):
+    """One process."""
+
+    instance: str
+    role: str
+    silent: bool
+    age_s: float
+    up_s: float | None
+    restarts: int
+    cpu: float | None  # cores
+    memory_mb: float | None
+    lag: float | None
+    lags: Series
+
+
+class LetterRow(TypedDict):
+    """Dead letters of one topic and cause."""
+
+    topic: str
+    cause: str
+    minute: float
+    total: float
+
+
+class Overview(TypedDict):
+    """What the page shows."""
+
+    window_s: float  # how much of the last minute is known
+    step_s: float  # of the series
+    alerts: list[Alert]
+    applications: list[ApplicationRow]
+    processes: list[ProcessRow]
+    dead_letters: list[LetterRow]

@@ -1,0 +1,257 @@
+"""What the page shows at a glance: figures of the last minute, series of the last five, and what is wrong, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from schemas.records import Report
+from streams.control.figures import Figures, fold, heard_lately
+from streams.control.history import STEP_US, STEPS, History, Key, keys
+from streams.control.overview import overview
+
+if TYPE_CHECKING:
+    from streams.control.shown import Overview
+
+SECOND = 1_000_000
+START = 1_000 * SECOND
+DEFAULTS = "answers_total{application=digits,status=default,reason=deadline}"
+COMPLETE = "answers_total{application=digits,status=complete,reason=}"
+
+
+class Page:
+    """A control process without Kafka: reports in, the overview out."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, Figures] = {}
+        self.history = History()
+        self.now_us = START
+
+    def report(self, instance: str, counters: dict[str, float] | None = None, **gauges: float) -> None:
+        """Take a report of now; labelled gauges are given as counters are, by full name."""
+        names = counters or {}
+        labelled = {name: value for name, value in names.items() if "_total" not in name}
+        counted = {name: value for name, value in names.items() if "_total" in name}
+        report = Report(instance, instance.partition("@")[0], self.now_us, counted, gauges | labelled)
+        before = self.live.get(instance)
+        self.live[instance] = after = fold(before, report)
+        self.history.add(before, after, self.now_us)
+
+    def later(self, seconds: float) -> None:
+        """Move on."""
+        self.now_us += int(seconds * SECOND)
+
+    def everybody(self) -> None:
+        """Let the roles that must be there report."""
+        for role in ("selection", "joiner", "learner"):
+            self.report(f"{role}@1")
+
+    def shown(self) -> Overview:
+        """Return what the page shows."""
+        return overview(heard_lately(self.live.values(), self.now_us), self.history, self.now_us)
+
+    def texts(self) -> list[str]:
+        """Return what is wrong, with what to type."""
+        return [f"{alert['level']}: {alert['text']} $ {alert['command']}" for alert in self.shown()["alerts"]]
+
+
+def answering(answers: float, defaults: float, **more: float) -> Page:
+    """Return a page that knows of so many answers in its first ten seconds."""
+    page = Page()
+    page.everybody()
+    page.later(10)
+    page.everybody()
+    page.report("selection@2", {COMPLETE: 0.0})
+    page.later(0.1)
+    page.report("selection@2", {COMPLETE: answers - defaults, DEFAULTS: defaults, **more})
+    return page
+
+
+def test_rate_and_shares_are_of_the_last_minute() -> None:
+    """A hundred answers in ten seconds are ten a second; a tenth of them are defaults, by reason."""
+    row = answering(100, 10).shown()["applications"][0]
+    assert (row["name"], round(row["rate"]), row["defaults"], row["in_time"]) == ("digits", 10, 0.1, 0.9)
+    assert row["reasons"] == {"deadline": 0.1}
+
+
+def test_a_default_that_came_late_counts_once_against_what_was_in_time() -> None:
+    """Ten defaults, all after the deadline, and five late answers of models: 85 of 100 are in time."""
+    late = "late_answers_total{application=digits,status=%s}"
+    row = answering(100, 10, **{late % "default": 10.0, late % "complete": 5.0}).shown()["applications"][0]
+    assert (row["late"], row["in_time"]) == (0.15, 0.85)
+
+
+def test_what_rose_in_an_earlier_minute_is_only_in_the_series() -> None:
+    """The figures are of now; the plot still shows what was."""
+    page = answering(100, 10)
+    page.later(90)
+    page.everybody()
+    assert page.shown()["applications"] == []
+    page.later(1)
+    page.report("selection@1", {"deployed{application=digits,policy=exp3}": 1.0})
+    [row] = page.shown()["applications"]
+    assert (row["policy"], row["rate"], row["defaults"]) == ("exp3", 0.0, None)
+    assert max(value or 0.0 for value in row["rates"]) == 20.0  # a hundred in one step
+
+
+def test_a_model_has_its_share_weight_loss_and_batches() -> None:
+    """Of the application: who was asked and what it cost; of its worker: batches, queue, latency, version."""
+    page = Page()
+    labels = "application=digits,model=svc"
+    asked = {f"asked_total{{{labels}}}": 0.0, f"asked_total{{{labels[:-3]}tree}}": 0.0}
+    for moment in (0.0, 1.0):
+        page.report("selection@1", dict.fromkeys(asked, moment * 30) | {f"policy_weight{{{labels}}}": 0.75})
+        page.report(
+            "learner@1", {f"model_loss_total{{{labels}}}": moment, f"model_losses_total{{{labels}}}": moment * 4}
+        )
+        page.report(
+            "worker.svc@1",
+            {
+                "batch_rows_total{model=svc}": moment * 60,
+                "batches_total{model=svc,reason=cap}": moment * 5,
+                "rows_total{model=svc,outcome=failed}": moment * 6,
+                "batch_cap{model=svc}": 16.0,
+                "queue_rows{model=svc}": 3.0,
+                "model_p99_us{model=svc}": 4_500.0,
+                "serving{model=svc,version=2}": 1.0,
+            },
+        )
+        page.later(5)
+    page.report("selection@1", {"deployed{application=digits,policy=exp3}": 1.0, f"policy_weight{{{labels}}}": 0.75})
+    svc, tree = page.shown()["applications"][0]["models"]
+    assert (svc["share"], svc["weight"], svc["loss"], svc["failed"]) == (0.5, 0.75, 0.25, 0.1)
+    assert (svc["batch_rows"], svc["batch_cap"], svc["queue_rows"], svc["p99_ms"], svc["version"]) == (
+        12,
+        16,
+        3,
+        4.5,
+        "2",
+    )
+    assert (tree["share"], tree["weight"], tree["batch_cap"]) == (0.5, None, None)
+
+
+def test_nothing_is_wrong_while_all_report() -> None:
+    """A quiet deployment has no alerts."""
+    page = Page()
+    page.everybody()
+    assert page.texts() == []
+
+
+def test_a_silent_role_stands_at_the_top_with_how_to_start_it() -> None:
+    """A worker that nobody stands in for is what users notice."""
+    page = Page()
+    page.report("worker.svc@1")
+    page.later(12)
+    page.everybody()
+    assert page.texts() == [
+        "bad: worker.svc@1 was last heard 12 s ago: its model answers nothing $ skysail run --role worker --model svc"
+    ]
+
+
+def test_a_role_that_never_reported_is_missed() -> None:
+    """Without a learner nothing is learnt, whether it died or was never started."""
+    page = Page()
+    page.report("selection@1")
+    page.report("joiner@1")
+    assert page.texts() == [
+        "bad: no learner reports: nothing is learnt; observations wait in Kafka $ skysail run --role learner"
+    ]
+
+
+def test_one_silent_process_of_several_is_a_warning() -> None:
+    """The others go on."""
+    page = Page()
+    page.report("joiner@2")
+    page.later(9)
+    page.everybody()
+    assert page.texts() == ["warn: joiner@2 was last heard 9 s ago; others of its role go on $ skysail doctor"]
+
+
+def test_a_restart_is_told() -> None:
+    """A process that has used less CPU time than before is another one under the same name."""
+    page = Page()
+    page.report("learner@1", {"cpu_seconds_total": 9.0})
+    page.later(1)
+    page.everybody()
+    page.report("learner@2", {"cpu_seconds_total": 9.0})
+    assert [row["restarts"] for row in page.shown()["processes"]] == [0, 1, 0, 0]
+    page.later(1)
+    page.report("learner@1", {"cpu_seconds_total": 0.5}, uptime_s=60)
+    text = "warn: learner@1 died and was started again, the last time 1 min ago (1 in all); its log says why"
+    assert page.texts() == [f"{text} $ skysail doctor"]
+    page.later(86_000)
+    page.report("selection@1")
+    page.report("joiner@1")
+    page.report("learner@1", {"cpu_seconds_total": 9.0}, uptime_s=86_000)
+    assert page.texts() == []
+
+
+def test_many_defaults_are_told_with_their_reason() -> None:
+    """A tenth of the answers without a model is a fault; one in a hundred is not."""
+    assert answering(100, 1).texts() == []
+    [text] = answering(100, 10).texts()
+    assert text == (
+        "bad: digits: 10% of the answers are the default, most because no model had answered by the deadline"
+        " $ skysail tail model-predictions --count 5"
+    )
+
+
+def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -> None:
+    """What is in the topic since yesterday needs nobody tonight."""
+    page = Page()
+    page.everybody()
+    name = "dead_letters_total{cause=late,topic=feedback}"
+    page.report("joiner@2", {name: 3.0})
+    page.later(1)
+    page.report("joiner@2", {name: 5.0})
+    assert page.shown()["dead_letters"] == [{"topic": "feedback", "cause": "late", "minute": 2.0, "total": 5.0}]
+    [text] = page.texts()
+    assert text.startswith("warn: 2 dead letters in the last minute: feedback, cause late $ skysail tail feedback.dlq")
+    page.later(90)
+    page.everybody()
+    page.report("joiner@2", {name: 5.0})
+    assert page.texts() == []
+
+
+def test_a_lag_that_grows_is_told() -> None:
+    """Twice what it was half a minute ago, and more than a poll brings."""
+    page = Page()
+    for lag in (100.0, 200.0, 400.0, 600.0, 800.0, 900.0, 1_000.0):
+        page.everybody()
+        page.report("joiner@1", lag=lag)
+        page.report("joiner@2", lag=lag)
+        page.later(5)
+    page.now_us -= 5 * SECOND
+    assert page.texts() == [
+        "warn: joiner@2 falls behind: 1,000 records are unread, and it grows $ skysail run --role joiner"
+    ]
+
+
+def test_a_model_that_no_worker_serves_is_told() -> None:
+    """Its queries end as defaults, and the command starts it."""
+    page = Page()
+    page.everybody()
+    page.later(1)
+    weight = "policy_weight{application=digits,model=%s}"
+    deployed = {"deployed{application=digits,policy=exp3}": 1.0, weight % "svc": 0.5, weight % "tree": 0.5}
+    page.report("selection@1", deployed)
+    page.report("worker.svc@1", {"serving{model=svc,version=1}": 1.0})
+    assert page.texts() == ["bad: digits: no worker serves tree $ skysail run --role worker --model tree"]
+
+
+def test_the_history_is_bounded() -> None:
+    """Five minutes are kept, whatever runs through the night."""
+    page = Page()
+    for _ in range(3 * STEPS):
+        page.report("selection@1", {COMPLETE: page.now_us / SECOND})
+        page.later(STEP_US / SECOND)
+    assert len(page.history.series(lambda step: 1.0, page.now_us)) == STEPS
+    seconds, risen = page.history.since(10**12, page.now_us)
+    assert seconds <= (STEPS + 1) * STEP_US / SECOND
+    assert risen[Key("answers_total", "digits")] <= (STEPS + 1) * STEP_US / SECOND
+
+
+def test_a_counter_adds_to_its_sums() -> None:
+    """By status with and without the reason; by application with and without the model."""
+    assert [key.rest for key in keys(DEFAULTS)] == ["", "default", "default deadline"]
+    assert keys("asked_total{application=a,model=m}") == (Key("asked_total", "a", "m"), Key("asked_total", "a"))
+    assert keys("lane_batches_total") == ()
