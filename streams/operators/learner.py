@@ -12,6 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
+from policies.contract import is_situated
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
 from schemas.records import Observation, PolicyState
@@ -48,7 +49,12 @@ def apply(state: PolicyState | None, seen: Observation) -> PolicyState:
         values = policy.extend(state.values, state.arms, decision.arms)
         state = PolicyState(decision.policy, decision.arms, state.version, values)
     try:
-        values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
+        if is_situated(policy):
+            values = policy.observe(
+                state.values, count, decision.chosen, decision.propensities, seen.losses, decision.features
+            )
+        else:
+            values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
     except IndexError as error:
         raise PolicyError(f"the stored state has {len(state.values)} values, which do not fit {count} arms") from error
     if not all(map(isfinite, values)):

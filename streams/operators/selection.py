@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from policies.contract import Situation, is_situated
 from policies.draw import uniform
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
+from schemas.features import MAX_FEATURES
 from schemas.records import ModelPredictions, Query
 from streams.operators.admission import Admission
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
@@ -26,6 +28,7 @@ from streams.operators.cache import PredictionCache
 from streams.operators.combiner import UNKNOWN, Combiner, Pending, outputs_of
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters
+from streams.operators.latencies import Latencies
 from streams.operators.quantile import RunningQuantile
 from streams.operators.recent import RecentIds
 from streams.operators.views import Arms, StateView, arms_of
@@ -196,6 +199,8 @@ class Selection(Operator):
         query = self._codec.decode(Query, record.value)
         if len(query.query_id) + len(query.application) + len(query.context or "") > MAX_TEXT:
             raise DecodeError("invalid", f"Query: id, application and context have more than {MAX_TEXT} characters")
+        if query.features and len(query.features) > MAX_FEATURES:
+            raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
         deployed = self._configuration.applications.get(query.application)
         self._counters["queries_total", "application", query.application if deployed else UNKNOWN] += 1
         if not self._recent.add(record.partition, query.query_id):
@@ -229,8 +234,13 @@ class Selection(Operator):
 
     def _ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms, wait for them, and ask their models."""
-        pending.weights = arms.weights
-        pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
+        if pending.features or arms.situated is not None:
+            situation = self._situation(pending, arms, now_us)
+            choice, pending.weights = arms.decide_in(situation, uniform(pending.query_id))
+            pending.decision, models, model_topics = choice
+        else:
+            pending.weights = arms.weights
+            pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
         deployed = self._configuration.models
         for model in models:
             if model not in deployed:
@@ -257,6 +267,15 @@ class Selection(Operator):
         if self._admission is not None:
             self._admission.ask(models, due_us, now_us)
         self._asking.add(model_topics, pending, due_us)
+
+    def _situation(self, pending: Pending, arms: Arms, now_us: int) -> Situation:
+        """Return what the arms' policy may go by; how long models take is watched from the first time it matters."""
+        if not (is_situated(arms.policy) and arms.policy.uses == "latencies"):
+            return Situation(pending.features)
+        if self._combiner.latencies is None:
+            self._combiner.latencies = Latencies()
+        left_us = pending.deadline_us - self._margin_us - now_us
+        return Situation(pending.features, left_us, self._combiner.latencies.expected_us(arms.names, now_us))
 
     def _admitted(self, admission: Admission, pending: Pending, due_us: int, now_us: int) -> tuple[str, ...]:
         """Return the models that would answer in time, or whose output the cache has or awaits; the same if all."""
@@ -344,4 +363,5 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
         now_us,
         sent_us + slo_us,
         query.priority,
+        query.features,
     )

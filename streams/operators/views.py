@@ -12,11 +12,15 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
+from policies.contract import is_situated
+from policies.draw import pick
 from schemas import topics
 from schemas.records import Decision
 
 if TYPE_CHECKING:
-    from policies.contract import Policy
+    from collections.abc import Callable
+
+    from policies.contract import Policy, Situation
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
 
@@ -43,6 +47,7 @@ class Arms:
         cumulative: of the propensities, one for each arm.
         weights: how much each arm's answer counts.
         choices: one for each arm that can be asked alone, or the one that asks them all.
+        situated: the propensities in a situation, of a policy that goes by it.
     """
 
     policy: Policy
@@ -50,12 +55,30 @@ class Arms:
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
     choices: tuple[Choice, ...]
+    situated: Callable[[Situation], tuple[float, ...]] | None = None
 
     def decide(self, u: float) -> Choice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
         if len(self.choices) == 1:
             return self.choices[0]
         return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
+
+    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...]]:
+        """Return the choice in a situation, with its features, and the weights for that choice."""
+        features = situation.features
+        if self.situated is None:
+            choice = self.decide(u)
+            return choice._replace(decision=choice.decision._replace(features=features)), self.weights
+        shares = self.situated(situation)
+        known = self.choices[0].decision
+        if not self.policy.full_information:
+            arm = pick(shares, u)
+            decision = known._replace(chosen=(arm,), propensities=shares, features=features)
+            return self.choices[arm]._replace(decision=decision), shares
+        if shares == known.propensities and not features:
+            return self.choices[0], self.weights
+        chosen = tuple([arm for arm, share in enumerate(shares) if share])
+        return _choice(known._replace(chosen=chosen, propensities=shares, features=features)), self.weights
 
 
 def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
@@ -80,6 +103,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         tuple(accumulate(shares)),
         policy.weights(values, count),
         tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
+        policy.situated(values, count) if is_situated(policy) else None,
     )
 
 
