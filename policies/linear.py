@@ -104,8 +104,14 @@ def unpacked(state: State, arms: int, count: int) -> Regressions:
 
 
 def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[float | None], x: Floats) -> State:
-    """Add the known losses of the chosen arms at x."""
-    size = len(state) // arms
+    """Add the known losses of the chosen arms at x.
+
+    Raises:
+        IndexError: The state is not one of so many arms and features.
+    """
+    size = _size(len(x))
+    if len(state) != arms * size:
+        raise IndexError(f"{len(state)} values, not {arms * size}")
     for arm in chosen:
         loss = losses[arm]
         if loss is not None:
