@@ -124,6 +124,19 @@ class Situated(Policy, Protocol):
         ...
 
 
+class Starting(Policy, Protocol):
+    """A policy with which a context (a user, say) starts from what all contexts of its application have taught."""
+
+    def start(self, state: State, arms: int) -> State:
+        """Return the state of a context that is met for the first time, from the common one: believed, but little."""
+        ...
+
+
+def has_start(policy: Policy) -> TypeGuard[Starting]:
+    """Tell whether contexts start from a common state; else each starts anew."""
+    return hasattr(policy, "start")
+
+
 def is_situated(policy: Policy) -> TypeGuard[Situated]:
     """Tell whether a policy wants to know the situation."""
     return hasattr(policy, "situated")

@@ -133,6 +133,12 @@ def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str], fea
     return tuple(value for name in new_arms for value in known.get(name, fresh))
 
 
+def started(state: State, arms: int, features: int, ridge: float) -> State:
+    """Return arms that have these weights, and as little trust in them as any at first: Velox's average user."""
+    weights = unpacked(state, arms, features).weights
+    return tuple([value for arm in range(arms) for value in _block(ridge, weights[arm])])
+
+
 def _size(width: int) -> int:
     return width * (width + 1) // 2 + width
 

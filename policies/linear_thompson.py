@@ -113,3 +113,7 @@ class LinearThompson:
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with the average weights of those kept."""
         return linear.extended(state, old_arms, new_arms, self.features, self.ridge)
+
+    def start(self, state: State, arms: int) -> State:
+        """Return the weights of all contexts, as an expectation that the context's own observations soon outweigh."""
+        return linear.started(state, arms, self.features, self.ridge)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from policies.contract import Situation, is_situated
+from policies.contract import Situation, has_start, is_situated
 from policies.draw import uniform
 from schemas import topics
 from schemas.codec import MAX_TEXT
@@ -147,6 +147,7 @@ class Selection(Operator):
         effects: Effects = []
         for key, state in states.items():
             self._states.put(key, state, now_us)
+        for key in states:
             if key in self._parked:
                 self._release(key, now_us, effects)
         self._flush(now_us, effects)
@@ -214,22 +215,31 @@ class Selection(Operator):
         key = _state_key(
             query.application, query.context if deployed.application.per_context else None, self._settings.partitions
         )
-        arms = self._states.arms(key, deployed.policy, deployed.application.models)
+        arms = self._states.arms(key, deployed.policy, deployed.application.models, query.application)
         if arms is not None:
             if self._states.is_stale(key, now_us):
-                wanted.append(key)
+                self._want(key, deployed, wanted)
             self._ask(pending, arms, now_us, effects)
         elif key in self._parked:
             self._parked[key].queries.append((deployed, pending))
         else:
             until_us = min(now_us + PARK_US, pending.deadline_us - self._margin_us)
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
-            wanted.append(key)
+            self._want(key, deployed, wanted)
+
+    def _want(self, key: StateKey, deployed: Deployed, wanted: list[StateKey]) -> None:
+        """Have a state read; before it that of all contexts, if a new context starts from there."""
+        if has_start(deployed.policy) and self._states.is_new(key):
+            wanted.append(StateKey(key.partition, deployed.application.name))
+        wanted.append(key)
 
     def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:
         for deployed, pending in self._parked.pop(key).queries:
             models = deployed.application.models
-            arms = self._states.arms(key, deployed.policy, models) or arms_of(deployed.policy, models, key.name, None)
+            name = deployed.application.name
+            arms = self._states.arms(key, deployed.policy, models, name) or arms_of(
+                deployed.policy, models, key.name, None
+            )
             self._ask(pending, arms, now_us, effects)
 
     def _ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:

@@ -12,17 +12,18 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import is_situated
+from policies.contract import has_start, is_situated
 from policies.draw import pick
 from schemas import topics
 from schemas.records import Decision
+from streams.operators.contract import StateKey
+from streams.operators.starts import started
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from policies.contract import Policy, Situation
     from schemas.records import PolicyState
-    from streams.operators.contract import StateKey
 
 # A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
 # reads a second for each active state is what it costs.
@@ -136,16 +137,29 @@ class StateView:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...]) -> Arms | None:
-        """Return the arms in the state last read (the initial one if nothing is stored), None if it was never read."""
+    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
+        """Return the arms in the state last read, None if it was never read.
+
+        If nothing is stored that is the application's where the policy has a `start`, else the initial one.
+        """
         entry = self._entries.get(key)
         if entry is None:
             return None
         self._entries.move_to_end(key)
         arms = entry.arms
         if arms is None or arms.policy is not policy or arms.names is not names:
-            arms = entry.arms = arms_of(policy, names, key.name, entry.state)
+            state = entry.state or self._started(key, policy, application)
+            arms = entry.arms = arms_of(policy, names, key.name, state)
         return arms
+
+    def is_new(self, key: StateKey) -> bool:
+        """Tell whether nothing is known to be stored under a key."""
+        entry = self._entries.get(key)
+        return entry is None or entry.state is None
+
+    def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
+        common = self._entries.get(StateKey(key.partition, application)) if has_start(policy) else None
+        return started(common.state, registry.spec(policy)) if common else None
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
@@ -163,6 +177,6 @@ class StateView:
             if len(self._entries) > self._capacity:
                 self._entries.popitem(last=False)
             return
-        if state != entry.state:
+        if state is None or state != entry.state:  # without one of its own, the common state may have changed
             entry.state, entry.arms = state, None
         entry.read_us = now_us

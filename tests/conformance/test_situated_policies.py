@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies.contract import PLAIN, Situated, Situation, is_situated
+from policies import linear
+from policies.contract import PLAIN, Situated, Situation, has_start, is_situated
 from policies.draw import pick
 from policies.registry import POLICIES, create, parse, spec
 
@@ -119,6 +120,24 @@ def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Situated) -> None:
     size = len(state) // 3
     for arm in (0, 2):
         assert after[arm * size : (arm + 1) * size] == state[arm * size : (arm + 1) * size]
+
+
+@pytest.mark.parametrize("name", [name for name in SITUATED if has_start(create(name))])
+def test_a_context_starts_as_all_do_and_believes_it_little(name: str) -> None:
+    """It expects of every arm what they expect, and one observation moves it more than it moves them."""
+    policy = create(name, {"features": 1, "gamma": 0.0})
+    assert is_situated(policy)
+    assert has_start(policy)
+    common = played(policy, 2, 600)
+    start = policy.start(common, 2)
+    assert len(start) == len(common)
+    assert linear.unpacked(start, 2, 1).weights == pytest.approx(linear.unpacked(common, 2, 1).weights, abs=1e-12)
+    moved = [policy.observe(state, 2, (0,), (1.0, 0.0), (0.5, None), (1.0,)) for state in (start, common)]
+    by = [
+        abs(linear.unpacked(after, 2, 1).weights - linear.unpacked(before, 2, 1).weights).max()
+        for after, before in zip(moved, (start, common), strict=True)
+    ]
+    assert by[0] > 10 * by[1]
 
 
 @pytest.mark.parametrize("name", [name for name in SITUATED if create(name).full_information is False])

@@ -12,6 +12,8 @@ from schemas.records import Decision, JoinStatus, Observation, PolicyState, Stat
 from streams.operators.contract import StateKey
 from streams.operators.latencies import PROBE_US, SAMPLES, Latencies
 from streams.operators.learner import apply, fold
+from streams.operators.starts import started
+from streams.testing import Crash, Fault, StoreLoss
 from tests.loops import Loop, digits
 
 SEVEN_OR_THREE = {"good": lambda _: 7, "bad": lambda _: 3}
@@ -93,6 +95,66 @@ def test_a_stored_state_of_another_size_teaches_nothing() -> None:
     seen = Observation("q", "app", None, decision, (1.0,), 1.0, None, JoinStatus.JOINED, 0, 0)
     with pytest.raises(PolicyError, match="do not fit"):
         apply(PolicyState(spec, ("a",), 1, (1.0,)), seen)
+
+
+def personal(faults: tuple[Fault, ...] = ()) -> Loop:
+    """Let two users teach that the second model is right: twenty queries each, with feedback."""
+    application = digits(**LINEAR | {"per_context": True})
+    loop = Loop(dict(SEVEN_OR_THREE), application, faults)
+    for turn in range(40):
+        query_id = loop.query(context=f"user-{turn % 2}", features=(1.0,))
+        loop.driver.run(0.1)
+        loop.feedback(query_id, label=3)
+        loop.driver.run(0.1)
+    loop.driver.run(3)
+    return loop
+
+
+def test_a_context_never_seen_starts_from_what_all_have_taught() -> None:
+    """Its first query is decided by the average user's weights; its own state holds its own observations alone."""
+    loop = personal()
+    first = loop.query(context="new", features=(1.0,))
+    loop.driver.run(0.1)
+    loop.feedback(first, label=3)
+    loop.driver.run(3)
+    decision, states = loop.answer(first).decision, loop.driver.store.states
+
+    assert decision is not None
+    assert (decision.state, decision.state_version) == ("digits/new", 0)
+    assert decision.propensities == pytest.approx((0.005, 0.995))
+    assert (states[StateKey(0, "digits")].version, states[StateKey(0, "digits/new")].version) == (41, 1)
+
+
+@pytest.mark.parametrize("policy", ["exp3", "ucb1"])
+def test_other_policies_keep_no_common_state(policy: str) -> None:
+    """Each context starts anew, and costs one state."""
+    loop = Loop(dict(SEVEN_OR_THREE), digits(policy=policy, per_context=True))
+    query_id = loop.query(context="ann")
+    loop.driver.run(0.1)
+    loop.feedback(query_id, label=3)
+    loop.driver.run(3)
+    assert {key.name for key in loop.driver.store.states} == {"digits/ann"}
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [(), (Crash(3_000_000, "learner"), Crash(5_000_000, "selection")), (StoreLoss(4_000_000, 1_000_000),)],
+    ids=["none", "crashes", "store-loss"],
+)
+def test_common_and_own_states_are_the_fold_of_the_log(faults: tuple[Fault, ...]) -> None:
+    """Bit for bit, whatever happens on the way."""
+    loop = personal(faults)
+    states = {StateKey(0, name): state for name, state in fold(loop.observations(), 130_000_000).items()}
+    assert loop.driver.store.states == states
+    assert states[StateKey(0, "digits")].version == 40
+
+
+def test_a_common_state_of_another_policy_tells_a_new_context_nothing() -> None:
+    """Numbers of one policy mean nothing to another."""
+    spec, other = (registry.spec(registry.create("linucb", {"features": count})) for count in (1, 2))
+    common = PolicyState(spec, ("a",), 9, (0.5, 0.0, 1.0, 0.8, 0.0))
+    assert started(common, other) is started(None, spec) is None
+    assert started(common, spec) == PolicyState(spec, ("a",), 0, (1.0, 0.0, 1.0, 0.4, 0.0))
 
 
 def test_timely_stops_asking_a_model_that_does_not_answer_in_time() -> None:
