@@ -204,11 +204,13 @@ class ApplicationSettings(Section):
     models: tuple[str, ...] = Field(min_length=1)
     """The competing models, by name."""
     policy: str = "exp3"
-    """What chooses among them: `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson`, `exp3` or `exp4`."""
+    """What chooses among them: `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` or `exp3`; by each
+    query's features `linucb` or `linear_thompson`; of all together `exp4` or `timely`."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False
-    """One policy state for each context (user, session, region) instead of one for all."""
+    """One policy state for each context (user, session, region) instead of one for all. With `linucb` and
+    `linear_thompson` a context starts from what all of them have taught (those of its partition), else anew."""
     slo_ms: float = Field(default=100.0, gt=0)
     """A query is answered so long after it was sent, with what is there by then."""
     default_output: int | float | str | None = None

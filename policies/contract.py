@@ -7,12 +7,25 @@ Nothing here draws random numbers: the one uniform draw of a decision is an argu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeGuard
 
 State: TypeAlias = tuple[float, ...]
+
+
+class Situation(NamedTuple):
+    """What a decision may depend on beside the state: the query, and the moment at which it is asked."""
+
+    features: tuple[float, ...] = ()  # the query's; what is missing counts as 0
+    left_us: float = inf  # until its answer has to be made
+    latencies_us: tuple[float, ...] = ()  # one for each arm: what it takes at a high quantile; empty = not known
+
+
+PLAIN: Final = Situation()  # nothing is known
 
 
 class Policy(Protocol):
@@ -80,3 +93,50 @@ class Policy(Protocol):
         An arm that is new starts as the average of those kept; where none is kept, everything starts anew.
         """
         ...
+
+
+class Situated(Policy, Protocol):
+    """A policy whose decisions depend on the situation, too; without one, on the state alone.
+
+    Its propensities are those of the situation in force; they are logged with the decision, and so are the features.
+    """
+
+    uses: ClassVar[Literal["features", "latencies"]]  # what it goes by
+
+    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+        """Return the propensities as a function of the situation; what depends on the state alone is worked out once.
+
+        One arm is drawn with them; under full information every arm is asked whose propensity is not 0.0.
+        `propensities(state, arms)` are those of `PLAIN`.
+        """
+        ...
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        features: tuple[float, ...] = (),
+    ) -> State:
+        """Return the state after one observation; `features` as logged with the decision."""
+        ...
+
+
+class Starting(Policy, Protocol):
+    """A policy with which a context (a user, say) starts from what all contexts of its application have taught."""
+
+    def start(self, state: State, arms: int) -> State:
+        """Return the state of a context that is met for the first time, from the common one: believed, but little."""
+        ...
+
+
+def has_start(policy: Policy) -> TypeGuard[Starting]:
+    """Tell whether contexts start from a common state; else each starts anew."""
+    return hasattr(policy, "start")
+
+
+def is_situated(policy: Policy) -> TypeGuard[Situated]:
+    """Tell whether a policy wants to know the situation."""
+    return hasattr(policy, "situated")

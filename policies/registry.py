@@ -12,9 +12,12 @@ from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
+from policies.linear_thompson import LinearThompson
+from policies.linucb import LinUcb
 from policies.parameters import build
 from policies.single import Single
 from policies.thompson import Thompson
+from policies.timely import Timely
 from policies.ucb1 import Ucb1
 
 if TYPE_CHECKING:
@@ -28,8 +31,11 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     Ucb1.name: Ucb1,
     DiscountedUcb.name: DiscountedUcb,
     Thompson.name: Thompson,
+    LinUcb.name: LinUcb,
+    LinearThompson.name: LinearThompson,
     Exp3.name: Exp3,
     Exp4.name: Exp4,
+    Timely.name: Timely,
 }
 
 _SPEC = re.compile(r"(?P<name>\w+)(?:\((?P<parameters>[^()]*)\))?", re.ASCII)

@@ -101,6 +101,14 @@ else:
     <n> >>= 1
     p += 1
 """
+# Most arrays of doubles are empty, as most queries have no features: that costs no call.
+_DOUBLES = """
+if b[p]:
+    <v>, p = read_doubles(b, p)
+else:
+    <v> = ()
+    p += 1
+"""
 _CONVERSIONS = {
     "string": "b[p:e].decode()",
     "bytes": "b[p:e]",
@@ -172,7 +180,7 @@ def _read(source: Source, kind: avsc.Type, value: str) -> None:
             codes = {2 * code: member for code, member in enumerate(members(kind))}
             source.add("<v> = <codes>[b[p]]\np += 1", v=value, codes=source.constant(codes))
         case avsc.Array(avsc.Primitive("double")):
-            source.add("<v>, p = read_doubles(b, p)", v=value)
+            source.add(_DOUBLES, v=value)
         case avsc.Array(items):
             _read_blocks(source, value, "[]", items, "<v>.append(<i>)")
             source.add("<v> = tuple(<v>)", v=value)

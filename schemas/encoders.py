@@ -142,7 +142,7 @@ def _write(source: Source, kind: avsc.Type, value: str, out: str) -> None:
         case avsc.Array(items):
             source.add(_SEQUENCE, x=value)
             if items == avsc.Primitive("double"):
-                source.add("<o> = write_doubles(<x>)", x=value, o=out)
+                source.add("<o> = write_doubles(<x>) if <x> else b'\\0'", x=value, o=out)
             else:
                 _write_block(source, f"<i> in {value}", items, value, out)
         case avsc.Map(values):

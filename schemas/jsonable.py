@@ -13,6 +13,7 @@ import numpy as np
 
 from schemas.definitions import field_names
 from schemas.errors import SchemaError
+from schemas.features import as_features
 from schemas.records import DTYPES, Feedback, Query, Tensor
 
 if TYPE_CHECKING:
@@ -64,13 +65,15 @@ def query_from_json(document: Mapping[str, Json]) -> Query:
     """Return the query in a JSON object.
 
     `input` is a string, a number or list of numbers (nested for more dimensions; float32),
-    `{"values": ..., "dtype": ...}` for another dtype, or `{"base64": ...}` for bytes.
+    `{"values": ..., "dtype": ...}` for another dtype, or `{"base64": ...}` for bytes. `features` is a list of numbers.
 
     Raises:
         SchemaError: With the field's name, where one is missing, unknown or of the wrong type.
     """
     given = _given(document, Query)
     given["input"] = _input("input", given["input"])
+    if "features" in given:
+        given["features"] = as_features(given["features"])
     return Query(**given)
 
 

@@ -85,6 +85,7 @@ class Query(NamedTuple):
     sent_us: int = 0  # when the client meant to send it; 0 = take the record's own timestamp
     slo_ms: float | None = None  # overrides the application's objective for this query
     priority: int = 0  # where a model is overloaded, queries of the lowest are refused or given up first
+    features: tuple[float, ...] = ()  # what contextual policies go by; at most `features.MAX_FEATURES`, finite
 
 
 class ModelQueries(NamedTuple):
@@ -130,6 +131,7 @@ class Decision(NamedTuple):
     policy: str  # policy and parameters, as `policies.registry.spec()` writes them
     arms: tuple[str, ...]  # the application's models, in order
     propensities: tuple[float, ...]
+    features: tuple[float, ...] = ()  # the query's, so that learning needs nothing but the log
 
 
 class ModelOutput(NamedTuple):

@@ -22,6 +22,7 @@ import numpy as np
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
+from schemas.features import as_features
 from schemas.framing import peek_id
 from schemas.records import Feedback, Input, Prediction, Query, Tensor, Value
 from streams.link import KafkaLink
@@ -129,6 +130,7 @@ class Client:
         x: Input | NDArray[np.generic] | Sequence[float],
         *,
         context: str | None = None,
+        features: Iterable[float] = (),
         slo_ms: float | None = None,
         priority: int = 0,
         query_id: str | None = None,
@@ -140,6 +142,8 @@ class Client:
             application: which application is asked.
             x: one row: an array of the model's dtype and shape, a list of numbers, a string or bytes.
             context: the user, session or region whose policy state decides.
+            features: what contextual policies (`linucb`, `linear_thompson`) go by: numbers of about 1 that tell queries
+                apart, in an order that stays.
             slo_ms: overrides the application's objective.
             priority: where a model is overloaded, queries of the lowest are refused first.
             query_id: to ask under an id of your own; asking twice under one id gives one decision.
@@ -149,9 +153,10 @@ class Client:
             UnansweredError: nothing came in time.
             BrokerUnavailableError: predictions can no longer be read; open a new client.
             TypeError: `x` is no input.
+            SchemaError: a feature is not finite, or there are too many.
         """
-        now_us = self._clock.now_us()
-        query = Query(query_id or self._new_id(), application, as_input(x), context, now_us, slo_ms, priority)
+        now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
+        query = Query(query_id or self._new_id(), application, row, context, now_us, slo_ms, priority, given)
         future = self._expect(query.query_id)
         try:
             async with asyncio.timeout(timeout_s):

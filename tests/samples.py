@@ -28,14 +28,15 @@ NOW_US = 1_766_000_000_000_000
 ROW = Tensor.of(np.arange(64, dtype=np.float32))
 SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
+FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300))
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
     ModelOutput("bad", "2", Outcome.MISSING, None),
 )
 
 FULL: tuple[object, ...] = (
-    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5),
     ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1)),
+    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, 3, (0.5, -1e300)),
     ModelPredictions(
         model="good",
         version="1",
@@ -54,7 +55,7 @@ FULL: tuple[object, ...] = (
         "q-1", "digits", "ann", DECISION, Status.PARTIAL, "deadline", 7, 0.5, OUTPUTS, 1, NOW_US, NOW_US + 1, NOW_US + 2
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
-    Observation("q-1", "digits", "ann", DECISION, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9),
+    Observation("q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9),
     Application(
         "digits",
         ("good", "bad"),

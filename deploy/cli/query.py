@@ -16,6 +16,7 @@ from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.clients import asking
 from deploy.errors import UsageError
 from deploy.registry import codec_for
+from schemas.features import as_features
 from schemas.jsonable import query_from_json, to_json
 from schemas.records import Application, Input, Tensor
 
@@ -30,6 +31,7 @@ skysail query digits --input '[0, 0, 5, 13, 9, 1, 0, 0, ...]'
 skysail query pixels --input '{"values": [0, 255, 3], "dtype": "uint8"}'
 skysail query reviews --input '"a fine piece of work"'
 skysail query digits --npy row.npy --context user-17 --json
+skysail query digits --npy row.npy --features '[0.5, 1, 0]'
 """
 # What to do about an answer that no model has given, by the reason that it carries.
 ADVICE = {
@@ -49,6 +51,7 @@ ADVICE = {
 @click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
 @click.option("--context", help="User, session or region whose policy state decides.")
+@click.option("--features", help="What a contextual policy goes by: numbers as a JSON list.")
 @click.option("--slo-ms", type=float, help="Instead of the application's objective.")
 @click.option(
     "--priority", type=int, default=0, show_default=True, help="The lowest goes first where a model is overloaded."
@@ -59,6 +62,7 @@ ADVICE = {
 def query(settings: Settings, application: str, *, as_json: bool, **options: Any) -> None:
     """Ask APPLICATION and print the prediction; exit code 1 if there is no such application, or no answer at all."""
     row, codec = _input(application, options.pop("text"), options.pop("npy")), codec_for(settings)
+    options["features"] = _features(options["features"])
     prediction = asyncio.run(_ask(settings, codec, application, row, options))
     if as_json:
         print_json(to_json(prediction))
@@ -77,6 +81,16 @@ def _input(application: str, text: str | None, npy: Path | None) -> Input:
         return query_from_json({"query_id": "", "application": application, "input": json.loads(text or "")}).input
     except ValueError as error:
         message = f"this is no input: {error}"
+        raise UsageError(message) from error
+
+
+def _features(text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
+    try:
+        return as_features(json.loads(text))
+    except ValueError as error:
+        message = f"--features: {error}"
         raise UsageError(message) from error
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from schemas.records import Application, Decision, Input, ModelPredictions, Value
     from streams.operators.contract import Record
     from streams.operators.counters import Counters
+    from streams.operators.latencies import Latencies
 
 # Why no model's output could be used, by precedence: what the caller can mend comes first.
 _REASONS = (
@@ -51,6 +52,7 @@ class Pending:
     received_us: int
     deadline_us: int
     priority: int = 0
+    features: tuple[float, ...] = ()
     decision: Decision | None = None
     models: tuple[str, ...] = ()  # that were asked
     weights: tuple[float, ...] = ()
@@ -71,6 +73,7 @@ class Combiner:
         self._buckets: list[int] = []
         self._stand_ins = StandIns()
         self._durations = Durations("answer", "application")
+        self.latencies: Latencies | None = None  # once somebody wants to know them
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -96,6 +99,8 @@ class Combiner:
         if not waiting:
             self._counters["late_outputs_total", "model", batch.model] += len(batch.query_ids)
             return []
+        if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
+            self.latencies.add(batch.model, now_us - first.received_us, now_us)
         answers: list[Emit] = []
         late = 0
         for query_id, output in zip(batch.query_ids, outputs, strict=True):
@@ -130,6 +135,8 @@ class Combiner:
         answers: list[Emit] = []
         while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
             due = self._due.pop(heapq.heappop(self._buckets))
+            if self.latencies is not None:
+                _count_misses(self.latencies, due, now_us)
             answers += [self.answer(query, now_us) for query in due if not query.answered]
         return answers
 
@@ -177,6 +184,13 @@ def outputs_of(batch: ModelPredictions) -> Iterator[ModelOutput]:
             yield ModelOutput(
                 batch.model, batch.version, outcome, label, Tensor.of(scores[row]) if scores is not None else None
             )
+
+
+def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> None:
+    for query in due:
+        for model in () if query.answered else query.models:
+            if model not in query.outputs:
+                latencies.miss(model, now_us - query.received_us, now_us)
 
 
 def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:

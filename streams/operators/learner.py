@@ -12,12 +12,14 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
+from policies.contract import is_situated
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
 from schemas.records import Observation, PolicyState
 from streams.operators.contract import DeadLetter, FetchStates, Operator, StateKey, WriteStates
 from streams.operators.counters import Counters
 from streams.operators.figures import Losses
+from streams.operators.starts import started, states_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -49,12 +51,31 @@ def apply(state: PolicyState | None, seen: Observation) -> PolicyState:
         values = policy.extend(state.values, state.arms, decision.arms)
         state = PolicyState(decision.policy, decision.arms, state.version, values)
     try:
-        values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
+        if is_situated(policy):
+            values = policy.observe(
+                state.values, count, decision.chosen, decision.propensities, seen.losses, decision.features
+            )
+        else:
+            values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
     except IndexError as error:
         raise PolicyError(f"the stored state has {len(state.values)} values, which do not fit {count} arms") from error
     if not all(map(isfinite, values)):
         raise PolicyError(f"{decision.policy} leaves the finite numbers on these losses; make its parameters smaller")
     return PolicyState(decision.policy, decision.arms, state.version + 1, values)
+
+
+def taught(states: Mapping[str, PolicyState | None], seen: Observation) -> dict[str, PolicyState]:
+    """Return the states that an observation changes, by name, as they are after it.
+
+    Raises:
+        PolicyError: as `apply`.
+    """
+    own, *others = states_of(seen)
+    before = states.get(own)
+    if not others:
+        return {own: apply(before, seen)}
+    common = states.get(others[0])
+    return {own: apply(before or started(common, seen.decision.policy), seen), others[0]: apply(common, seen)}
 
 
 def _check(seen: Observation) -> None:
@@ -71,6 +92,14 @@ def _check(seen: Observation) -> None:
 
 def _is_share(value: float | None) -> bool:
     return value is None or 0.0 <= value <= 1.0
+
+
+def _needed(seen: Observation) -> tuple[str, ...]:
+    """Return the states without which an observation cannot be folded; one of no policy becomes a dead letter."""
+    try:
+        return states_of(seen)
+    except PolicyError:
+        return (seen.decision.state,)
 
 
 class SeenIds:
@@ -111,8 +140,7 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
     states: dict[str, PolicyState] = {}
     for timestamp_us, seen in log:
         if seen_ids.add(seen.query_id, timestamp_us):
-            name = seen.decision.state
-            states[name] = apply(states.get(name), seen)
+            states.update(taught(states, seen))
     return states
 
 
@@ -232,7 +260,7 @@ class Learner(Operator):
         partition = self._partitions[number]
         if partition.fetching or not partition.queue:
             return
-        names = {seen.decision.state for _, seen in partition.queue}
+        names = {name for _, seen in partition.queue for name in _needed(seen)}
         missing = names - partition.states.keys()
         if missing:
             partition.fetching |= missing
@@ -266,14 +294,14 @@ class Learner(Operator):
         if not partition.seen.add(seen.query_id, record.timestamp_us):
             self._counters["duplicate_observations_total", "application", seen.application] += 1
             return True
-        name = seen.decision.state
         try:
-            state = apply(partition.states[name], seen)
+            after = taught(partition.states, seen)
         except PolicyError as error:
             effects.append(DeadLetter(record, "impossible_decision", str(error)))
             return False
-        partition.states[name] = changed[name] = state
-        partition.states.move_to_end(name)
+        for name, state in after.items():
+            partition.states[name] = changed[name] = state
+            partition.states.move_to_end(name)
         self._counters["applied_total", "application", seen.application] += 1
         self._losses.add(seen)
         return True

@@ -16,10 +16,12 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from policies.contract import Situation, has_start, is_situated
 from policies.draw import uniform
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
+from schemas.features import MAX_FEATURES
 from schemas.records import ModelPredictions, Query
 from streams.operators.admission import Admission
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
@@ -29,6 +31,7 @@ from streams.operators.combiner import UNKNOWN, Combiner, Pending, outputs_of
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters, render
 from streams.operators.figures import MAX_LABELS
+from streams.operators.latencies import Latencies
 from streams.operators.quantile import RunningQuantile
 from streams.operators.recent import RecentIds
 from streams.operators.views import Arms, StateView, arms_of
@@ -148,6 +151,7 @@ class Selection(Operator):
         effects: Effects = []
         for key, state in states.items():
             self._states.put(key, state, now_us)
+        for key in states:
             if key in self._parked:
                 self._release(key, now_us, effects)
         self._flush(now_us, effects)
@@ -190,7 +194,7 @@ class Selection(Operator):
         for name, deployed in islice(self._configuration.applications.items(), MAX_LABELS):
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
             key = _state_key(name, None, self._settings.partitions)
-            arms = self._states.arms(key, deployed.policy, deployed.application.models)
+            arms = self._states.arms(key, deployed.policy, deployed.application.models, name)
             if arms is not None and len(arms.names) <= MAX_LABELS:
                 total = sum(arms.weights) or 1.0
                 for model, weight in zip(arms.names, arms.weights, strict=True):
@@ -218,6 +222,8 @@ class Selection(Operator):
         query = self._codec.decode(Query, record.value)
         if len(query.query_id) + len(query.application) + len(query.context or "") > MAX_TEXT:
             raise DecodeError("invalid", f"Query: id, application and context have more than {MAX_TEXT} characters")
+        if query.features and len(query.features) > MAX_FEATURES:
+            raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
         deployed = self._configuration.applications.get(query.application)
         self._counters["queries_total", "application", query.application if deployed else UNKNOWN] += 1
         if not self._recent.add(record.partition, query.query_id):
@@ -231,28 +237,42 @@ class Selection(Operator):
         key = _state_key(
             query.application, query.context if deployed.application.per_context else None, self._settings.partitions
         )
-        arms = self._states.arms(key, deployed.policy, deployed.application.models)
+        arms = self._states.arms(key, deployed.policy, deployed.application.models, query.application)
         if arms is not None:
             if self._states.is_stale(key, now_us):
-                wanted.append(key)
+                self._want(key, deployed, wanted)
             self._ask(pending, arms, now_us, effects)
         elif key in self._parked:
             self._parked[key].queries.append((deployed, pending))
         else:
             until_us = min(now_us + PARK_US, pending.deadline_us - self._margin_us)
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
-            wanted.append(key)
+            self._want(key, deployed, wanted)
+
+    def _want(self, key: StateKey, deployed: Deployed, wanted: list[StateKey]) -> None:
+        """Have a state read; before it that of all contexts, if a new context starts from there."""
+        if has_start(deployed.policy) and self._states.is_new(key):
+            wanted.append(StateKey(key.partition, deployed.application.name))
+        wanted.append(key)
 
     def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:
         for deployed, pending in self._parked.pop(key).queries:
             models = deployed.application.models
-            arms = self._states.arms(key, deployed.policy, models) or arms_of(deployed.policy, models, key.name, None)
+            name = deployed.application.name
+            arms = self._states.arms(key, deployed.policy, models, name) or arms_of(
+                deployed.policy, models, key.name, None
+            )
             self._ask(pending, arms, now_us, effects)
 
     def _ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms, wait for them, and ask their models."""
-        pending.weights = arms.weights
-        pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
+        if pending.features or arms.situated is not None:
+            situation = self._situation(pending, arms, now_us)
+            choice, pending.weights = arms.decide_in(situation, uniform(pending.query_id))
+            pending.decision, models, model_topics = choice
+        else:
+            pending.weights = arms.weights
+            pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
         deployed = self._configuration.models
         for model in models:
             if model not in deployed:
@@ -280,6 +300,15 @@ class Selection(Operator):
         if self._admission is not None:
             self._admission.ask(models, due_us, now_us)
         self._asking.add(model_topics, pending, due_us)
+
+    def _situation(self, pending: Pending, arms: Arms, now_us: int) -> Situation:
+        """Return what the arms' policy may go by; how long models take is watched from the first time it matters."""
+        if not (is_situated(arms.policy) and arms.policy.uses == "latencies"):
+            return Situation(pending.features)
+        if self._combiner.latencies is None:
+            self._combiner.latencies = Latencies()
+        left_us = pending.deadline_us - self._margin_us - now_us
+        return Situation(pending.features, left_us, self._combiner.latencies.expected_us(arms.names, now_us))
 
     def _admitted(self, admission: Admission, pending: Pending, due_us: int, now_us: int) -> tuple[str, ...]:
         """Return the models that would answer in time, or whose output the cache has or awaits; the same if all."""
@@ -367,4 +396,5 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
         now_us,
         sent_us + slo_us,
         query.priority,
+        query.features,
     )

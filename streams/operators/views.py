@@ -12,13 +12,18 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
+from policies.contract import has_start, is_situated
+from policies.draw import pick
 from schemas import topics
 from schemas.records import Decision
+from streams.operators.contract import StateKey
+from streams.operators.starts import started
 
 if TYPE_CHECKING:
-    from policies.contract import Policy
+    from collections.abc import Callable
+
+    from policies.contract import Policy, Situation
     from schemas.records import PolicyState
-    from streams.operators.contract import StateKey
 
 # A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
 # reads a second for each active state is what it costs.
@@ -43,6 +48,7 @@ class Arms:
         cumulative: of the propensities, one for each arm.
         weights: how much each arm's answer counts.
         choices: one for each arm that can be asked alone, or the one that asks them all.
+        situated: the propensities in a situation, of a policy that goes by it.
     """
 
     policy: Policy
@@ -50,12 +56,30 @@ class Arms:
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
     choices: tuple[Choice, ...]
+    situated: Callable[[Situation], tuple[float, ...]] | None = None
 
     def decide(self, u: float) -> Choice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
         if len(self.choices) == 1:
             return self.choices[0]
         return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
+
+    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...]]:
+        """Return the choice in a situation, with its features, and the weights for that choice."""
+        features = situation.features
+        if self.situated is None:
+            choice = self.decide(u)
+            return choice._replace(decision=choice.decision._replace(features=features)), self.weights
+        shares = self.situated(situation)
+        known = self.choices[0].decision
+        if not self.policy.full_information:
+            arm = pick(shares, u)
+            decision = known._replace(chosen=(arm,), propensities=shares, features=features)
+            return self.choices[arm]._replace(decision=decision), shares
+        if shares == known.propensities and not features:
+            return self.choices[0], self.weights
+        chosen = tuple([arm for arm, share in enumerate(shares) if share])
+        return _choice(known._replace(chosen=chosen, propensities=shares, features=features)), self.weights
 
 
 def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
@@ -80,6 +104,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         tuple(accumulate(shares)),
         policy.weights(values, count),
         tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
+        policy.situated(values, count) if is_situated(policy) else None,
     )
 
 
@@ -112,16 +137,29 @@ class StateView:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...]) -> Arms | None:
-        """Return the arms in the state last read (the initial one if nothing is stored), None if it was never read."""
+    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
+        """Return the arms in the state last read, None if it was never read.
+
+        If nothing is stored that is the application's where the policy has a `start`, else the initial one.
+        """
         entry = self._entries.get(key)
         if entry is None:
             return None
         self._entries.move_to_end(key)
         arms = entry.arms
         if arms is None or arms.policy is not policy or arms.names is not names:
-            arms = entry.arms = arms_of(policy, names, key.name, entry.state)
+            state = entry.state or self._started(key, policy, application)
+            arms = entry.arms = arms_of(policy, names, key.name, state)
         return arms
+
+    def is_new(self, key: StateKey) -> bool:
+        """Tell whether nothing is known to be stored under a key."""
+        entry = self._entries.get(key)
+        return entry is None or entry.state is None
+
+    def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
+        common = self._entries.get(StateKey(key.partition, application)) if has_start(policy) else None
+        return started(common.state, registry.spec(policy)) if common else None
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
@@ -139,6 +177,6 @@ class StateView:
             if len(self._entries) > self._capacity:
                 self._entries.popitem(last=False)
             return
-        if state != entry.state:
+        if state is None or state != entry.state:  # without one of its own, the common state may have changed
             entry.state, entry.arms = state, None
         entry.read_us = now_us

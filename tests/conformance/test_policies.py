@@ -151,9 +151,9 @@ def test_state_stays_finite_under_one_loss_for_ever(policy: Policy, loss: float)
     arms = 3
     state = policy.init(arms)
     losses = [loss, 1.0 - loss, loss] if policy.full_information else [loss] * arms
-    chosen = tuple(range(arms)) if policy.full_information else (0,)
+    chosen, propensities = tuple(range(arms)) if policy.full_information else (0,), policy.propensities(state, arms)
     for _ in range(STEPS):
-        state = policy.observe(state, arms, chosen, policy.propensities((*policy.init(arms),), arms), losses)
+        state = policy.observe(state, arms, chosen, propensities, losses)
     assert all(map(math.isfinite, state))
     assert is_distribution(policy.weights(state, arms))
     assert min(policy.propensities(state, arms)) >= policy.floor(arms) - 1e-12

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from policies import linear
 from policies.aimd import Aimd
 from policies.beta import best_probabilities
 from policies.combine import COMBINES, MEAN, MEDIAN, combine
@@ -18,6 +19,8 @@ from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import LossError
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
+from policies.gaussian import best_probabilities as normal_probabilities
+from policies.linucb import LinUcb
 from policies.logweights import normalised
 from policies.losses import loss
 from policies.registry import parse, spec
@@ -198,3 +201,31 @@ def test_scores_keep_their_shape_however_they_are_combined(how: str, arms: list[
     assert isinstance(combined, Tensor)
     assert combined.shape == (3,)
     assert 0.0 <= confidence <= 1.0
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.lists(st.floats(-3.0, 3.0), min_size=2, max_size=2), unit), max_size=20))
+def test_sherman_and_morrison_agree_with_solving_the_regression(seen: list[tuple[list[float], float]]) -> None:
+    """One observation at a time gives the inverse and the weights of all of them at once."""
+    policy = LinUcb(features=2, ridge=0.5)
+    state, matrix, vector = policy.init(1), 0.5 * np.eye(3), np.zeros(3)
+    for features, cost in seen:
+        state = policy.observe(state, 1, (0,), (1.0,), (cost,), tuple(features))
+        x = np.array([1.0, *features])
+        matrix, vector = matrix + np.outer(x, x), vector + (1.0 - cost) * x
+    found = linear.unpacked(state, 1, 2)
+    assert np.allclose(found.inverses[0], np.linalg.inv(matrix), rtol=1e-8, atol=1e-10)
+    assert np.allclose(found.weights[0], np.linalg.solve(matrix, vector), rtol=1e-8, atol=1e-8)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.floats(-10.0, 10.0), st.floats(1e-9, 1e3)), min_size=1, max_size=6))
+def test_normal_probabilities_are_a_distribution(parameters: list[tuple[float, float]]) -> None:
+    """Any means and deviations give probabilities; of two they are the distribution function's within .002."""
+    means, deviations = np.array(parameters).T
+    best = normal_probabilities(means, deviations)
+    assert np.all(best >= 0.0)
+    assert math.isclose(best.sum(), 1.0, abs_tol=1e-9)
+    if len(parameters) == 2 and means[0] != means[1]:
+        away = (means[0] - means[1]) / math.hypot(*deviations)
+        assert math.isclose(best[0], 0.5 * (1.0 + math.erf(away / math.sqrt(2.0))), abs_tol=2e-3)

@@ -10,6 +10,7 @@ import pytest
 
 from schemas import topics
 from schemas.codec import Codec
+from schemas.errors import SchemaError
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError, as_input
 from streams.murmur2 import partition_of
@@ -108,6 +109,16 @@ async def test_a_prediction_comes_back_to_its_query(client: Client, transport: F
     query = CODEC.decode(Query, transport.sent[0][3])
     assert (prediction.answer, prediction.query_id) == (3, query.query_id)
     assert query == Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0)
+
+
+async def test_features_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
+    """Anything that iterates over numbers will do; what is none of them is refused before it is sent."""
+    transport.answer = _prediction
+    await client.predict("digits", "x", features=np.array([0.5, 1.0], np.float32))
+    assert CODEC.decode(Query, transport.sent[0][3]).features == (0.5, 1.0)
+    with pytest.raises(SchemaError, match="features"):
+        await client.predict("digits", "x", features=[np.inf])
+    assert len(transport.sent) == 1
 
 
 async def test_concurrent_queries_get_their_own_answers(client: Client, transport: FakeTransport) -> None:

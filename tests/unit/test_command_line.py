@@ -88,6 +88,8 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("run", "--model", "svc"), "--model goes with --role worker"),
         (("query", "digits"), "give either --input or --npy"),
         (("query", "digits", "--input", "[1, "), "this is no input"),
+        (("query", "digits", "--input", "[1]", "--features", "0.5"), "--features: features: a list of numbers"),
+        (("query", "digits", "--input", "[1]", "--features", "[1"), "--features: "),
         (("feedback", "q1"), "give either --label or --loss"),
         (("feedback", "q1", "--label", "3", "--loss", "0.5"), "give either --label or --loss"),
         (("topics", "describe", "--config", "none.yaml"), "there is no settings file none.yaml"),

@@ -68,6 +68,13 @@ def test_inputs_are_read(value: Json, expected: object) -> None:
     assert Codec().decode(Query, Codec().encode(query)) == query
 
 
+def test_features_are_read_as_numbers() -> None:
+    """Whole numbers are numbers."""
+    query = query_from_json({"query_id": "q", "application": "a", "input": 1, "features": [1, 0.5]})
+    assert query.features == (1.0, 0.5)
+    assert Codec().decode(Query, Codec().encode(query)) == query
+
+
 @pytest.mark.parametrize("label", [7, 0.5, "seven", None])
 def test_labels_are_read(label: Json) -> None:
     """A label is a number, a text or nothing."""
@@ -92,6 +99,10 @@ def test_scores_are_read() -> None:
         ({"query_id": "q", "application": "a", "input": {"values": [300], "dtype": "uint8"}}, "input: not an array"),
         ({"query_id": "q", "application": "a", "input": {"base64": "!"}}, "input: not base64"),
         ({"query_id": "q", "application": "a", "input": None}, "input: a string"),
+        ({"query_id": "q", "application": "a", "input": 1, "features": 0.5}, "features: a list of numbers"),
+        ({"query_id": "q", "application": "a", "input": 1, "features": ["x"]}, "features: a list of numbers"),
+        ({"query_id": "q", "application": "a", "input": 1, "features": [float("nan")]}, "not finite"),
+        ({"query_id": "q", "application": "a", "input": 1, "features": [0] * 257}, "a query may have 256"),
     ],
 )
 def test_what_cannot_be_read_is_named(document: dict[str, Json], message: str) -> None:

@@ -11,10 +11,15 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln
 
 from policies.beta import best_probabilities
+from policies.contract import Situation
 from policies.epsilon_greedy import EpsilonGreedy
+from policies.errors import PolicyError
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
+from policies.linear_thompson import LinearThompson
+from policies.linucb import LinUcb
 from policies.thompson import Thompson
+from policies.timely import Timely
 from policies.ucb1 import Ucb1
 
 
@@ -139,3 +144,66 @@ def test_a_new_arm_gets_the_average_weight() -> None:
 def test_a_new_thompson_arm_starts_with_one_average_observation() -> None:
     """Uniform posterior plus one observation of the average rate."""
     assert Thompson().extend((3.0, 1.0), ["a"], ["a", "b"]) == pytest.approx((3.0, 1.75, 1.0, 1.25))
+
+
+def test_linucb_learns_a_triangle_and_a_vector() -> None:
+    """One reward at x = (1, 1): inverse(I + xx') = ((2, -1), (-1, 2)) / 3 and b = x; the other arm stays."""
+    policy = LinUcb(features=1, gamma=0.0)
+    state = policy.observe(policy.init(2), 2, (1,), (0.5, 0.5), (None, 0.0), (1.0,))
+    assert state[:5] == policy.init(1) == (1.0, 0.0, 1.0, 0.0, 0.0)
+    assert state[5:] == pytest.approx((2 / 3, -1 / 3, 2 / 3, 1.0, 1.0))
+
+
+def test_linucb_asks_the_arm_of_the_highest_bound() -> None:
+    """At x = (1, 1) that arm has 2/3 + sqrt(2/3) alpha, the unknown one sqrt(2) alpha: equal at alpha = 1.115."""
+    state = (1.0, 0.0, 1.0, 0.0, 0.0, 2 / 3, -1 / 3, 2 / 3, 1.0, 1.0)
+    for alpha, expected in ((1.1, (0.1, 0.9)), (1.13, (0.9, 0.1))):
+        ask = LinUcb(alpha=alpha, features=1, gamma=0.2).situated(state, 2)
+        assert ask(Situation((1.0,))) == pytest.approx(expected)
+
+
+def test_linear_thompson_of_two_arms_is_a_normal_distribution_function() -> None:
+    """At x = (1, 1) the rewards differ by N(2/3, spread^2 (2/3 + 2)), so the known arm is best with Phi(.8165)."""
+    state = (2 / 3, -1 / 3, 2 / 3, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0)
+    known, unknown = LinearThompson(features=1, gamma=0.1).situated(state, 2)(Situation((1.0,)))
+    assert known == pytest.approx(0.9 * 0.5 * (1 + math.erf(0.8165 / math.sqrt(2))) + 0.05, abs=2e-3)
+    assert known + unknown == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_new_linear_arm_starts_with_the_average_weights() -> None:
+    """Arms of weights (1/3, 1/3) and (0, 0) give one that expects 1/6 + 1/6 f, and trusts it as little as any."""
+    state = (2 / 3, -1 / 3, 2 / 3, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0)
+    for policy in (LinUcb(features=1), LinearThompson(features=1)):
+        extended = policy.extend(state, ["a", "b"], ["b", "new", "a"])
+        assert extended == pytest.approx((*state[5:], 1.0, 0.0, 1.0, 1 / 6, 1 / 6, *state[:5]))
+
+
+def test_a_linear_state_that_cannot_be_stored_is_refused() -> None:
+    """With 256 features an arm has 33,410 numbers; two do not fit a record."""
+    assert len(LinUcb(features=256).init(1)) == 33_410
+    with pytest.raises(PolicyError, match="fewer features"):
+        LinUcb(features=256).init(2)
+
+
+def test_linear_features_are_filled_up_and_cut_off() -> None:
+    """A query with fewer features than the policy counts has zeros for the rest; more are not looked at."""
+    policy = LinUcb(features=2)
+    state = policy.observe(policy.init(1), 1, (0,), (1.0,), (0.0,), (0.5,))
+    assert state == policy.observe(policy.init(1), 1, (0,), (1.0,), (0.0,), (0.5, 0.0, 9.0))
+
+
+@pytest.mark.parametrize(
+    ("left_us", "latencies_us", "asked"),
+    [
+        (20_000, (), (1.0, 1.0, 1.0)),
+        (20_000, (5_000, 20_001, 0), (1.0, 0.0, 1.0)),
+        (4_000, (5_000, 6_000, 7_000), (1.0, 0.0, 0.0)),
+        (-1, (9_000, 6_000, 6_000), (0.0, 1.0, 1.0)),
+    ],
+)
+def test_timely_asks_what_fits_and_at_least_the_quickest(
+    left_us: int, latencies_us: tuple[float, ...], asked: tuple[float, ...]
+) -> None:
+    """An arm of which nothing is known fits; of equally quick ones that do not fit, all are asked."""
+    policy = Timely()
+    assert policy.situated(policy.init(3), 3)(Situation((), left_us, latencies_us)) == asked

@@ -1,0 +1,161 @@
+"""Ridge regression of the reward on a query's features, one for each arm: the state of the linear policies.
+
+With x = (1, features) and r = 1 - loss, an arm's state is the upper triangle of inverse(A), row by row, then b, where
+A = ridge * I + sum of x x' and b = sum of r x over the arm's observations. Its weights are inverse(A) b, which are
+Velox's user weights (Crankshaw et al., CIDR 2015) where a context is a user. An observation changes inverse(A) by
+Sherman and Morrison's formula: no matrix is ever inverted.
+
+Every sum is made in a fixed order without BLAS, so that a fold over the log gives the same bits on every machine.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import fsum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from policies.errors import require
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from policies.contract import State
+
+    Floats = NDArray[np.float64]
+
+MAX_FEATURES = 256
+# A stored state has to fit a record: 480,000 of 524,288 bytes.
+_MAX_VALUES = 60_000
+# Features should be about 1. Larger than this they would leave the triangle fewer than 10 digits to tell arms by.
+_LARGEST = 1_000.0
+
+
+class Regressions(NamedTuple):
+    """All arms at once: inverses (K, D, D) of A, and weights (K, D)."""
+
+    inverses: Floats
+    weights: Floats
+
+    def at(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return each arm's expected reward at x (D,), and x' inverse(A) x, which is how little is known there."""
+        spread = self.inverses @ x
+        return self.weights @ x, np.maximum(spread @ x, 0.0)
+
+
+class _Triangle(NamedTuple):
+    rows: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    places: NDArray[np.intp]  # (D, D): where in the triangle each element of the matrix stands
+
+
+@lru_cache(maxsize=64)
+def _triangle(width: int) -> _Triangle:
+    rows, columns = np.triu_indices(width)
+    places = np.empty((width, width), dtype=np.intp)
+    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+    return _Triangle(rows, columns, places)
+
+
+def check(name: str, features: int, ridge: float, gamma: float) -> None:
+    """Check the parameters that all linear policies have.
+
+    Raises:
+        PolicyError: One is out of range.
+    """
+    require(0 <= features <= MAX_FEATURES, f"{name}: features is {features}; a query has 0 to {MAX_FEATURES}")
+    require(1e-6 <= ridge <= 1e6, f"{name}: ridge is {ridge}; it must lie in [1e-6, 1e6], 1 is usual")
+    require(0.0 <= gamma <= 1.0, f"{name}: gamma is {gamma}; it must lie in [0, 1], 0.01 is usual")
+
+
+def empty(arms: int, features: int, ridge: float) -> State:
+    """Return the state of arms that nothing is known of.
+
+    Raises:
+        PolicyError: It would be too large to be stored.
+    """
+    values = arms * _size(features + 1)
+    require(
+        values <= _MAX_VALUES,
+        f"a linear policy of {features} features and {arms} arms keeps {values} numbers, of {_MAX_VALUES} that fit;"
+        " give it fewer features",
+    )
+    return _block(ridge, np.zeros(features + 1)) * arms
+
+
+def vector(features: Sequence[float], count: int) -> Floats:
+    """Return (1, features) with exactly `count` of them: missing ones are 0, further ones are left out."""
+    x = np.zeros(count + 1)
+    x[0] = 1.0
+    given = features[:count]
+    x[1 : 1 + len(given)] = given
+    return np.clip(x, -_LARGEST, _LARGEST)
+
+
+def unpacked(state: State, arms: int, count: int) -> Regressions:
+    """Return the regressions in a state of `count` features."""
+    places = _triangle(count + 1).places
+    blocks = np.array(state).reshape(arms, -1)
+    inverses = blocks[:, places]
+    return Regressions(inverses, (inverses * blocks[:, -count - 1 :, None]).sum(axis=1))
+
+
+def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[float | None], x: Floats) -> State:
+    """Add the known losses of the chosen arms at x.
+
+    Raises:
+        IndexError: The state is not one of so many arms and features.
+    """
+    size = _size(len(x))
+    if len(state) != arms * size:
+        raise IndexError(f"{len(state)} values, not {arms * size}")
+    for arm in chosen:
+        loss = losses[arm]
+        if loss is not None:
+            start = arm * size
+            block = _observed(np.array(state[start : start + size]), x, 1.0 - loss)
+            state = (*state[:start], *block.tolist(), *state[start + size :])
+    return state
+
+
+def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str], features: int, ridge: float) -> State:
+    """Re-map by name; a new arm starts with the average weights of those kept, and as little trust as any at first."""
+    size = len(state) // len(old_arms)
+    known = {name: state[arm * size : (arm + 1) * size] for arm, name in enumerate(old_arms)}
+    kept = [known[name] for name in new_arms if name in known]
+    if not kept:
+        return empty(len(new_arms), features, ridge)
+    weights = unpacked(tuple(value for block in kept for value in block), len(kept), features).weights
+    fresh = _block(ridge, weights.mean(axis=0))
+    return tuple(value for name in new_arms for value in known.get(name, fresh))
+
+
+def started(state: State, arms: int, features: int, ridge: float) -> State:
+    """Return arms that have these weights, and as little trust in them as any at first: Velox's average user."""
+    weights = unpacked(state, arms, features).weights
+    return tuple([value for arm in range(arms) for value in _block(ridge, weights[arm])])
+
+
+def _size(width: int) -> int:
+    return width * (width + 1) // 2 + width
+
+
+def _block(ridge: float, weights: Floats) -> State:
+    """Return an arm's state before any observation, in which it has these weights."""
+    rows, columns, _ = _triangle(len(weights))
+    return (*np.where(rows == columns, 1.0 / ridge, 0.0).tolist(), *(ridge * weights).tolist())
+
+
+def _observed(block: Floats, x: Floats, reward: float) -> Floats:
+    """Return an arm's state after one observation."""
+    rows, columns, places = _triangle(len(x))
+    triangle = block[: len(rows)]
+    product = (triangle[places] * x[:, None]).sum(axis=0)  # inverse(A) x, row after row
+    scale = 1.0 + fsum((product * x).tolist())
+    after = np.empty_like(block)
+    after[: len(rows)] = triangle - product[rows] * product[columns] / scale
+    after[len(rows) :] = block[len(rows) :] + reward * x
+    return after

@@ -1,0 +1,70 @@
+"""`timely`: `exp4` that asks only models which will answer in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from policies.exp4 import Exp4
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from policies.contract import Situation, State
+
+
+@dataclass(frozen=True, slots=True)
+class Timely(Exp4):
+    """Ask every arm whose latency, at a high quantile, fits the time that is left, at least the quickest; then vote.
+
+    A model that would miss the deadline costs its work and gives nothing, and its answer is waited for until the last
+    moment. What is left is the query's, so a query with a longer deadline still asks the slow arms; an arm of which
+    nothing is known fits. For one situation the arms asked are certain: their propensities are 1.0, the others' 0.0.
+    An arm that was not asked sleeps: its weight stays as it was, and those that answered keep their sum between them.
+
+    Args:
+        eta: Learning rate, positive.
+        share: Part of the weight spread evenly over the arms that answered, at each step, in [0, 1].
+
+    Examples:
+        >>> from policies.contract import Situation
+        >>> policy = Timely()
+        >>> policy.situated(policy.init(3), 3)(Situation(left_us=20_000, latencies_us=(5_000, 90_000, 0)))
+        (1.0, 0.0, 1.0)
+
+    References:
+        Crankshaw et al., Clipper, NSDI 2017, section 5.2.2 (stragglers in ensembles); Freund et al., Using and
+        combining predictors that specialize, STOC 1997 (sleeping experts).
+    """
+
+    name: ClassVar[str] = "timely"
+    uses: ClassVar[Literal["latencies"]] = "latencies"
+
+    def floor(self, arms: int) -> float:
+        """Return 0.0: a slow arm is not asked."""
+        return 0.0
+
+    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+        """Return 1.0 for each arm that fits, or for the quickest if none does."""
+        everyone = (1.0,) * arms
+
+        def propensities(situation: Situation) -> tuple[float, ...]:
+            latencies = situation.latencies_us
+            left_us = max(situation.left_us, min(latencies, default=0.0))
+            if max(latencies, default=0.0) <= left_us:
+                return everyone
+            return tuple([1.0 if latency <= left_us else 0.0 for latency in latencies])
+
+        return propensities
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        features: tuple[float, ...] = (),
+    ) -> State:
+        """Lower each weight by its arm's loss and share, among the arms whose loss is known."""
+        return Exp4.observe(self, state, arms, chosen, propensities, losses)

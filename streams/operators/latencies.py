@@ -1,0 +1,65 @@
+"""How long models take to answer a query, as the selection role sees it: from the query's arrival to its output's.
+
+Round trips are what a deadline is spent on: both ways through the broker, the wait for a batch, the batch. One batch
+gives one sample, its first row's, which waited longest. A query that a model left without an output by the deadline
+counts as twice the time it was given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+QUANTILE = 0.95
+SAMPLES = 64  # the last so many decide: four misses among them are enough to tell
+PROBE_US = 1_000_000  # a model that has not answered for so long is asked once more: it may have recovered
+
+
+class _Model:
+    """The latest latencies of one model."""
+
+    __slots__ = ("estimate_us", "probed_us", "samples", "seen_us")
+
+    def __init__(self) -> None:
+        self.samples: deque[float] = deque(maxlen=SAMPLES)
+        self.estimate_us: float | None = None
+        self.seen_us = 0
+        self.probed_us = 0
+
+    def add(self, latency_us: float, now_us: int) -> None:
+        self.samples.append(latency_us)
+        self.estimate_us = None
+        self.seen_us = now_us
+
+    def expected_us(self, now_us: int) -> float:
+        if self.estimate_us is None:
+            ordered = sorted(self.samples)
+            self.estimate_us = ordered[min(int(QUANTILE * len(ordered)), len(ordered) - 1)]
+        if now_us - max(self.seen_us, self.probed_us) < PROBE_US:
+            return self.estimate_us
+        self.probed_us = now_us
+        return 0.0
+
+
+class Latencies:
+    """The latency of every model, for policies that go by it."""
+
+    __slots__ = ("_models",)
+
+    def __init__(self) -> None:
+        self._models: dict[str, _Model] = {}
+
+    def add(self, model: str, latency_us: float, now_us: int) -> None:
+        """Take one round trip of a model."""
+        known = self._models.get(model)
+        if known is None:
+            known = self._models[model] = _Model()
+        known.add(latency_us, now_us)
+
+    def miss(self, model: str, given_us: int, now_us: int) -> None:
+        """Count a query that a model has not answered in the time it was given."""
+        self.add(model, 2.0 * given_us, now_us)
+
+    def expected_us(self, models: tuple[str, ...], now_us: int) -> tuple[float, ...]:
+        """Return each model's latency at `QUANTILE`; 0.0 where none is known, and for one query a `PROBE_US`."""
+        known = map(self._models.get, models)
+        return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])

@@ -1,0 +1,35 @@
+"""What a context (user, session, region) that is met for the first time starts from.
+
+Where the policy has a `start`, an observation of a context teaches the application's state of its partition, too: what
+holds for all of that partition's contexts. It is a fold over one partition of the log, as every state is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from policies import registry
+from policies.contract import has_start
+
+if TYPE_CHECKING:
+    from schemas.records import Observation, PolicyState
+
+
+def states_of(seen: Observation) -> tuple[str, ...]:
+    """Return the states that an observation teaches: its decision's, then the common one where there is one.
+
+    Raises:
+        PolicyError: there is no such policy.
+    """
+    own, application = seen.decision.state, seen.application
+    if seen.context is None or own == application or not has_start(registry.parse(seen.decision.policy)):
+        return (own,)
+    return own, application
+
+
+def started(common: PolicyState | None, spec: str) -> PolicyState | None:
+    """Return the first state of a context, given that of all; None if that one tells nothing to the policy `spec`."""
+    policy = registry.parse(spec)
+    if common is None or common.policy != spec or not has_start(policy):
+        return None
+    return common._replace(version=0, values=policy.start(common.values, len(common.arms)))
