@@ -88,11 +88,10 @@ def empty(arms: int, features: int, ridge: float) -> State:
 
 def vector(features: Sequence[float], count: int) -> Floats:
     """Return (1, features) with exactly `count` of them: missing ones are 0, further ones are left out."""
-    x = np.zeros(count + 1)
-    x[0] = 1.0
-    given = features[:count]
-    x[1 : 1 + len(given)] = given
-    return np.clip(x, -_LARGEST, _LARGEST)
+    given = tuple(features[:count])
+    if given and not -_LARGEST <= min(given) <= max(given) <= _LARGEST:
+        given = tuple([min(max(value, -_LARGEST), _LARGEST) for value in given])
+    return np.array((1.0, *given, *(0.0,) * (count - len(given))))
 
 
 def unpacked(state: State, arms: int, count: int) -> Regressions:
@@ -117,7 +116,7 @@ def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[flo
         if loss is not None:
             start = arm * size
             block = _observed(np.array(state[start : start + size]), x, 1.0 - loss)
-            state = (*state[:start], *block.tolist(), *state[start + size :])
+            state = state[:start] + tuple(block.tolist()) + state[start + size :]
     return state
 
 
@@ -153,9 +152,6 @@ def _observed(block: Floats, x: Floats, reward: float) -> Floats:
     """Return an arm's state after one observation."""
     rows, columns, places = _triangle(len(x))
     triangle = block[: len(rows)]
-    product = (triangle[places] * x[:, None]).sum(axis=0)  # inverse(A) x, row after row
+    product = np.add.reduce(triangle[places] * x[:, None])  # inverse(A) x, row after row
     scale = 1.0 + fsum((product * x).tolist())
-    after = np.empty_like(block)
-    after[: len(rows)] = triangle - product[rows] * product[columns] / scale
-    after[len(rows) :] = block[len(rows) :] + reward * x
-    return after
+    return np.concatenate([triangle - product[rows] * product[columns] / scale, block[len(rows) :] + reward * x])
