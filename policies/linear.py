@@ -95,7 +95,12 @@ def vector(features: Sequence[float], count: int) -> Floats:
 
 
 def unpacked(state: State, arms: int, count: int) -> Regressions:
-    """Return the regressions in a state of `count` features."""
+    """Return the regressions in a state of `count` features.
+
+    Raises:
+        PolicyError: It is none.
+    """
+    _block_size(state, arms, count + 1)
     places = _triangle(count + 1).places
     blocks = np.array(state).reshape(arms, -1)
     inverses = blocks[:, places]
@@ -106,11 +111,9 @@ def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[flo
     """Add the known losses of the chosen arms at x.
 
     Raises:
-        IndexError: The state is not one of so many arms and features.
+        PolicyError: The state is not one of so many arms and features.
     """
-    size = _size(len(x))
-    if len(state) != arms * size:
-        raise IndexError(f"{len(state)} values, not {arms * size}")
+    size = _block_size(state, arms, len(x))
     for arm in chosen:
         loss = losses[arm]
         if loss is not None:
@@ -136,6 +139,12 @@ def started(state: State, arms: int, features: int, ridge: float) -> State:
     """Return arms that have these weights, and as little trust in them as any at first: Velox's average user."""
     weights = unpacked(state, arms, features).weights
     return tuple([value for arm in range(arms) for value in _block(ridge, weights[arm])])
+
+
+def _block_size(state: State, arms: int, width: int) -> int:
+    size = _size(width)
+    require(len(state) == arms * size, f"the stored state has {len(state)} values, which do not fit {arms} arms")
+    return size
 
 
 def _size(width: int) -> int:
