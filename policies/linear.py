@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from policies.errors import require
+from schemas.features import MAX_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_FEATURES = 256
 # A stored state has to fit a record: 480,000 of 524,288 bytes.
 _MAX_VALUES = 60_000
 # Features should be about 1. Larger than this they would leave the triangle fewer than 10 digits to tell arms by.
