@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from policies.errors import require
+from schemas.features import MAX_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-MAX_FEATURES = 256
 # A stored state has to fit a record: 480,000 of 524,288 bytes.
 _MAX_VALUES = 60_000
 # Features should be about 1. Larger than this they would leave the triangle fewer than 10 digits to tell arms by.
@@ -88,15 +88,19 @@ def empty(arms: int, features: int, ridge: float) -> State:
 
 def vector(features: Sequence[float], count: int) -> Floats:
     """Return (1, features) with exactly `count` of them: missing ones are 0, further ones are left out."""
-    x = np.zeros(count + 1)
-    x[0] = 1.0
-    given = features[:count]
-    x[1 : 1 + len(given)] = given
-    return np.clip(x, -_LARGEST, _LARGEST)
+    given = tuple(features[:count])
+    if given and not -_LARGEST <= min(given) <= max(given) <= _LARGEST:
+        given = tuple([min(max(value, -_LARGEST), _LARGEST) for value in given])
+    return np.array((1.0, *given, *(0.0,) * (count - len(given))))
 
 
 def unpacked(state: State, arms: int, count: int) -> Regressions:
-    """Return the regressions in a state of `count` features."""
+    """Return the regressions in a state of `count` features.
+
+    Raises:
+        PolicyError: It is none.
+    """
+    _block_size(state, arms, count + 1)
     places = _triangle(count + 1).places
     blocks = np.array(state).reshape(arms, -1)
     inverses = blocks[:, places]
@@ -107,17 +111,15 @@ def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[flo
     """Add the known losses of the chosen arms at x.
 
     Raises:
-        IndexError: The state is not one of so many arms and features.
+        PolicyError: The state is not one of so many arms and features.
     """
-    size = _size(len(x))
-    if len(state) != arms * size:
-        raise IndexError(f"{len(state)} values, not {arms * size}")
+    size = _block_size(state, arms, len(x))
     for arm in chosen:
         loss = losses[arm]
         if loss is not None:
             start = arm * size
             block = _observed(np.array(state[start : start + size]), x, 1.0 - loss)
-            state = (*state[:start], *block.tolist(), *state[start + size :])
+            state = state[:start] + tuple(block.tolist()) + state[start + size :]
     return state
 
 
@@ -139,6 +141,12 @@ def started(state: State, arms: int, features: int, ridge: float) -> State:
     return tuple([value for arm in range(arms) for value in _block(ridge, weights[arm])])
 
 
+def _block_size(state: State, arms: int, width: int) -> int:
+    size = _size(width)
+    require(len(state) == arms * size, f"the stored state has {len(state)} values, which do not fit {arms} arms")
+    return size
+
+
 def _size(width: int) -> int:
     return width * (width + 1) // 2 + width
 
@@ -153,9 +161,6 @@ def _observed(block: Floats, x: Floats, reward: float) -> Floats:
     """Return an arm's state after one observation."""
     rows, columns, places = _triangle(len(x))
     triangle = block[: len(rows)]
-    product = (triangle[places] * x[:, None]).sum(axis=0)  # inverse(A) x, row after row
+    product = np.add.reduce(triangle[places] * x[:, None])  # inverse(A) x, row after row
     scale = 1.0 + fsum((product * x).tolist())
-    after = np.empty_like(block)
-    after[: len(rows)] = triangle - product[rows] * product[columns] / scale
-    after[len(rows) :] = block[len(rows) :] + reward * x
-    return after
+    return np.concatenate([triangle - product[rows] * product[columns] / scale, block[len(rows) :] + reward * x])

@@ -19,7 +19,8 @@ class Timely(Exp4):
 
     A model that would miss the deadline costs its work and gives nothing, and its answer is waited for until the last
     moment. What is left is the query's, so a query with a longer deadline still asks the slow arms; an arm of which
-    nothing is known fits. For one situation the arms asked are certain: their propensities are 1.0, the others' 0.0.
+    nothing is known fits, and one that has been left out for a second is tried
+    once. For one situation the arms asked are certain: their propensities are 1.0, the others' 0.0.
     An arm that was not asked sleeps: its weight stays as it was, and those that answered keep their sum between them.
 
     Args:

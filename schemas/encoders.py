@@ -52,6 +52,7 @@ def _write_double(value: float) -> bytes:
 
 
 _SCOPE: dict[str, object] = {
+    "EMPTY": (),
     "SMALL": wire.SMALL,
     "Tensor": records.Tensor,
     "check_sequence": _check_sequence,
@@ -82,6 +83,15 @@ _PRIMITIVES = {
 _SEQUENCE = """
 if <x>.__class__ is not tuple:
     check_sequence(<x>)
+"""
+# Most arrays of doubles are the empty tuple, as most queries have no features: that costs a comparison of identities.
+_DOUBLES = """
+if <x> is EMPTY:
+    <o> = b'\\0'
+else:
+    if <x>.__class__ is not tuple:
+        check_sequence(<x>)
+    <o> = write_doubles(<x>)
 """
 # How the branches of a union are told apart.
 _PYTHON_TYPES = {"null": "NoneType", "long": "int", "double": "float", "string": "str", "bytes": "bytes"}
@@ -140,10 +150,10 @@ def _write(source: Source, kind: avsc.Type, value: str, out: str) -> None:
         case avsc.Enumeration():
             _write_symbol(source, kind, value, out)
         case avsc.Array(items):
-            source.add(_SEQUENCE, x=value)
             if items == avsc.Primitive("double"):
-                source.add("<o> = write_doubles(<x>) if <x> else b'\\0'", x=value, o=out)
+                source.add(_DOUBLES, x=value, o=out)
             else:
+                source.add(_SEQUENCE, x=value)
                 _write_block(source, f"<i> in {value}", items, value, out)
         case avsc.Map(values):
             _write_block(source, f"<k>, <i> in {value}.items()", values, value, out)
