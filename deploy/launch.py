@@ -115,13 +115,13 @@ class System:
         os.kill(pid, number)
         return pid
 
-    async def add_model(self, package: Path) -> None:
-        """Deploy a package, as `skysail model add` does; workers of models that run already take it over.
+    async def add_model(self, package: Path, share: float = 1.0) -> None:
+        """Deploy a package, as `skysail model add` does; workers of models that run already load it.
 
         Raises:
             DeployError: it cannot be deployed; the message says why.
         """
-        await asyncio.to_thread(desired.add, self._settings, self._codec, package, self._create_topics)
+        await asyncio.to_thread(desired.add, self._settings, self._codec, package, self._create_topics, share)
 
     async def use_model(self, name: str, version: str) -> None:
         """Have a version of a model serve, as `skysail model use` does.
@@ -130,6 +130,14 @@ class System:
             DeployError: there is no such version.
         """
         await asyncio.to_thread(desired.use, self._settings, self._codec, name, version)
+
+    async def canary_model(self, name: str, version: str, share: float | None) -> None:
+        """Have a known version answer a share of the queries, or none any more, as `skysail model canary` does.
+
+        Raises:
+            DeployError: there is no such version.
+        """
+        await asyncio.to_thread(desired.run_beside, self._settings, self._codec, name, version, share)
 
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
         """Wait until the supervisor has brought an instance back under a new pid; returns that.

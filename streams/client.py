@@ -131,6 +131,7 @@ class Client:
         context: str | None = None,
         slo_ms: float | None = None,
         priority: int = 0,
+        version: str | None = None,
         query_id: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> Prediction:
@@ -142,6 +143,8 @@ class Client:
             context: the user, session or region whose policy state decides.
             slo_ms: overrides the application's objective.
             priority: where a model is overloaded, queries of the lowest are refused first.
+            version: that is to answer, or its label (`stable`, `canary`), of each model asked; of one: `MODEL@VERSION`.
+                Where it does not run, that model's outcome is `unknown_version`.
             query_id: to ask under an id of your own; asking twice under one id gives one decision.
             timeout_s: how long to wait at most.
 
@@ -151,7 +154,8 @@ class Client:
             TypeError: `x` is no input.
         """
         now_us = self._clock.now_us()
-        query = Query(query_id or self._new_id(), application, as_input(x), context, now_us, slo_ms, priority)
+        query_id = query_id or self._new_id()
+        query = Query(query_id, application, as_input(x), context, now_us, slo_ms, priority, version)
         future = self._expect(query.query_id)
         try:
             async with asyncio.timeout(timeout_s):

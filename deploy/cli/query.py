@@ -30,6 +30,7 @@ skysail query digits --input '[0, 0, 5, 13, 9, 1, 0, 0, ...]'
 skysail query pixels --input '{"values": [0, 255, 3], "dtype": "uint8"}'
 skysail query reviews --input '"a fine piece of work"'
 skysail query digits --npy row.npy --context user-17 --json
+skysail query digits --npy row.npy --version canary
 """
 # What to do about an answer that no model has given, by the reason that it carries.
 ADVICE = {
@@ -40,6 +41,7 @@ ADVICE = {
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
     "model_failed": "the model raised; its worker's log says why",
+    "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
 
@@ -53,6 +55,7 @@ ADVICE = {
 @click.option(
     "--priority", type=int, default=0, show_default=True, help="The lowest goes first where a model is overloaded."
 )
+@click.option("--version", help="That is to answer, or its label (stable, canary); of one model: MODEL@VERSION.")
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
 @json_option
 @with_settings

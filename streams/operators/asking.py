@@ -47,14 +47,15 @@ class Asking:
         """
         self._codec = codec
         self._refuse = refuse
-        self._groups: dict[tuple[tuple[str, ...], int, _Form], list[_Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[_Row]] = {}
 
     def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
         """Ask the models behind these topics; the query's input is given away."""
         given = query.input
         assert given is not None
         query.input = None
-        key = topics, query.record.partition, (given.dtype, given.shape) if isinstance(given, Tensor) else None
+        form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
+        key = topics, query.record.partition, form, query.version
         row = _Row(query, due_us, given)
         rows = self._groups.get(key)
         if rows is None:
@@ -69,7 +70,7 @@ class Asking:
     def flush(self, partition: int, effects: Effects) -> None:
         """Append the records of everything gathered, all to this partition of their topics."""
         groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
-        for (topics, reply_partition, form), rows in groups.items():
+        for (topics, reply_partition, form, _), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
@@ -87,7 +88,9 @@ class Asking:
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.query_id for query in queries])
         try:
-            value = self._codec.encode(ModelQueries(ids, reply_partition, due_us, _stacked(form, inputs)))
+            value = self._codec.encode(
+                ModelQueries(ids, reply_partition, due_us, _stacked(form, inputs), rows[0].query.version or "")
+            )
         except SchemaError:
             middle = len(rows) // 2
             if not middle:

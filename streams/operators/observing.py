@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # A model that was asked and gave no answer by the deadline cost its user the answer.
 NO_ANSWER_LOSS = 1.0
 GIVEN = "given"
+# They say nothing about the model.
+_CALLERS_FAULT = (Outcome.INVALID, Outcome.UNKNOWN_VERSION)
 
 
 def observation(
@@ -55,7 +57,7 @@ def default_observation(prediction: Prediction, default_loss: float | None, end_
     """Return what the end of the window teaches: the default loss for every asked arm, None without such a loss."""
     if default_loss is None or prediction.decision is None:
         return None
-    asked = {output.model for output in prediction.outputs if output.outcome is not Outcome.INVALID}
+    asked = {output.model for output in prediction.outputs if output.outcome not in _CALLERS_FAULT}
     losses = tuple(default_loss if arm in asked else None for arm in prediction.decision.arms)
     return _observation(prediction, losses, default_loss, None, JoinStatus.DEFAULT, end_us)
 
@@ -110,8 +112,8 @@ def _arm_loss(
     kind: str,
     classes: Mapping[str, Sequence[str]],
 ) -> float | None:
-    if output.outcome is Outcome.INVALID:
-        return None  # the input's fault: it says nothing about the model
+    if output.outcome in _CALLERS_FAULT:
+        return None
     if output.outcome is not Outcome.OK:
         return NO_ANSWER_LOSS
     alike = output.answer == prediction.answer

@@ -194,8 +194,11 @@ class Selection(Operator):
 
     def _on_query(self, record: Record, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         query = self._codec.decode(Query, record.value)
-        if len(query.query_id) + len(query.application) + len(query.context or "") > MAX_TEXT:
-            raise DecodeError("invalid", f"Query: id, application and context have more than {MAX_TEXT} characters")
+        texts = len(query.query_id) + len(query.application) + len(query.context or "") + len(query.version or "")
+        if texts > MAX_TEXT:
+            raise DecodeError(
+                "invalid", f"Query: id, application, context and version have more than {MAX_TEXT} characters"
+            )
         deployed = self._configuration.applications.get(query.application)
         self._counters["queries_total", "application", query.application if deployed else UNKNOWN] += 1
         if not self._recent.add(record.partition, query.query_id):
@@ -268,7 +271,7 @@ class Selection(Operator):
         return tuple(model for model in models if model not in refused) if refused else models
 
     def _is_cached(self, model: str, pending: Pending) -> bool:
-        return self._cache is not None and self._cache.knows(self._configuration.models[model], pending.input)
+        return self._cache is not None and self._cache.knows(self._configuration.models[model], pending)
 
     def _ask_rest(self, cache: PredictionCache, pending: Pending, due_us: int, now_us: int, effects: Effects) -> None:
         """Ask those of several models whose output is neither known nor awaited; answer at once if all are known.
@@ -344,4 +347,5 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
         now_us,
         sent_us + slo_us,
         query.priority,
+        query.version,
     )
