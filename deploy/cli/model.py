@@ -183,8 +183,8 @@ def canary(settings: Settings, name: str, version: str, *, share: float, as_json
 def shadow(settings: Settings, name: str, version: str, *, end: bool, as_json: bool) -> None:
     """Have VERSION of model NAME asked everything and answer nothing.
 
-    Joined with feedback, its loss stands in the joiner's reports, beside that of the version that answered:
-    `shadow_loss_total`, `shadow_joined_total`. It runs in the model's workers, in a queue of its own.
+    Joined with feedback, its loss stands in the joiner's reports, beside those of the versions that answer
+    (`version_loss_total` / `version_joined_total`). It runs in the model's workers, in a queue of its own.
     """
     _run_beside(settings, name, version, None if end else 0.0, as_json=as_json)
 

@@ -39,13 +39,14 @@ class Deployed:
 class Configuration:
     """Follows the topics `applications` and `models`."""
 
-    __slots__ = ("_codec", "applications", "classes", "models")
+    __slots__ = ("_codec", "applications", "classes", "has_shares", "models")
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.applications: dict[str, Deployed] = {}
         self.models: dict[str, Model] = {}
         self.classes: dict[str, tuple[str, ...]] = {}
+        self.has_shares = False  # whether a model runs in more than one version
 
     def on_record(self, record: Record) -> None:
         """Take one record; a null value (tombstone) removes what its key names.
@@ -75,6 +76,7 @@ class Configuration:
             model = self._codec.decode(Model, record.value)
             self.models[model.name] = model
             self.classes[model.name] = model.classes
+        self.has_shares = any(model.shares for model in self.models.values())
 
 
 def check(application: Application) -> None:

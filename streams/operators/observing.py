@@ -53,6 +53,22 @@ def observation(
     return _observation(prediction, losses, served, feedback.label, JoinStatus.JOINED, feedback_us)
 
 
+def output_loss(
+    output: ModelOutput,
+    prediction: Prediction,
+    feedback: Feedback,
+    kind: str,
+    classes: Mapping[str, Sequence[str]],
+) -> float | None:
+    """Return what an output cost, or would have cost: in [0, 1], None where it cannot be told; as for `observation`.
+
+    Raises:
+        LossError: the label does not fit the answer.
+    """
+    served = _served_loss(prediction, feedback, kind, classes)
+    return _arm_loss(output, prediction, served, feedback, kind, classes)
+
+
 def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
     """Return what the end of the window teaches: the default loss for every asked arm, None without such a loss."""
     if default_loss is None or prediction.decision is None:
