@@ -289,8 +289,8 @@ def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model
 
 
 def _check_alike(one: Model, serving: Model) -> None:
-    """Refuse what cannot take the serving version's queries, or whose answers cannot be held against its labels."""
-    for what in ("dtype", "shape", "output", "classes"):
+    """Refuse what cannot take the serving version's queries, or gives another kind of answer."""
+    for what in ("dtype", "shape", "output"):
         mine, its = getattr(one, what), getattr(serving, what)
         if mine != its:
             message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"

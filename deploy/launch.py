@@ -131,14 +131,6 @@ class System:
         """
         await asyncio.to_thread(desired.use, self._settings, self._codec, name, version)
 
-    async def canary_model(self, name: str, version: str, share: float | None) -> None:
-        """Have a known version answer a share of the queries, or none any more, as `skysail model canary` does.
-
-        Raises:
-            DeployError: there is no such version.
-        """
-        await asyncio.to_thread(desired.run_beside, self._settings, self._codec, name, version, share)
-
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
         """Wait until the supervisor has brought an instance back under a new pid; returns that.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policies.errors import LossError
 from policies.losses import loss
+from schemas import topics
 from schemas.records import JoinStatus, Observation, Outcome, Tensor
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def observation(
         prediction: what was answered, with every asked model's output.
         feedback: the true label, or the loss of the served answer.
         kind: of loss, as the application says.
-        classes: class names by model, for the log loss of scores.
+        classes: class names by `MODEL@VERSION`, for the log loss of scores.
         feedback_us: event time of the feedback.
 
     Returns:
@@ -143,4 +144,5 @@ def _arm_loss(
 
 def _of_output(output: ModelOutput, label: Value, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
     assert output.answer is not None
-    return loss(kind, output.answer, label, scores=output.scores, classes=classes.get(output.model, ()))
+    names = classes.get(topics.model_version(output.model, output.version), ())
+    return loss(kind, output.answer, label, scores=output.scores, classes=names)

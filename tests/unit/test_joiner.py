@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from policies.losses import loss
 from schemas import topics
-from schemas.records import Feedback, JoinStatus, Model, Observation, Outcome, Prediction
+from schemas.records import Feedback, JoinStatus, Model, ModelOutput, Observation, Outcome, Prediction, Tensor
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import SeenIds
@@ -375,3 +377,21 @@ def test_a_model_in_one_version_is_not_scored_by_version() -> None:
     joiner.on_records([versions({}), prediction("q", 0), told("q", 0)], 0)
 
     assert scores(joiner) == {}
+
+
+def test_each_version_is_held_against_its_own_classes() -> None:
+    """Also a canary's, which is not the version that serves: its scores are of the classes it came with."""
+    joiner = alone()
+    two = Model("good", "2", "function", "", "", "label", "float32", (1,), ("7", "3"))
+    joiner.on_records([Record(topics.MODELS, 0, 0, 0, b"good@2", CODEC.encode(two)), versions({"2": 0.5})], 0)
+    loop, asked = answered(loss="log")
+    applications = [Record(r.topic, 0, r.offset, 0, r.key, r.value) for r in loop.driver.read(topics.APPLICATIONS)]
+    scores = Tensor.of(np.array([0.1, 0.9]))
+    value = loop.answer(asked)._replace(
+        query_id="q", outputs=(ModelOutput("good", "2", Outcome.OK, 3, scores),), answer=3
+    )
+    joiner.on_records([*applications, record(topics.PREDICTIONS, 0, value)], 0)
+    (emit,) = joiner.on_records([told("q", 0, 3)], 0)
+
+    assert isinstance(emit, Emit)
+    assert CODEC.decode(Observation, emit.value).loss == loss("log", 3, 3, scores, ("7", "3"))
