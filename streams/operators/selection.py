@@ -181,7 +181,9 @@ class Selection(Operator):
             self._return_us.add(now_us - record.timestamp_us)
             self._back_us = int(self._return_us.value)
         if self._admission is not None:
-            self._admission.report(batch, now_us)
+            model = self._configuration.models.get(batch.model)
+            is_beside = model is not None and batch.version in model.shares
+            self._admission.report(batch, now_us, is_beside=is_beside)
         if self._cache is None:
             effects += self._combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
         else:
