@@ -106,7 +106,7 @@ def _show(prediction: Prediction) -> None:
 
 def _line(prediction: Prediction) -> str:
     took_ms = (prediction.answered_us - prediction.received_us) / 1000
-    asked = ", ".join(output.model for output in prediction.outputs) or "none"
+    asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "none"
     reason = f" ({prediction.reason})" if prediction.reason else ""
     return (
         f"{json.dumps(to_json(prediction)['answer'])}   confidence {prediction.confidence:.2f},"
