@@ -330,7 +330,7 @@ def test_a_canary_that_cannot_be_loaded_gets_no_queries_and_is_tried_again() -> 
     scene = Scene()
     scene.faults["2"] = PackageError("a file is not the one that was packaged")
     scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
-    directed(scene, lambda: scene.ask(20))
+    directed(scene, lambda: scene.ask(14))
     assert scene.served() == ["1"]
     assert len(scene.made["2"]) > 1
 
