@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -30,7 +31,8 @@ TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS
 def publish(settings: Settings, codec: Codec, records: Iterable[Application | Model]) -> None:
     """Make these the desired state; returns when the broker has them.
 
-    Of a model this is the version that serves; those published before stay known.
+    Of a model this is the version that serves; those published before stay known, and what runs beside it is what its
+    `shares` say.
 
     Raises:
         DeployError: the broker did not take one, e.g. because the topics were never created.
@@ -39,13 +41,27 @@ def publish(settings: Settings, codec: Codec, records: Iterable[Application | Mo
     for record in records:
         value = codec.encode(record)
         if isinstance(record, Model):
-            values.append((topics.MODELS, topics.model_version(record.name, record.version), value))
+            values.append(_known(codec, record))
         values.append((TOPICS[type(record)], record.name, value))
     _write(settings, values)
 
 
+def know(settings: Settings, codec: Codec, model: Model) -> None:
+    """Make a version known without having it serve; it is the last one added.
+
+    Raises:
+        DeployError: the broker did not take it.
+    """
+    _write(settings, [_known(codec, model)])
+
+
+def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
+    value = codec.encode(replace(model, shares={}))
+    return topics.MODELS, topics.model_version(model.name, model.version), value
+
+
 def serve(settings: Settings, codec: Codec, model: Model) -> None:
-    """Have a known version serve; its place among the versions stays.
+    """Have a known version serve, and beside it what its `shares` say; its place among the versions stays.
 
     Raises:
         DeployError: the broker did not take it.

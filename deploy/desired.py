@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy import catalog, topics
@@ -144,13 +145,25 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     wanted, apps = models(settings), applications(settings)
     create_topics(settings, build(settings, [model.name for model in wanted]))
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
-    changed = [model for model in wanted if not _overruled(model, published, versions)]
+    changed = [_beside(model, published) for model in wanted if not _overruled(model, published, versions)]
     create_topics(settings, build(settings, published))
     _warn_of_strangers(apps, {*published, *settings.models})
     known = catalog.read(settings, codec, Application)
     news = [model for model in changed if published.get(model.name) != model]
     catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
     return published | {model.name: model for model in changed}
+
+
+def _beside(model: Model, published: Mapping[str, Model]) -> Model:
+    """Return the model with what runs beside its published version."""
+    serving = published.get(model.name)
+    return model if serving is None else shared(model, serving.shares)
+
+
+def shared(model: Model, shares: Mapping[str, float], *, shadows_only: bool = False) -> Model:
+    """Return the version with these beside it, itself left out."""
+    kept = {v: share for v, share in shares.items() if v != model.version and not (share and shadows_only)}
+    return replace(model, shares=kept)
 
 
 def _warn_of_strangers(apps: Iterable[Application], models: Iterable[str]) -> None:
@@ -177,8 +190,21 @@ def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[s
     return True
 
 
-def add(settings: Settings, codec: Codec, package: Path, create_topics: CreateTopics = topics.create) -> bool:
-    """Deploy a package: its version serves from now on; returns whether the model was there before.
+def add(
+    settings: Settings,
+    codec: Codec,
+    package: Path,
+    create_topics: CreateTopics = topics.create,
+    share: float = 1.0,
+) -> bool:
+    """Deploy a package; returns whether the model was there before.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        package: its folder.
+        create_topics: how a missing topic comes to be.
+        share: of the model's queries that it answers from now on; 1 = it serves, 0 = it is a shadow.
 
     Raises:
         PackageError: the folder is no package.
@@ -192,15 +218,89 @@ def add(settings: Settings, codec: Codec, package: Path, create_topics: CreateTo
         message = f"{record.name} {record.version} is another package already, {same.path}"
         raise UsageError(f"{message}; answers must tell the two apart: package this one with another --version")
     create_topics(settings, build(settings, {*versions, record.name}))
+    if share < 1.0:
+        if not listed:
+            raise UsageError(f"there is no model {record.name} yet: its first version serves, without a share")
+        _check_alike(record, _serving(settings, codec, record.name))
+        if same != record:
+            catalog.know(settings, codec, record)
+        run_beside(settings, codec, record.name, record.version, share)
+        return True
+    serving = catalog.read(settings, codec, Model).get(record.name)
+    news = record if serving is None else shared(record, serving.shares, shadows_only=True)
     if same == record:
-        catalog.serve(settings, codec, record)
+        catalog.serve(settings, codec, news)
     else:
-        catalog.publish(settings, codec, [record])
+        catalog.publish(settings, codec, [news])
     return bool(listed)
 
 
+def run_beside(settings: Settings, codec: Codec, name: str, version: str, share: float | None) -> Model:
+    """Have a known version run beside the one that serves, or no longer; returns the one that serves, as published.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        name: of the model.
+        version: that is to run.
+        share: of the queries that it answers, below 1, instead of the canary there was; 0 = a shadow; None = end it.
+
+    Raises:
+        UsageError: there is no such model or version, or it cannot stand in for the one that serves.
+        DeployError: the broker did not take it.
+    """
+    serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
+    shares = {v: s for v, s in serving.shares.items() if v != version and not (s and share)}
+    if share is not None:
+        if version == serving.version:
+            raise UsageError(f"{name} {version} serves already; name another version, or: skysail model use {name} ...")
+        if not 0.0 <= share < 1.0:
+            raise UsageError(f"a share lies between 0 and 1, not {share:g}")
+        _check_alike(found, serving)
+        shares[version] = share
+    elif version not in serving.shares:
+        raise UsageError(f"{name} {version} does not run beside {serving.version}: see `skysail model list`")
+    news = replace(serving, shares=shares)
+    catalog.serve(settings, codec, news)
+    return news
+
+
+def canary_of(settings: Settings, codec: Codec, name: str) -> str | None:
+    """Return the version that answers a share of a model's queries, if there is one.
+
+    Raises:
+        UsageError: there is no such model.
+    """
+    return next((v for v, share in _serving(settings, codec, name).shares.items() if share), None)
+
+
+def _serving(settings: Settings, codec: Codec, name: str) -> Model:
+    known = catalog.read(settings, codec, Model)
+    if name not in known:
+        raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(known)) or 'none'}")
+    return known[name]
+
+
+def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model:
+    listed = {model.version: model for model in catalog.versions(settings, codec)[name]}
+    if version not in listed:
+        raise UsageError(f"there is no version {version} of {name}; there are: {', '.join(listed)}")
+    return listed[version]
+
+
+def _check_alike(one: Model, serving: Model) -> None:
+    """Refuse what cannot take the serving version's queries, or gives another kind of answer."""
+    for what in ("dtype", "shape", "output"):
+        mine, its = getattr(one, what), getattr(serving, what)
+        if mine != its:
+            message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"
+            raise UsageError(f"{message}: two versions that share queries must have the same")
+
+
 def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tuple[str, str]:
-    """Have a known version of a model serve; returns the one that served and the one that does.
+    """Have a known version of a model serve all queries; returns the one that served and the one that does.
+
+    What ran as its canary ends; shadows go on.
 
     Args:
         settings: of the deployment.
@@ -212,17 +312,13 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tup
         UsageError: there is no such model or version.
         DeployError: the broker did not take it.
     """
-    versions = catalog.versions(settings, codec)
-    if name not in versions:
-        raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(versions)) or 'none'}")
-    listed = {model.version: model for model in versions[name]}
-    order, serving = list(listed), catalog.read(settings, codec, Model)[name].version
+    serving = _serving(settings, codec, name)
     if version is None:
-        at = order.index(serving)
+        order = [model.version for model in catalog.versions(settings, codec)[name]]
+        at = order.index(serving.version)
         if not at:
-            raise UsageError(f"{name} {serving} is the first of {', '.join(order)}; see `skysail model use`")
+            raise UsageError(f"{name} {serving.version} is the first of {', '.join(order)}; see `skysail model use`")
         version = order[at - 1]
-    if version not in listed:
-        raise UsageError(f"there is no version {version} of {name}; there are: {', '.join(order)}")
-    catalog.serve(settings, codec, listed[version])
-    return serving, version
+    found = _version(settings, codec, name, version)
+    catalog.serve(settings, codec, shared(found, serving.shares, shadows_only=True))
+    return serving.version, version

@@ -115,13 +115,13 @@ class System:
         os.kill(pid, number)
         return pid
 
-    async def add_model(self, package: Path) -> None:
-        """Deploy a package, as `skysail model add` does; workers of models that run already take it over.
+    async def add_model(self, package: Path, share: float = 1.0) -> None:
+        """Deploy a package, as `skysail model add` does; workers of models that run already load it.
 
         Raises:
             DeployError: it cannot be deployed; the message says why.
         """
-        await asyncio.to_thread(desired.add, self._settings, self._codec, package, self._create_topics)
+        await asyncio.to_thread(desired.add, self._settings, self._codec, package, self._create_topics, share)
 
     async def use_model(self, name: str, version: str) -> None:
         """Have a version of a model serve, as `skysail model use` does.

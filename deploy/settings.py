@@ -151,6 +151,10 @@ class Worker(Section):
     again."""
     allow_pickle: bool = False
     """Load pickled models, if their digest is the one that was deployed. Loading a pickle runs the code in it."""
+    unload_first: bool = False
+    """Unload a model's version before the next one is loaded, where the two do not fit into memory together. Queries
+    wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none
+    is late."""
 
 
 class Selection(Section):

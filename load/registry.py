@@ -142,7 +142,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             rollout.NAME,
-            "a model changes its version under load, there and back: nothing lost, late or under a wrong name",
+            "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
             rollout.run,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),

@@ -49,8 +49,8 @@ class System(Protocol):
         """Process ids by instance: `selection`, `worker.<model>`, `joiner`, ..."""
         ...
 
-    async def add_model(self, package: Path) -> None:
-        """Deploy a package, as `skysail model add` does."""
+    async def add_model(self, package: Path, share: float = 1.0) -> None:
+        """Deploy a package, as `skysail model add` does, for a share of its model's queries."""
         ...
 
     async def use_model(self, name: str, version: str) -> None:

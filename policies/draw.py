@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _BITS = 53  # what a double's mantissa holds: every value is exact, none rounds up to 1.0
 
@@ -31,6 +31,16 @@ def uniform(query_id: str, use: str = "select") -> float:
 def _hash(use: str) -> blake2b:
     """Return the hash before anything was put in: a copy costs half of a new one."""
     return blake2b(digest_size=8, person=use.encode())
+
+
+def version(query_id: str, shares: Mapping[str, float]) -> str:
+    """Return the version that answers a query, of those that have a share of all; "" = the one that has the rest."""
+    u, passed = uniform(query_id, "version"), 0.0
+    for name in sorted(shares):
+        passed += shares[name]
+        if u < passed:
+            return name
+    return ""
 
 
 def pick(propensities: Sequence[float], u: float) -> int:

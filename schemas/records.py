@@ -66,6 +66,7 @@ class Outcome(enum.Enum):
     INVALID = "invalid"  # the input does not fit the model's signature (dtype, shape, NaN)
     FAILED = "failed"  # the model raised on this row, or returned something that is not an answer
     MISSING = "missing"  # nothing had arrived when the answer was given
+    UNKNOWN_VERSION = "unknown_version"  # the query names a version of the model that does not run
 
 
 class JoinStatus(enum.Enum):
@@ -86,6 +87,7 @@ class Query(NamedTuple):
     slo_ms: float | None = None  # overrides the application's objective for this query
     priority: int = 0  # where a model is overloaded, queries of the lowest are refused or given up first
     features: tuple[float, ...] = ()  # what contextual policies go by; at most `features.MAX_FEATURES`, finite
+    version: str | None = None  # or label (stable, canary) that is to answer, or MODEL@VERSION; None = any that may
 
 
 class ModelQueries(NamedTuple):
@@ -99,6 +101,7 @@ class ModelQueries(NamedTuple):
     due_us: tuple[int, ...]  # the output must be on its way back by then, or it is useless
     inputs: Tensor | tuple[str | bytes, ...]  # (n, ...) rows of one dtype and shape, or one a row
     priorities: tuple[int, ...] = ()  # one a row, empty where all are 0: of those that are too many, the lowest wait
+    version: str = ""  # that these queries name, as `Query.version`; "" = none
 
 
 class ModelPredictions(NamedTuple):
@@ -218,6 +221,8 @@ class Model:
     dtype: str | None  # of one input row; None for str or bytes inputs
     shape: tuple[int, ...]
     classes: tuple[str, ...] = ()
+    # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
+    shares: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from schemas.errors import SchemaError
 QUERIES: Final = "queries"
 MODEL_PREDICTIONS: Final = "model-predictions"
 PREDICTIONS: Final = "predictions"
+SHADOWS: Final = "shadows"
 FEEDBACK: Final = "feedback"
 OBSERVATIONS: Final = "observations"
 APPLICATIONS: Final = "applications"

@@ -133,6 +133,7 @@ class Client:
         features: Iterable[float] = (),
         slo_ms: float | None = None,
         priority: int = 0,
+        version: str | None = None,
         query_id: str | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> Prediction:
@@ -146,6 +147,8 @@ class Client:
                 apart, in an order that stays.
             slo_ms: overrides the application's objective.
             priority: where a model is overloaded, queries of the lowest are refused first.
+            version: that is to answer, or its label (`stable`, `canary`), of each model asked; of one: `MODEL@VERSION`.
+                Where it does not run, that model's outcome is `unknown_version`.
             query_id: to ask under an id of your own; asking twice under one id gives one decision.
             timeout_s: how long to wait at most.
 
@@ -156,7 +159,7 @@ class Client:
             SchemaError: a feature is not finite, or there are too many.
         """
         now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
-        query = Query(query_id or self._new_id(), application, row, context, now_us, slo_ms, priority, given)
+        query = Query(query_id or self._new_id(), application, row, context, now_us, slo_ms, priority, given, version)
         future = self._expect(query.query_id)
         try:
             async with asyncio.timeout(timeout_s):

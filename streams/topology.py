@@ -120,6 +120,7 @@ def build(
         Topic(
             topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
         ),
+        Topic(topics.SHADOWS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS),
         Topic(
             topics.PREDICTIONS, "Prediction", "as the query", partitions, retention_ms=7 * DAY_MS, needed_ms=window_ms
         ),
@@ -147,7 +148,14 @@ def build(
         topics={topic.name: topic for topic in (*consumed, *dead, reports, table)},
         nodes=_nodes(names),
         copartitioned=(
-            (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS),
+            (
+                topics.QUERIES,
+                topics.MODEL_PREDICTIONS,
+                topics.SHADOWS,
+                topics.PREDICTIONS,
+                topics.FEEDBACK,
+                topics.OBSERVATIONS,
+            ),
         ),
     )
 
@@ -164,7 +172,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
         Node(
             worker_role(m),
             consumes=(topics.model_queries(m),),
-            produces=(topics.MODEL_PREDICTIONS, topics.REPORTS),
+            produces=(topics.MODEL_PREDICTIONS, topics.SHADOWS, topics.REPORTS),
             follows=(topics.MODELS,),
             group=worker_role(m),
         )
@@ -182,7 +190,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
         *workers,
         Node(
             "joiner",
-            consumes=(topics.PREDICTIONS, topics.FEEDBACK),
+            consumes=(topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK),
             produces=(topics.OBSERVATIONS, topics.REPORTS),
             follows=config,
             group="joiner",

@@ -14,6 +14,8 @@ from streams.operators.selection import Selection, SelectionSettings
 from tests.loops import row
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from schemas.records import Input
 
 CODEC = Codec()
@@ -39,14 +41,14 @@ class Cached:
         self.kernel.on_states(dict.fromkeys(wanted.keys), NOW)
         self.land("first", *models)
 
-    def deploy(self, model: str, version: str, digest: str = "") -> None:
-        """Publish a version of a model."""
-        deployed = Model(model, version, "function", "", digest, "label", None, ())
+    def deploy(self, model: str, version: str, digest: str = "", shares: Mapping[str, float] | None = None) -> None:
+        """Publish a version of a model, with others beside it."""
+        deployed = Model(model, version, "function", "", digest, "label", None, (), shares=shares or {})
         self._configure(topics.MODELS, model, CODEC.encode(deployed))
 
-    def ask(self, query_id: str, given: Input, partition: int = 0) -> list[str]:
+    def ask(self, query_id: str, given: Input, partition: int = 0, version: str | None = None) -> list[str]:
         """Send a query now; returns the models that are asked by it, or its answer as `=<answer>`."""
-        return said(self._query(query_id, given, partition))
+        return said(self._query(query_id, given, partition, version))
 
     def land(self, query_id: str, *models: str, answer: int = 7, partition: int = 0, **changes: object) -> list[str]:
         """Let models answer; returns who has an answer now, as `<id>=<answer>`, and the models asked anew."""
@@ -73,8 +75,8 @@ class Cached:
         results = [int(found.get(f"cache_total{{model={model},result={r}}}", 0)) for r in ("hit", "coalesced", "miss")]
         return (*results[:2], results[2] - 1)
 
-    def _query(self, query_id: str, given: Input, partition: int) -> Effects:
-        value = CODEC.encode(Query(query_id, "digits", given, None, self.now_us))
+    def _query(self, query_id: str, given: Input, partition: int, version: str | None = None) -> Effects:
+        value = CODEC.encode(Query(query_id, "digits", given, None, self.now_us, version=version))
         return self.kernel.on_records([Record(topics.QUERIES, partition, 0, self.now_us, None, value)], self.now_us)
 
     def _configure(self, topic: str, name: str, value: bytes) -> None:

@@ -35,8 +35,8 @@ OUTPUTS = (
 )
 
 FULL: tuple[object, ...] = (
-    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1)),
-    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, 3, (0.5, -1e300)),
+    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary"),
+    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary"),
     ModelPredictions(
         model="good",
         version="1",
@@ -71,7 +71,18 @@ FULL: tuple[object, ...] = (
         0.75,
         "running_mean",
     ),
-    Model("good", "1", "sklearn", "/models/good", "0" * 64, "label", "float32", (8, 8), ("zero", "one")),
+    Model(
+        "good",
+        "1",
+        "sklearn",
+        "/models/good",
+        "0" * 64,
+        "label",
+        "float32",
+        (8, 8),
+        ("zero", "one"),
+        {"2": 0.1, "3": 0.0},
+    ),
     Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
     PolicyState("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
 )

@@ -64,10 +64,11 @@ class Loopback(Operator):
 
     def on_answers(self, answers: Effects, now_us: int) -> Effects:
         """Give what a model's kernel wants written to the asker, as if it had been read; returns what is to be done."""
-        records = [self._record(self._checked(effect), now_us) for effect in answers if isinstance(effect, Emit)]
-        if not records:
-            return []
-        effects = self._asker.on_records(records, now_us)
+        emits = [effect for effect in answers if isinstance(effect, Emit)]
+        records = [self._record(self._checked(emit), now_us) for emit in emits if emit.topic != topics.SHADOWS]
+        effects: Effects = [emit for emit in emits if emit.topic == topics.SHADOWS]
+        if records:
+            effects += self._asker.on_records(records, now_us)
         # These records were never consumed: a position that they complete is somebody else's.
         return self._handed_on([effect for effect in effects if not isinstance(effect, Skip)], now_us)
 

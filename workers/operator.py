@@ -20,9 +20,10 @@ from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Emit, Operator, Skip
-from streams.operators.counters import Counters
+from streams.operators.counters import Counters, render
 from streams.operators.figures import Durations
 from workers.batcher import Take, Waiting
+from workers.traffic import SHADOW, Routes, label, named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +82,9 @@ class _Batch(NamedTuple):
 class ModelWorker(Operator):
     """The kernel of one replica of one model."""
 
-    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int) -> None:
+    def __init__(
+        self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int, beside: str = ""
+    ) -> None:
         """Start with an empty queue.
 
         Args:
@@ -89,6 +92,7 @@ class ModelWorker(Operator):
             identity: goes into every record.
             batcher: holds the queue and sizes the batches.
             partitions: of `model-predictions`; a query that asks for another one is refused.
+            beside: its label, if the version runs beside the one that serves: its figures carry the version.
         """
         self.gauges: Mapping[str, float] = {}  # reported besides: what is known of the model once it is loaded
         self._codec = codec
@@ -96,8 +100,11 @@ class ModelWorker(Operator):
         self._batcher = batcher
         self._partitions = partitions
         self._counters = Counters()
-        self._label = ("model", identity.model)
         self._durations = Durations("model", "model")
+        self._beside = beside
+        self._topic = topics.SHADOWS if beside == SHADOW else topics.MODEL_PREDICTIONS
+        self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
+        self._routes: Routes[ModelWorker] = Routes({}, {})
         self._now_us = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
@@ -119,21 +126,43 @@ class ModelWorker(Operator):
                 effects.append(DeadLetter(record, *fault))
                 continue
             source = Source(record.position, queries.reply_partition, len(queries.query_ids))
-            if queries.priorities:
-                ranks.update(enumerate(queries.priorities, len(items)))
             rows = zip(queries.due_us, queries.query_ids, rows_of(queries.inputs), strict=True)
-            items += [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]
-            if not source.left:
+            asked = [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]
+            ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
+            if self._routes.takers or queries.version:
+                asked = self._routed(asked, queries.version, ranked, now_us, effects)
+            if ranked:
+                ranks |= _ranks(asked, ranked, len(items))
+            items += asked
+            if not queries.query_ids:
                 effects.append(Skip((source.position,), ""))
         self._counters["dead_letters_total", *self._label] += sum(isinstance(e, DeadLetter) for e in effects)
-        refused = self._batcher.offer(items, now_us, ranks)
-        if refused:
-            self._counters["refused_total", *self._label] += len(refused)
-            effects += self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
+        effects += self.offer(items, now_us, ranks)
         return effects
+
+    def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
+        """Queue rows (due_us, row) that have just been fetched; what there is no room for is expired.
+
+        Args:
+            items: the rows.
+            now_us: the time.
+            ranks: priorities by index, of those that have one.
+        """
+        refused = self._batcher.offer(items, now_us, ranks)
+        if not refused:
+            return []
+        self._counters["refused_total", *self._label] += len(refused)
+        return self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
+
+    def route(self, routes: Routes[ModelWorker]) -> None:
+        """Give these versions their share of what is asked from now on."""
+        self._routes = routes
 
     def on_model(self, record: Record) -> None:
         """Take a record about a model, perhaps another version of this one; the kernel alone does nothing about it."""
+
+    def ring(self) -> None:
+        """Wake who predicts; the kernel alone has nobody to wake."""
 
     def succeed(self, version: str) -> None:
         """Answer in the name of this version from now on; what another one predicted has been answered."""
@@ -173,11 +202,7 @@ class ModelWorker(Operator):
 
     def expire(self, take: Take[Asked], now_us: int) -> Effects:
         """Say of a take without rows that its queries are expired."""
-        late = len(take.expired)
-        self._counters["rows_total", *self._label, "outcome", Outcome.EXPIRED.value] += late
-        outcomes = (Outcome.EXPIRED,) * late
-        answers = np.zeros(late, dtype=np.int64)
-        return self._records(_Batch(take.expired, outcomes, answers, None, now_us, 0, 0, take.cap, take.queued))
+        return self._unpredicted(take, Outcome.EXPIRED, now_us)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start these partitions with nothing queued."""
@@ -187,24 +212,78 @@ class ModelWorker(Operator):
         """Drop what is queued from these partitions: their new owner reads it again."""
         gone = frozenset(partitions)
         self._batcher.forget(lambda asked: asked.source.position.partition in gone)
+        for beside in self._routes.takers.values():
+            beside.on_revoked(partitions)
 
     @property
     def held(self) -> int:
-        """Rows that wait: a record may hold hundreds."""
-        return len(self._batcher)
+        """Rows that wait, for whichever version: a record may hold hundreds."""
+        answering = (taker for version, taker in self._routes.takers.items() if self._routes.shares[version])
+        return len(self._batcher) + sum(taker.held for taker in answering)
 
     def statistics(self) -> Mapping[str, float]:
         """Return rows by outcome, batches by reason, and gauges of cap, queue and objective, all with the model."""
-        label = f"{{model={self._identity.model}}}"
-        return {
+        figures = {
             **self._counters.rendered(),
-            **self._durations.rendered(),
+            **({} if self._beside else self._durations.rendered()),
             **self.gauges,
-            f"batch_cap{label}": float(self._batcher.cap),
-            f"queue_rows{label}": float(len(self._batcher)),
-            f"objective_us{label}": float(self._batcher.objective(self._now_us)),
-            f"serving{{model={self._identity.model},version={self._identity.version}}}": 1.0,
+            render(("batch_cap", *self._label)): float(self._batcher.cap),
+            render(("queue_rows", *self._label)): float(len(self._batcher)),
+            render(("objective_us", *self._label)): float(self._batcher.objective(self._now_us)),
         }
+        model, version, _ = self._identity
+        if not self._beside:
+            figures[render(("serving", "model", model, "version", version))] = 1.0
+        for beside, share in self._routes.shares.items():
+            figures[render((label(share), "model", model, "version", beside))] = share or 1.0
+            figures |= self._routes.takers[beside].statistics()
+        return figures
+
+    def _unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int) -> Effects:
+        rows = len(take.expired)
+        self._counters["rows_total", *self._label, "outcome", outcome.value] += rows
+        answers = np.zeros(rows, dtype=np.int64)
+        return self._records(
+            _Batch(take.expired, (outcome,) * rows, answers, None, now_us, 0, 0, take.cap, take.queued)
+        )
+
+    def _routed(
+        self,
+        asked: list[tuple[int, Asked]],
+        version: str,
+        ranked: Mapping[str, int],
+        now_us: int,
+        effects: Effects,
+    ) -> list[tuple[int, Asked]]:
+        """Give the rows of a record to the versions that answer them; returns what is left for this one."""
+        for shadow in self._routes.shadows:
+            shadow.mirror(asked, now_us)
+        name = named(version, self._identity.model)
+        if not name:
+            groups = self._routes.split(asked)
+        else:
+            wanted = self._routes.wanted(name, self._identity.version)
+            groups = {wanted: asked} if wanted is not None else {}
+            if wanted is None and asked:
+                rows = tuple(Waiting(due_us, 0, now_us, row) for due_us, row in asked)
+                take = Take((), rows, self._batcher.cap, len(self._batcher))
+                effects += self._unpredicted(take, Outcome.UNKNOWN_VERSION, now_us)
+        for beside, rows_beside in groups.items():
+            if beside:
+                effects += self._routes.takers[beside].offer(rows_beside, now_us, _ranks(rows_beside, ranked, 0))
+        return groups.get("", [])
+
+    def mirror(self, asked: Sequence[tuple[int, Asked]], now_us: int) -> None:
+        """Queue copies of rows that another version answers, as far as there is room: nobody waits for them."""
+        copies: dict[int, Source] = {}
+        items = []
+        for due_us, row in asked[: max(0, self._batcher.room)]:
+            source = copies.get(id(row.source))
+            if source is None:  # one row more than there are: it is never the last, and completes nothing
+                given = row.source
+                source = copies[id(given)] = Source(given.position, given.reply_partition, given.left + 1)
+            items.append((due_us, row._replace(source=source)))
+        self.offer(items, now_us, {})
 
     def _fault(self, queries: ModelQueries) -> tuple[str, str] | None:
         """Return cause and message if these decode and yet cannot be answered."""
@@ -243,7 +322,7 @@ class ModelWorker(Operator):
                 return self._emits(batch, partition, rows[:middle]) + self._emits(batch, partition, rows[middle:])
             value = self._codec.encode(self._columns(_unanswered(batch), rows))
         done = tuple(_finished([batch.asked[row].item.source for row in rows]))
-        return [Emit(topics.MODEL_PREDICTIONS, partition, None, value, done)]
+        return [Emit(self._topic, partition, None, value, done)]
 
     def _columns(self, batch: _Batch, rows: list[int]) -> ModelPredictions:
         answers, scores = batch.answers, batch.scores
@@ -279,6 +358,11 @@ def _finished(sources: list[Source]) -> Iterator[Position]:
         source.left -= 1
         if not source.left:
             yield source.position
+
+
+def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:
+    """Return the priorities of rows by index, counted from `start`."""
+    return {start + index: ranked[row.query_id] for index, (_, row) in enumerate(asked)} if ranked else {}
 
 
 def _padded(column: NDArray[np.generic], rows: int) -> NDArray[np.generic]:

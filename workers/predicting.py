@@ -8,17 +8,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.batching import create_controller
 from schemas.records import Outcome
+from workers import traffic
 from workers.batcher import Batcher, Take
+from workers.beside import Beside
 from workers.choice import SIZES
 from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
 from workers.operator import Asked, Identity, ModelWorker
 from workers.packaging import load_package
 from workers.predictor import predictor
-from workers.versions import Versions
+from workers.traffic import SHADOW
+from workers.versions import Versions, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +59,7 @@ class Predicting:
         now_us: Callable[[], int],
         executor: Executor | None = None,
         make: Callable[[Model], Executor] | None = None,
+        beside: str = "",
     ) -> None:
         """Nothing runs before `start`.
 
@@ -66,16 +71,27 @@ class Predicting:
             now_us: the clock.
             executor: runs the model; None = as the settings say.
             make: returns what runs a later version; None = as the settings say.
+            beside: label of this version, if it runs beside the one that serves.
         """
         self._name = model.name
         controller = create_controller(settings.controller, settings.parameters)
-        limit = settings.queue_rows + OVERSHOOT_ROWS
+        limit = settings.queue_rows + (OVERSHOOT_ROWS if beside != SHADOW else 0)
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
-        self.kernel = _Waking(codec, identity, self._batcher, settings.partitions)
+        self.kernel = _Waking(codec, identity, self._batcher, settings.partitions, beside)
+        load_beside = make or (lambda version: _executor(version, settings, now_us, lambda _: None))
         make = make or (lambda version: _executor(version, settings, now_us, self._chose))
         self._executor = executor or make(model)
-        self._versions = self.kernel.versions = Versions(model, make, self.kernel.ring)
+        self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first)
+        self._drains = False
+
+        def side(wanted: Wanted, loaded: Executor) -> Predicting:
+            its = traffic.label(wanted.share)
+            return Predicting(wanted.model, instance, settings, codec, now_us, loaded, make, its)
+
+        self._beside = Beside(self.kernel, load_beside, side, self._versions.look)
+        if not beside:
+            self.kernel.versions, self.kernel.beside = self._versions, self._beside
         self._patience_s = settings.patience_s
         self._now_us = now_us
         self._complained_us = -COMPLAINT_US
@@ -102,28 +118,31 @@ class Predicting:
         Raises:
             HungError: the model did not come back.
         """
-        preparing = asyncio.create_task(self._versions.run())
+        preparing = asyncio.create_task(self._versions.run(partial(self._have_beside, perform)))
         try:
             await self._predict(perform)
         finally:
             preparing.cancel()
             await asyncio.wait([preparing])
+            await self._beside.stop()
+
+    def drain(self) -> None:
+        """Have `run` return when nothing is queued any more."""
+        self._drains = True
+        self.kernel.ring()
+
+    async def _have_beside(self, perform: Callable[[Effects], None], wanted: Sequence[Wanted]) -> bool:
+        return await self._beside.converge(wanted, self._versions.sample, perform)
 
     async def _predict(self, perform: Callable[[Effects], None]) -> None:
         last: _Done | None = None
         while True:
-            successor = self._versions.take(self._executor)
-            if successor is not None:
+            self._beside.check()
+            if self._versions.is_changing or not self._executor.ready:
                 if last is not None:
-                    perform(self._finish(last))  # in the name of the version that answered
+                    perform(self._finish(last))  # in the name of the version that answered, before anything is awaited
                     last = None
-                self._executor = successor.executor
-                self.kernel.succeed(successor.model.version)
-            if not self._executor.ready:
-                if last is not None:
-                    perform(self._finish(last))  # nobody waits for the replacement who need not
-                    last = None
-                await self._executor.start()
+                await self._change()
             take = self.kernel.take(self._now_us())
             if take.rows:
                 last = await self._batch(perform, take, last)
@@ -133,8 +152,20 @@ class Predicting:
             if take.expired:
                 perform(self.kernel.expire(take, self._now_us()))
             if last is None:
+                if self._drains and not self.kernel.held:
+                    return
                 await self.kernel.wait_records(_seconds(take.wait_until_us, self._now_us()))
             last = None
+
+    async def _change(self) -> None:
+        if self._versions.vacating:
+            await self._versions.vacate(self._executor)
+        successor = self._versions.take(self._executor)
+        if successor is not None:
+            self._executor = successor.executor
+            self.kernel.succeed(successor.model.version)
+        if not self._executor.ready:
+            await self._executor.start()
 
     async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done:
         started_us = self._now_us()
@@ -172,13 +203,14 @@ class _Done(NamedTuple):
 class _Waking(ModelWorker):
     """The kernel, with a bell for the task that predicts."""
 
-    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int) -> None:
-        super().__init__(codec, identity, batcher, partitions)
+    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int, beside: str) -> None:
+        super().__init__(codec, identity, batcher, partitions, beside)
         self._bell = asyncio.Event()
         self.versions: Versions | None = None
+        self.beside: Beside | None = None
 
-    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        effects = super().on_records(records, now_us)
+    def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
+        effects = super().offer(items, now_us, ranks)
         self._bell.set()
         return effects
 
@@ -191,13 +223,13 @@ class _Waking(ModelWorker):
         self._bell.set()
 
     def statistics(self) -> Mapping[str, float]:
-        if self.versions is None:
+        if self.versions is None or self.beside is None:
             return super().statistics()
         label = f"{{model={self._identity.model}}}"
         return {
             **super().statistics(),
             f"version_switches_total{label}": float(self.versions.switches),
-            f"version_failures_total{label}": float(self.versions.failures),
+            f"version_failures_total{label}": float(self.versions.failures + self.beside.failures),
         }
 
     async def wait_records(self, timeout_s: float | None = None) -> None:

@@ -24,6 +24,7 @@ class WorkerSettings:
         patience_s: how long a batch may take before the model counts as hung; None = 10 objectives, at least 5 s.
         load_s: how long loading the model may take.
         allow_pickle: load a pickled model whose digest is the deployed one.
+        unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
     """
 
     partitions: int = 4
@@ -36,3 +37,4 @@ class WorkerSettings:
     patience_s: float | None = None
     load_s: float = 120.0
     allow_pickle: bool = False
+    unload_first: bool = False

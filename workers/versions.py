@@ -1,9 +1,14 @@
 """The next version of a worker's model: loaded and warmed up beside the present one, which answers meanwhile.
 
     topic models ─▶ on_record ─▶ load, check, warm up ─▶ offered ─▶ taken between two batches ─▶ the old one is let go
+                                └─ canary, shadows: `beside`
 
 Inside the worker, not in another process: a second member of the group would stop it twice for a rebalance, and
 queries would be late. What cannot be loaded changes nothing: the present version goes on, and loading is tried again.
+
+Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`): queries wait
+meanwhile, or are answered without this model at their deadline, and if the new one cannot be loaded the old one is
+loaded again.
 """
 
 from __future__ import annotations
@@ -12,17 +17,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model, Outcome
 from workers.errors import PackageError, WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input
     from streams.operators.contract import Record
-    from workers.executor import Executor
+    from workers.executor import Executor, Timed
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +47,13 @@ class Successor(NamedTuple):
     executor: Executor
 
 
+class Wanted(NamedTuple):
+    """A version that is to run beside the serving one, and the share of queries that it answers; 0 = a shadow."""
+
+    model: Model
+    share: float
+
+
 class Versions:
     """Follows which version is wanted of one model, and gets it ready.
 
@@ -50,19 +63,33 @@ class Versions:
         failures: attempts to get one ready that failed.
         switches: versions that took over.
         sample: rows that the served version answered lately: the next one must answer one of them, too.
+        vacating: whether the present version is to be unloaded now, by `vacate`.
     """
 
-    def __init__(self, model: Model, make: Callable[[Model], Executor], ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        make: Callable[[Model], Executor],
+        ring: Callable[[], None],
+        *,
+        unload_first: bool = False,
+    ) -> None:
         """Nothing is loaded before `run`.
 
         Args:
             model: that is served.
             make: returns what runs a version, not started yet.
-            ring: called when a successor is ready to be taken.
+            ring: called when a successor is ready to be taken, or the present version must be unloaded.
+            unload_first: never hold two versions at once.
         """
         self.served = self.wanted = model
         self.failures = self.switches = 0
         self.sample: Sequence[Input] = ()
+        self.vacating = False
+        self._known: dict[str, Model] = {}
+        self._unload_first = unload_first
+        self._vacant = asyncio.Event()
+        self._offering = asyncio.Event()
         self._make = make
         self._ring = ring
         self._changed = asyncio.Event()
@@ -72,75 +99,118 @@ class Versions:
 
     def on_record(self, record: Record, codec: Codec) -> None:
         """Take a record of topic `models`; another model's, a removal and what cannot be read change nothing."""
-        if record.key != self.served.name.encode() or record.value is None:
+        name, is_known, version = (record.key or b"").decode(errors="replace").partition(topics.MODEL_VERSION)
+        if name != self.served.name or record.value is None:
             return
         try:
-            self.wanted = codec.decode(Model, record.value)
+            model = codec.decode(Model, record.value)
         except DecodeError as fault:
             _log.error("a record about model %s cannot be read: %s", self.served.name, fault)
+            return
+        if is_known:
+            self._known[version] = model
         else:
-            self._changed.set()
+            self.wanted = model
+        self.look()
+
+    def look(self) -> None:
+        """Look again whether what runs is what is wanted."""
+        self._changed.set()
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether there is a version to take, or the present one is to be unloaded."""
+        return self._offered is not None or self.vacating
 
     def take(self, present: Executor) -> Successor | None:
         """Return the version to answer with from now on, if there is one; `present` is let go of."""
         successor, self._offered = self._offered, None
         if successor is not None:
-            _log.info("%s %s answers from now on, no longer %s", *_named(successor.model), self.served.version)
+            if _differs(successor.model, self.served):
+                _log.info("%s %s answers from now on, no longer %s", *_named(successor.model), self.served.version)
+                self.switches += 1
             self.served, self.sample, self._leaving = successor.model, (), present
-            self.switches += 1
             self._taken.set()
         return successor
 
-    async def run(self) -> None:
-        """Get ready what is wanted, one version after the other, until cancelled."""
+    async def vacate(self, present: Executor) -> None:
+        """Unload the present version; returns when there is another one to take."""
+        self.vacating = False
+        await present.stop()
+        self._offering.clear()
+        self._vacant.set()
+        await self._offering.wait()
+
+    async def run(self, beside: Callable[[Sequence[Wanted]], Awaitable[bool]]) -> None:
+        """Get ready what is wanted, one version after the other, until cancelled.
+
+        Args:
+            beside: has versions run beside the serving one; returns whether they do.
+        """
         try:
             while True:
                 await self._changed.wait()
                 self._changed.clear()
                 await asyncio.sleep(SETTLE_S)
-                while _differs(self.wanted, self.served) and not await self._succeed(self.wanted):
+                while not await self._converge(beside):
                     await self._wait_change(RETRY_S)
         finally:
             await self._let_go()
 
+    async def _converge(self, beside: Callable[[Sequence[Wanted]], Awaitable[bool]]) -> bool:
+        """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
+        wanted = self.wanted
+        is_served = not _differs(wanted, self.served) or await self._succeed(wanted)
+        shares = {v: share for v, share in wanted.shares.items() if v != self.served.version}
+        known = [Wanted(self._known[v], share) for v, share in shares.items() if v in self._known]
+        return await beside(known) and is_served and len(known) == len(shares)
+
     async def _succeed(self, model: Model) -> bool:
         """Get a version ready and have it taken; False if it cannot be had now."""
+        if self._unload_first:
+            self._vacant.clear()
+            self.vacating = True
+            self._ring()
+            await self._vacant.wait()
         executor = self._make(model)
         try:
-            await executor.start()
-            await self._warm_up(executor)
+            await prepare(executor, self.sample)
         except (WorkerError, OSError) as fault:
             self.failures += 1
             _log.error("%s %s cannot take over, %s goes on: %s", *_named(model), self.served.version, fault)
-            await executor.stop()
+            if self._unload_first:
+                await self._restore()
             return False
-        except asyncio.CancelledError:
-            await executor.stop()
-            raise
+        await self._offer(model, executor)
+        return True
+
+    async def _restore(self) -> None:
+        """Load again what was unloaded."""
+        while True:
+            executor = self._make(self.served)
+            try:
+                await prepare(executor, ())
+            except (WorkerError, OSError) as fault:
+                self.failures += 1
+                _log.error("%s %s cannot be loaded again: %s", *_named(self.served), fault)
+                await self._wait_change(RETRY_S)
+            else:
+                return await self._offer(self.served, executor)
+
+    async def _offer(self, model: Model, executor: Executor) -> None:
+        """Return when the version has been taken."""
         self._taken.clear()
         self._offered = Successor(model, executor)
+        self._offering.set()
         self._ring()
         await self._taken.wait()
         await self._let_go()
-        return True
-
-    async def _warm_up(self, executor: Executor) -> None:
-        """Replay the last rows, their answers discarded; loading has made the very first call on a blank row.
-
-        Raises:
-            PackageError: it answers none of the rows that the present version answers.
-        """
-        if not self.sample:
-            return
-        timed = await executor.run(self.sample, WARM_UP_S)
-        if Outcome.OK not in timed.predicted.outcomes:
-            why = timed.predicted.fault or "they do not fit its signature"
-            raise PackageError(f"it answers none of {len(self.sample)} rows that were asked just now: {why}")
 
     async def _wait_change(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
+                self._changed.clear()
         except TimeoutError:
             return
 
@@ -150,6 +220,30 @@ class Versions:
         for executor in held:
             if executor is not None:
                 await executor.stop()
+
+
+async def prepare(executor: Executor, sample: Sequence[Input]) -> None:
+    """Load a version and replay the last rows, their answers discarded; loading makes the first call on a blank row.
+
+    Raises:
+        PackageError: it cannot be loaded, or answers none of the rows that the present version answers.
+        HungError: it does not come back.
+        OSError: its files cannot be read.
+    """
+    try:
+        await executor.start()
+        if sample:
+            _check_warm(await executor.run(sample, WARM_UP_S))
+    except BaseException:
+        await executor.stop()
+        raise
+
+
+def _check_warm(timed: Timed) -> None:
+    outcomes = timed.predicted.outcomes
+    if Outcome.OK not in outcomes:
+        why = timed.predicted.fault or "they do not fit its signature"
+        raise PackageError(f"it answers none of {len(outcomes)} rows that were asked just now: {why}")
 
 
 def _differs(one: Model, other: Model) -> bool:

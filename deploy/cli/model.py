@@ -15,14 +15,22 @@ from deploy.registry import codec_for
 from schemas.records import Application, Model
 from workers import manifest as manifests
 from workers.packaging import CONVERSIONS
+from workers.traffic import STABLE, label
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from deploy.settings import Settings
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
+share_option = click.option(
+    "--share",
+    type=click.FloatRange(0.0, 1.0),
+    default=1.0,
+    show_default=True,
+    help="Of the model's queries that it answers.",
+)
 
 EXAMPLES = """\
 skysail model package my_rules:predict_batch models/rules-1 --name rules --sample '[[0.0, 1.0]]'
@@ -30,10 +38,18 @@ skysail model package net.safetensors models/net-1 --name net --sample rows.npy 
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model add models/forest-1      deploy it
 skysail model add models/forest-2      a new version of it takes over, no query is lost or late
-skysail model rollback forest          back to the version before
+skysail model add models/forest-2 --share 0.1     it answers a tenth of the queries, the present version the rest
+skysail model add models/forest-2 --shadow        it is asked everything and answers nothing
+skysail model canary forest 2 --share 0.5         another share for a version that is known
+skysail model canary forest 2 --share 1           it serves: as `use`
+skysail model canary forest 2 --share 0           it ends: as `rollback`
+skysail model shadow forest 2          a version that is known as a shadow; its score: skysail tail reports
+skysail model shadow forest 2 --end
+skysail model rollback forest          ends the canary; without one, back to the version before
 skysail model use forest 1             back to one that is named
 skysail model list
 skysail model show models/forest-1     what is in a package
+skysail model show forest              which versions of a model there are, and what each is for
 skysail model remove forest
 """
 
@@ -96,22 +112,29 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
 
 @model.command()
 @folder_argument
+@share_option
+@click.option("--shadow", is_flag=True, help="It is asked everything and answers nothing.")
 @json_option
 @with_settings
-def add(settings: Settings, package: Path, *, as_json: bool) -> None:
+def add(settings: Settings, package: Path, *, share: float, shadow: bool, as_json: bool) -> None:
     """Deploy PACKAGE: check it, create its topic, publish it.
 
     Another version of a model that runs takes over without a restart: its workers load it beside the one that answers,
-    warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on.
+    warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on. With --share it
+    answers only some queries (a canary), with --shadow none.
     """
     record, codec = desired.model_record(package), codec_for(settings)
-    if desired.add(settings, codec, package):
+    share = 0.0 if shadow else _above_zero(share)
+    if desired.add(settings, codec, package, share=share):
         told = "its workers answer with it as soon as they have loaded it; back again: skysail model rollback "
         told += record.name
     else:
         told = ""
     if as_json:
         print_json(asdict(record))
+        return
+    if share < 1.0:
+        click.echo(_told_beside(record.name, record.version, share))
         return
     click.echo(f"{record.name} {record.version} is deployed")
     if told:
@@ -135,11 +158,72 @@ def use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
 
 @model.command()
 @click.argument("name")
+@click.argument("version")
+@share_option
+@json_option
+@with_settings
+def canary(settings: Settings, name: str, version: str, *, share: float, as_json: bool) -> None:
+    """Have VERSION of model NAME answer a share of the queries, drawn by query id, and the present version the rest.
+
+    Answers carry the version that gave them, and either's count for the model. A model has one canary: this one takes
+    the place of another. With a share of 1 it serves, with 0 it ends.
+    """
+    if share == 1.0:
+        _use(settings, name, version, as_json=as_json)
+    else:
+        _run_beside(settings, name, version, share or None, as_json=as_json)
+
+
+@model.command()
+@click.argument("name")
+@click.argument("version")
+@click.option("--end", is_flag=True, help="It is a shadow no longer.")
+@json_option
+@with_settings
+def shadow(settings: Settings, name: str, version: str, *, end: bool, as_json: bool) -> None:
+    """Have VERSION of model NAME asked everything and answer nothing.
+
+    Joined with feedback, its loss stands in the joiner's reports, beside those of the versions that answer
+    (`version_loss_total` / `version_joined_total`). It runs in the model's workers, in a queue of its own.
+    """
+    _run_beside(settings, name, version, None if end else 0.0, as_json=as_json)
+
+
+def _run_beside(settings: Settings, name: str, version: str, share: float | None, *, as_json: bool) -> None:
+    serving = desired.run_beside(settings, codec_for(settings), name, version, share)
+    if as_json:
+        print_json({"model": name, "serves": serving.version, "shares": serving.shares})
+    elif share is None:
+        click.echo(f"{name} {version} ends: it answers what it holds, {serving.version} everything else")
+    else:
+        click.echo(_told_beside(name, version, share))
+
+
+def _told_beside(name: str, version: str, share: float) -> str:
+    if share:
+        told = f"{name} {version} answers {share:.3g} of the queries as soon as its workers have loaded it"
+        return f"{told}; all of them: skysail model use {name} {version}; none: skysail model rollback {name}"
+    told = f"{name} {version} is asked everything as soon as its workers have loaded it, and answers nothing"
+    return f"{told}; to end that: skysail model shadow {name} {version} --end"
+
+
+def _above_zero(share: float) -> float:
+    if share == 0.0:
+        raise UsageError("a new version with a share of 0 would do nothing; --shadow has it asked without answering")
+    return share
+
+
+@model.command()
+@click.argument("name")
 @json_option
 @with_settings
 def rollback(settings: Settings, name: str, *, as_json: bool) -> None:
-    """Have the version of model NAME answer that was added before the present one."""
-    _use(settings, name, None, as_json=as_json)
+    """End the canary of model NAME; without one, have the version answer that was added before the present one."""
+    version = desired.canary_of(settings, codec_for(settings), name)
+    if version is None:
+        _use(settings, name, None, as_json=as_json)
+    else:
+        _run_beside(settings, name, version, None, as_json=as_json)
 
 
 def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -> None:
@@ -188,14 +272,31 @@ def list_(settings: Settings, *, as_json: bool) -> None:
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
-    found = [(r, r.version == serving[name].version) for name, versions in listed for r in versions]
+    _print_versions([(r, serving[name]) for name, versions in listed for r in versions], as_json=as_json)
+
+
+def _print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> None:
+    """Print versions, each with the one that serves."""
     if as_json:
-        print_json([asdict(r) | {"serves": serves} for r, serves in found])
+        print_json([asdict(r) | _standing(r, serving) for r, serving in found])
         return
-    heads = ("model", "version", "serves", "runtime", "input", "output", "package")
+    heads = ("model", "version", "label", "share", "runtime", "input", "output", "package")
+    rows = ((r, _standing(r, serving)) for r, serving in found)
     print_table(
-        heads, ((r.name, r.version, "yes" if on else "", r.runtime, _input(r), r.output, r.path) for r, on in found)
+        heads,
+        (
+            (r.name, r.version, at["label"], f"{at['share']:g}", r.runtime, _input(r), r.output, r.path)
+            for r, at in rows
+        ),
     )
+
+
+def _standing(version: Model, serving: Model) -> dict[str, Any]:
+    """Return what a version is for: its label, and the share of queries that it answers."""
+    beside = serving.shares.get(version.version)
+    if version.version == serving.version:
+        return {"serves": True, "label": STABLE, "share": round(1.0 - sum(serving.shares.values()), 9)}
+    return {"serves": False, "label": "" if beside is None else label(beside), "share": beside or 0.0}
 
 
 def _input(record: Model) -> str:
@@ -203,10 +304,25 @@ def _input(record: Model) -> str:
 
 
 @model.command()
-@folder_argument
+@click.argument("package")
 @json_option
-def show(package: Path, *, as_json: bool) -> None:
-    """Show what is in PACKAGE, its files checked against the manifest."""
+@with_settings
+def show(settings: Settings, package: str, *, as_json: bool) -> None:
+    """Show what is in PACKAGE, its files checked against the manifest, or which versions of a model there are.
+
+    PACKAGE is a folder, or the name of a model that is deployed.
+    """
+    if Path(package).is_dir():
+        _show_package(Path(package), as_json=as_json)
+        return
+    codec = codec_for(settings)
+    serving = catalog.read(settings, codec, Model).get(package)
+    if serving is None:
+        raise UsageError(f"{package} is neither the folder of a package nor a deployed model: see `skysail model list`")
+    _print_versions([(r, serving) for r in catalog.versions(settings, codec)[package]], as_json=as_json)
+
+
+def _show_package(package: Path, *, as_json: bool) -> None:
     manifest = manifests.read(package)
     manifests.verify(package, manifest)
     content = asdict(manifest) | {"digest": manifests.digest(package)}

@@ -32,6 +32,7 @@ skysail query pixels --input '{"values": [0, 255, 3], "dtype": "uint8"}'
 skysail query reviews --input '"a fine piece of work"'
 skysail query digits --npy row.npy --context user-17 --json
 skysail query digits --npy row.npy --features '[0.5, 1, 0]'
+skysail query digits --npy row.npy --version canary
 """
 # What to do about an answer that no model has given, by the reason that it carries.
 ADVICE = {
@@ -42,6 +43,7 @@ ADVICE = {
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
     "model_failed": "the model raised; its worker's log says why",
+    "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
 
@@ -56,6 +58,7 @@ ADVICE = {
 @click.option(
     "--priority", type=int, default=0, show_default=True, help="The lowest goes first where a model is overloaded."
 )
+@click.option("--version", help="That is to answer, or its label (stable, canary); of one model: MODEL@VERSION.")
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
 @json_option
 @with_settings
@@ -117,7 +120,7 @@ def _show(prediction: Prediction) -> None:
 
 def _line(prediction: Prediction) -> str:
     took_ms = (prediction.answered_us - prediction.received_us) / 1000
-    asked = ", ".join(output.model for output in prediction.outputs) or "none"
+    asked = ", ".join(f"{o.model} {o.version}".strip() for o in prediction.outputs) or "none"
     reason = f" ({prediction.reason})" if prediction.reason else ""
     return (
         f"{json.dumps(to_json(prediction)['answer'])}   confidence {prediction.confidence:.2f},"

@@ -1,4 +1,4 @@
-"""`rollout`: a model changes its version under load, there and back; beside it, the same load without a change.
+"""`rollout`: a model's next version comes under load, as a canary, for all queries, and goes; beside it, no change.
 
 The two versions answer differently, and each answer is held against what the version in whose name it was given says:
 no query may be lost, none answered by default or late that would not have been, none under a wrong name.
@@ -7,6 +7,7 @@ no query may be lost, none answered by default or late that would not have been,
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 NAME = "rollout"
 MODEL = "digits"
 RATE = 200.0
+SHARE = 0.2
 _SLO_MS = 100.0
 
 
@@ -45,12 +47,16 @@ class Judge:
         rows: the row of each query, by its id.
         wrong: answers that the version named in them would not have given.
         first_us: by version, when it answered first since it was last cleared.
+        last_us: by version, when it answered last.
+        answers: by version, since it was last cleared.
     """
 
     says: Mapping[str, Sequence[int]]
     rows: Mapping[str, int]
     wrong: int = 0
     first_us: dict[str, int] = field(default_factory=dict)
+    last_us: dict[str, int] = field(default_factory=dict)
+    answers: Counter[str] = field(default_factory=Counter)
 
     def take(self, predictions: Sequence[Prediction]) -> None:
         """Take a poll's predictions; an output that is missing names no version."""
@@ -58,13 +64,17 @@ class Judge:
             for output in prediction.outputs:
                 if output.outcome is not Outcome.OK:
                     continue
-                self.first_us.setdefault(output.version, SystemClock().now_us())
+                now_us, version = SystemClock().now_us(), output.version
+                if self.first_us.setdefault(version, now_us) == now_us:
+                    self.answers.clear()
+                self.answers[version] += 1
+                self.last_us[version] = now_us
                 row = self.rows[prediction.query_id]
-                self.wrong += prediction.answer != self.says[output.version][row]
+                self.wrong += prediction.answer != self.says[version][row]
 
 
 async def run(stage: Stage) -> Result:
-    """Load without a change, then the same with a version there and back."""
+    """Load without a change, then the same with a version that comes and goes."""
     data = digits()
     estimators = {
         "1": LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
@@ -107,8 +117,12 @@ async def run(stage: Stage) -> Result:
             "wrong_version": sum(judge.wrong for judge in judges),
             **changed,
         },
-        parameters={"rate": RATE, "seconds": stage.seconds, "seed": stage.seed, "slo_ms": _SLO_MS},
-        notes=("there and back: from the command to the first answer of the other version, in seconds",),
+        parameters={"rate": RATE, "seconds": stage.seconds, "seed": stage.seed, "slo_ms": _SLO_MS, "share": SHARE},
+        notes=(
+            "canary and back: from the command to the first answer of the other version, in seconds",
+            "there: from the command to the last answer of the old version, in seconds",
+            "canary_share: of the answers from its first one to the command that has it answer everything",
+        ),
     )
 
 
@@ -121,16 +135,26 @@ def _unserved(figures: Mapping[str, float]) -> float:
 
 
 async def _change(stage: Stage, system: System, judge: Judge) -> dict[str, float]:
-    """Go to version 2 after a third of the stretch and back after two; returns how long each took (s), -1 = never."""
-    now_us, asked_us = SystemClock().now_us, dict[str, int]()
-    await asyncio.sleep(stage.seconds / 3)
+    """Have version 2 answer a share after a quarter of the stretch, everything after two, and nothing after three.
+
+    Returns:
+        How long each took (s), -1 = it never happened, and the share that was.
+    """
+    now_us, asked_us, happened_us = SystemClock().now_us, dict[str, int](), dict[str, int | None]()
+    await asyncio.sleep(stage.seconds / 4)
+    asked_us["canary"] = now_us()
+    await system.add_model(stage.folder / "2", SHARE)
+    await asyncio.sleep(stage.seconds / 4)
+    happened_us["canary"] = judge.first_us.get("2")
+    share = judge.answers["2"] / max(1, judge.answers.total()) if "2" in judge.first_us else 0.0
     asked_us["there"] = now_us()
-    await system.add_model(stage.folder / "2")
-    await asyncio.sleep(stage.seconds / 3)
-    there_us = judge.first_us.get("2")
+    await system.use_model(MODEL, "2")
+    await asyncio.sleep(stage.seconds / 4)
+    ended_us, asked_us["back"] = judge.last_us["1"], now_us()
+    happened_us["there"] = ended_us if ended_us < asked_us["back"] - 1e6 else None  # it still answers
     judge.first_us.clear()
-    asked_us["back"] = now_us()
     await system.use_model(MODEL, "1")
-    await asyncio.sleep(stage.seconds / 3)
-    took = {"there": there_us, "back": judge.first_us.get("1")}
-    return {f"{way}_s": -1.0 if at is None else (at - asked_us[way]) / 1e6 for way, at in took.items()}
+    await asyncio.sleep(stage.seconds / 4)
+    happened_us["back"] = judge.first_us.get("1")
+    took_s = {way: -1.0 if at is None else max(0, at - asked_us[way]) / 1e6 for way, at in happened_us.items()}
+    return {"canary_share": share, **{f"{way}_s": seconds for way, seconds in took_s.items()}}

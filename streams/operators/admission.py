@@ -92,10 +92,18 @@ class Load:
         self._asked += 1
         self._latest_due_us = max(self._latest_due_us, due_us)
 
-    def report(self, batch: ModelPredictions, now_us: int) -> None:
-        """Learn from a worker's batch: its rows are no longer ahead, and how long they took."""
+    def report(self, batch: ModelPredictions, now_us: int, *, is_beside: bool = False) -> None:
+        """Learn from a worker's batch: its rows are no longer ahead, and how long they took.
+
+        Args:
+            batch: of any version.
+            now_us: now.
+            is_beside: a canary's: how fast that is, and what waits for it, says nothing about the others' queue.
+        """
         self._returned = min(self._asked, self._returned + len(batch.query_ids))
         self._age(now_us)
+        if is_beside:
+            return
         self._start_us = now_us
         self._workers[batch.worker] = now_us, batch.queue_rows
         if len(self._workers) > 1:
@@ -161,9 +169,9 @@ class Admission:
             load = self._loads.get(model) or self.load(model)
             load.ask(due_us, now_us)
 
-    def report(self, batch: ModelPredictions, now_us: int) -> None:
-        """Learn from a worker's batch."""
-        self.load(batch.model).report(batch, now_us)
+    def report(self, batch: ModelPredictions, now_us: int, *, is_beside: bool = False) -> None:
+        """Learn from a worker's batch; `is_beside`: of a version beside the one that serves."""
+        self.load(batch.model).report(batch, now_us, is_beside=is_beside)
 
     def clear(self) -> None:
         """Forget what has been asked; it is read and asked again."""

@@ -39,13 +39,14 @@ class Deployed:
 class Configuration:
     """Follows the topics `applications` and `models`."""
 
-    __slots__ = ("_codec", "applications", "classes", "models")
+    __slots__ = ("_codec", "applications", "classes", "has_shares", "models")
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
         self.applications: dict[str, Deployed] = {}
         self.models: dict[str, Model] = {}
-        self.classes: dict[str, tuple[str, ...]] = {}
+        self.classes: dict[str, tuple[str, ...]] = {}  # by MODEL@VERSION
+        self.has_shares = False  # whether a model runs in more than one version
 
     def on_record(self, record: Record) -> None:
         """Take one record; a null value (tombstone) removes what its key names.
@@ -55,7 +56,9 @@ class Configuration:
         """
         name = (record.key or b"").decode(errors="replace")
         if record.topic == topics.MODELS and topics.MODEL_VERSION in name:
-            return  # a version that is known, whether it serves or not
+            if record.value is not None:  # a version that is known, whether it serves or not
+                self._note_classes(self._codec.decode(Model, record.value))
+            return
         if record.topic == topics.APPLICATIONS:
             if record.value is None:
                 self.applications.pop(name, None)
@@ -74,7 +77,11 @@ class Configuration:
         else:
             model = self._codec.decode(Model, record.value)
             self.models[model.name] = model
-            self.classes[model.name] = model.classes
+            self._note_classes(model)
+        self.has_shares = any(model.shares for model in self.models.values())
+
+    def _note_classes(self, model: Model) -> None:
+        self.classes[topics.model_version(model.name, model.version)] = model.classes
 
 
 def check(application: Application) -> None:

@@ -47,7 +47,7 @@ class Asking:
         """
         self._codec = codec
         self._refuse = refuse
-        self._groups: dict[tuple[tuple[str, ...], int, _Form], list[_Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[_Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
 
     def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
@@ -57,7 +57,8 @@ class Asking:
         query.input = None
         if query.priority:
             self._is_ranked = True
-        key = topics, query.record.partition, (given.dtype, given.shape) if isinstance(given, Tensor) else None
+        form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
+        key = topics, query.record.partition, form, query.version
         row = _Row(query, due_us, given)
         rows = self._groups.get(key)
         if rows is None:
@@ -72,7 +73,7 @@ class Asking:
     def flush(self, partition: int, effects: Effects) -> None:
         """Append the records of everything gathered, all to this partition of their topics."""
         groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
-        for (topics, reply_partition, form), rows in groups.items():
+        for (topics, reply_partition, form, _), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
@@ -92,7 +93,8 @@ class Asking:
         ids = tuple([query.query_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         try:
-            value = self._codec.encode(ModelQueries(ids, reply_partition, due_us, _stacked(form, inputs), priorities))
+            columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or ""
+            value = self._codec.encode(ModelQueries(ids, reply_partition, *columns))
         except SchemaError:
             middle = len(rows) // 2
             if not middle:

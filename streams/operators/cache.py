@@ -24,6 +24,7 @@ from collections import OrderedDict
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from policies.draw import version
 from schemas.records import ModelOutput, Outcome, Tensor
 from streams.operators.counters import render
 
@@ -104,8 +105,10 @@ class PredictionCache:
             asked = self._asked[model.name] = _Asked(model)
         elif asked.model is not model:
             asked.deploy(model)
-        given = query.input
-        key = (asked.source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(asked, given)
+        if query.version is not None:
+            return True  # what is remembered may be another version's
+        given, source = query.input, _source(model, query.query_id) if model.shares else asked.source
+        key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         found = self._entries.get(key)
         if found is None:
             asked.misses += 1
@@ -136,12 +139,13 @@ class PredictionCache:
         self._waiting.setdefault(key, []).append((query, due_us))  # if overdue for either of the two
         return overdue
 
-    def knows(self, model: Model, given: Input | None) -> bool:
-        """Tell whether the model's output for this input is there, or awaited."""
-        asked = self._asked.get(model.name)
-        if asked is None or asked.model is not model:
+    def knows(self, model: Model, query: Pending) -> bool:
+        """Tell whether the model's output for this query's input is there, or awaited."""
+        asked, given = self._asked.get(model.name), query.input
+        if asked is None or asked.model is not model or query.version is not None:
             return False
-        key = (asked.source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(asked, given)
+        source = _source(model, query.query_id) if model.shares else asked.source
+        key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         return key in self._entries
 
     def land(self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput]) -> Iterator[Pending]:
@@ -282,12 +286,18 @@ def _wants(query: Pending, key: _Key) -> bool:
     return not query.answered and key[0][0] not in query.outputs
 
 
-def _key(asked: _Asked, given: Input | None) -> _Key:
+def _source(model: Model, query_id: str) -> _Source:
+    """Return the version that this query is for; the digest of one beside the serving one is not known here."""
+    beside = version(query_id, model.shares)
+    return (model.name, beside, "") if beside else (model.name, model.version, model.digest)
+
+
+def _key(source: _Source, given: Input | None) -> _Key:
     """Return the key of a text or bytes."""
     if isinstance(given, str):
-        return asked.source, _TEXT, (), given.encode()
+        return source, _TEXT, (), given.encode()
     assert isinstance(given, bytes)
-    return asked.source, _RAW, (), given
+    return source, _RAW, (), given
 
 
 def _input(key: _Key) -> Input:

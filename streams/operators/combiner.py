@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Why no model's output could be used, by precedence: what the caller can mend comes first.
 _REASONS = (
     (Outcome.INVALID, "invalid_input"),
+    (Outcome.UNKNOWN_VERSION, "unknown_version"),
     (Outcome.FAILED, "model_failed"),
     (Outcome.EXPIRED, "expired_in_queue"),
     (Outcome.MISSING, "deadline"),
@@ -53,6 +54,7 @@ class Pending:
     deadline_us: int
     priority: int = 0
     features: tuple[float, ...] = ()
+    version: str | None = None  # that the query names
     decision: Decision | None = None
     models: tuple[str, ...] = ()  # that were asked
     weights: tuple[float, ...] = ()

@@ -12,6 +12,9 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
     for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
 
+What a shadow of a model has answered waits for its query's feedback, too, as far as there is room. It changes no
+observation: where a model runs in several versions, the joiner's reports say what each of them costs.
+
 There is a bound on what waits. At it, that topic is left unread until something has been joined or its window has
 ended; nothing is given up for it.
 
@@ -22,19 +25,22 @@ outage, teaches no default loss.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_id, peek_texts
-from schemas.records import Feedback, Prediction
+from schemas.records import Feedback, ModelPredictions, Outcome, Prediction
 from streams.operators.applications import Configuration, Deployed
+from streams.operators.combiner import outputs_of
 from streams.operators.contract import DeadLetter, Emit, Operator, Position, Record, Skip
-from streams.operators.counters import Counters
-from streams.operators.observing import default_observation, observation
+from streams.operators.counters import Counters, render
+from streams.operators.observing import NO_ANSWER_LOSS, default_observation, observation, output_loss
 from streams.operators.wheel import SecondsWheel
 from streams.topology import state_partition
 
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Observation
+    from schemas.records import ModelOutput, Observation
     from streams.operators.contract import Effects
 
 _OFFSET_BYTES = 8
@@ -64,6 +70,7 @@ class JoinerSettings:
             that was read late waits for feedback (or its window, if that is shorter).
         predictions: waiting for feedback, at which no more are read.
         feedback: queries with feedback waiting for the prediction, at which no more is read.
+        shadows: queries of a partition with outputs of shadows that wait; beyond that the first are forgotten.
     """
 
     partitions: int = 4
@@ -71,6 +78,7 @@ class JoinerSettings:
     early_us: int = 60_000_000
     predictions: int = 2_000_000
     feedback: int = 1_000_000
+    shadows: int = 50_000
 
     @property
     def memory_us(self) -> int:
@@ -89,6 +97,7 @@ class _Partition:
     start: int  # first offset of `predictions` that is not complete
     waiting: dict[str, bytes] = field(default_factory=dict)  # offset (8 bytes, big-endian) + the prediction's bytes
     early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
+    shadows: dict[str, tuple[ModelOutput, ...]] = field(default_factory=dict)  # outputs that answered nothing
     closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
     wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
     early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
@@ -103,6 +112,7 @@ class Joiner(Operator):
         self._codec = codec
         self._settings = settings
         self._counters = Counters()
+        self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
         self._configuration = Configuration(codec)
         self._removed: dict[str, tuple[Deployed, int]] = {}  # applications, and until when their last windows run
         self._partitions: dict[int, _Partition] = {}
@@ -132,6 +142,8 @@ class Joiner(Operator):
                     self._on_prediction(record, now_us, effects)
                 elif record.topic == topics.FEEDBACK:
                     self._on_feedback(record, now_us, effects)
+                elif record.topic == topics.SHADOWS:
+                    self._on_shadows(record, effects)
                 else:
                     self._configure(record, now_us)
             except DecodeError as error:
@@ -176,6 +188,7 @@ class Joiner(Operator):
         """Return how many were joined, expired and refused, and how many wait."""
         return {
             **self._counters.rendered(),
+            **{render(key): loss for key, loss in self._losses.items()},
             "predictions_waiting": float(sum(len(p.waiting) for p in self._partitions.values())),
             "feedback_waiting": float(sum(len(p.early) for p in self._partitions.values())),
         }
@@ -242,6 +255,36 @@ class Joiner(Operator):
         else:
             self._await(record, partition, query_id, now_us, effects)
 
+    def _on_shadows(self, record: Record, effects: Effects) -> None:
+        """Keep what shadows answered, one output a version, for when the query's feedback comes."""
+        batch = self._codec.decode(ModelPredictions, record.value)
+        partition = self._partitions.get(record.partition) or self._start(record.partition)
+        kept = partition.shadows
+        for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
+            if query_id in partition.closed or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
+                continue  # it says nothing about the version
+            others = (o for o in kept.get(query_id, ()) if (o.model, o.version) != (output.model, output.version))
+            kept[query_id] = (*others, output)
+        for query_id in [*islice(kept, max(0, len(kept) - self._settings.shadows))]:
+            del kept[query_id]
+        effects.append(Skip((record.position,), ""))
+
+    def _score(self, prediction: Prediction, feedback: Feedback, kind: str, shadows: tuple[ModelOutput, ...]) -> None:
+        """Count what each version of a model cost, where there are several."""
+        configuration = self._configuration
+        for output in (*prediction.outputs, *shadows):
+            model = configuration.models.get(output.model)
+            if model is None or not model.shares:
+                continue
+            try:
+                loss = output_loss(output, prediction, feedback, kind, configuration.classes)
+            except LossError:  # a shadow's: what answered has been checked
+                loss = NO_ANSWER_LOSS
+            if loss is not None:
+                label = "application", prediction.application, "model", output.model, "version", output.version
+                self._counters["version_joined_total", *label] += 1
+                self._losses["version_loss_total", *label] += loss
+
     def _await(self, record: Record, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
         """Keep feedback until its prediction comes; whether it is right cannot be told before."""
         early = partition.early.get(query_id, ())
@@ -268,6 +311,8 @@ class Joiner(Operator):
             return
         del partition.waiting[query_id]
         partition.closed[query_id] = True
+        if self._configuration.has_shares:
+            self._score(prediction, feedback, kind, partition.shadows.pop(query_id, ()))
         if seen is not None:
             self._counters["joined_total", "application", prediction.application] += 1
         effects.append(effect)
@@ -289,6 +334,7 @@ class Joiner(Operator):
     def _expire(self, number: int, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
         """End what ran out for this id: a window, or the memory of a closed query."""
         stored = partition.waiting.pop(query_id, None)
+        partition.shadows.pop(query_id, None)
         if stored is None:
             partition.closed.pop(query_id, None)
             return

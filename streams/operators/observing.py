@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policies.errors import LossError
 from policies.losses import loss
+from schemas import topics
 from schemas.records import JoinStatus, Observation, Outcome, Tensor
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 # A model that was asked and gave no answer by the deadline cost its user the answer.
 NO_ANSWER_LOSS = 1.0
 GIVEN = "given"
+# They say nothing about the model.
+_CALLERS_FAULT = (Outcome.INVALID, Outcome.UNKNOWN_VERSION)
 
 
 def observation(
@@ -31,7 +34,7 @@ def observation(
         prediction: what was answered, with every asked model's output.
         feedback: the true label, or the loss of the served answer.
         kind: of loss, as the application says.
-        classes: class names by model, for the log loss of scores.
+        classes: class names by `MODEL@VERSION`, for the log loss of scores.
         feedback_us: event time of the feedback.
 
     Returns:
@@ -51,11 +54,27 @@ def observation(
     return _observation(prediction, losses, served, feedback.label, JoinStatus.JOINED, feedback_us)
 
 
+def output_loss(
+    output: ModelOutput,
+    prediction: Prediction,
+    feedback: Feedback,
+    kind: str,
+    classes: Mapping[str, Sequence[str]],
+) -> float | None:
+    """Return what an output cost, or would have cost: in [0, 1], None where it cannot be told; as for `observation`.
+
+    Raises:
+        LossError: the label does not fit the answer.
+    """
+    served = _served_loss(prediction, feedback, kind, classes)
+    return _arm_loss(output, prediction, served, feedback, kind, classes)
+
+
 def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
     """Return what the end of the window teaches: the default loss for every asked arm, None without such a loss."""
     if default_loss is None or prediction.decision is None:
         return None
-    asked = {output.model for output in prediction.outputs if output.outcome is not Outcome.INVALID}
+    asked = {output.model for output in prediction.outputs if output.outcome not in _CALLERS_FAULT}
     losses = tuple(default_loss if arm in asked else None for arm in prediction.decision.arms)
     return _observation(prediction, losses, default_loss, None, JoinStatus.DEFAULT, end_us)
 
@@ -110,8 +129,8 @@ def _arm_loss(
     kind: str,
     classes: Mapping[str, Sequence[str]],
 ) -> float | None:
-    if output.outcome is Outcome.INVALID:
-        return None  # the input's fault: it says nothing about the model
+    if output.outcome in _CALLERS_FAULT:
+        return None
     if output.outcome is not Outcome.OK:
         return NO_ANSWER_LOSS
     alike = output.answer == prediction.answer
@@ -125,4 +144,5 @@ def _arm_loss(
 
 def _of_output(output: ModelOutput, label: Value, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
     assert output.answer is not None
-    return loss(kind, output.answer, label, scores=output.scores, classes=classes.get(output.model, ()))
+    names = classes.get(topics.model_version(output.model, output.version), ())
+    return loss(kind, output.answer, label, scores=output.scores, classes=names)

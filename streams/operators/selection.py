@@ -207,7 +207,9 @@ class Selection(Operator):
             self._return_us.add(now_us - record.timestamp_us)
             self._back_us = int(self._return_us.value)
         if self._admission is not None:
-            self._admission.report(batch, now_us)
+            model = self._configuration.models.get(batch.model)
+            is_beside = model is not None and batch.version in model.shares
+            self._admission.report(batch, now_us, is_beside=is_beside)
         if self._cache is None:
             effects += self._combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
         else:
@@ -220,8 +222,10 @@ class Selection(Operator):
 
     def _on_query(self, record: Record, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         query = self._codec.decode(Query, record.value)
-        if len(query.query_id) + len(query.application) + len(query.context or "") > MAX_TEXT:
-            raise DecodeError("invalid", f"Query: id, application and context have more than {MAX_TEXT} characters")
+        texts = len(query.query_id) + len(query.application) + len(query.context or "") + len(query.version or "")
+        if texts > MAX_TEXT:
+            message = f"Query: id, application, context and version have more than {MAX_TEXT} characters"
+            raise DecodeError("invalid", message)
         if query.features and len(query.features) > MAX_FEATURES:
             raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
         deployed = self._configuration.applications.get(query.application)
@@ -320,7 +324,7 @@ class Selection(Operator):
         return tuple(model for model in models if model not in refused) if refused else models
 
     def _is_cached(self, model: str, pending: Pending) -> bool:
-        return self._cache is not None and self._cache.knows(self._configuration.models[model], pending.input)
+        return self._cache is not None and self._cache.knows(self._configuration.models[model], pending)
 
     def _ask_rest(self, cache: PredictionCache, pending: Pending, due_us: int, now_us: int, effects: Effects) -> None:
         """Ask those of several models whose output is neither known nor awaited; answer at once if all are known.
@@ -397,4 +401,5 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
         sent_us + slo_us,
         query.priority,
         query.features,
+        query.version,
     )

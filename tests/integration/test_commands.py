@@ -20,6 +20,7 @@ from deploy.local.process import free_port
 from deploy.settings import Settings
 from schemas.records import Status
 from tests.deployments import Toy, deployed
+from workers.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -205,3 +206,28 @@ async def test_run_says_what_it_waits_for_and_which_role_is_ready(
     assert "waiting for the roles: joiner" in lines
     assert any("joiner is ready (process" in line for line in lines)
     assert (process.returncode, rest[:2]) == (0, ["stopping the roles", "stopped"])
+
+
+async def test_what_cannot_run_beside_another_version_is_refused(there: Deployed, config: str, tmp_path: Path) -> None:
+    """A version nobody knows, the one that serves, another kind of input, a share of nothing; all changes nothing."""
+    wide = np.zeros((1, 3), dtype=np.float32)
+    package_function("tests.toys:parity", tmp_path / "wide", "parity", "2", wide)
+    package_function("tests.toys:parity", tmp_path / "new", "new", "1", ROWS)
+    for words, why in (
+        (("canary", "parity", "7", "--share", "0.1"), "there is no version 7"),
+        (("canary", "parity", "1", "--share", "0.1"), "serves already"),
+        (("canary", "parity", "1", "--share", "0"), "does not run beside"),
+        (("shadow", "nobody", "1"), "there is no model nobody"),
+        (("add", str(tmp_path / "wide"), "--share", "0.1"), "shape"),
+        (("add", str(tmp_path / "new"), "--shadow"), "its first version serves"),
+        (("add", str(tmp_path / "new"), "--share", "0"), "--shadow"),
+        (("show", "nobody"), "neither"),
+    ):
+        assert why in await refused("model", *words, "--config", config)
+    shown = await asyncio.to_thread(run, "model", "show", "parity", "--config", config)
+    assert [line.split()[:4] for line in shown.splitlines()] == [
+        ["model", "version", "label", "share"],
+        ["parity", "1", "stable", "1"],
+    ]
+    prediction = await said("query", "sums", "--input", "[1, 2]", "--version", "2", "--config", config)
+    assert prediction["reason"] == "unknown_version"

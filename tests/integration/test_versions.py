@@ -15,11 +15,14 @@ from sklearn.dummy import DummyClassifier
 
 from deploy import configuration
 from deploy.cli import skysail
+from deploy.clients import connection
 from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings
-from schemas.records import Prediction, Status
+from schemas import topics
+from schemas.records import Prediction, Report, Status
 from streams.client import Client
+from streams.runtime.kafka_tail import KafkaTail
 from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 ROW = np.zeros(2, dtype=np.float32)
 SWITCH_S = 15.0
+LABEL = "{application=app,model=same,version=%s}"
 
 
 def package(folder: Path, version: int) -> Path:
@@ -83,7 +87,14 @@ class Load:
         self._stop.set()
 
     async def _ask(self, client: Client) -> None:
-        self.predictions.append(await client.predict("app", ROW, timeout_s=20))
+        prediction = await client.predict("app", ROW, timeout_s=20)
+        self.predictions.append(prediction)
+        if "joiner" in self.settings.roles:
+            await client.feedback(prediction, label=2)
+
+    def versions(self, since: int) -> set[str]:
+        """Return the versions that have answered since so many answers."""
+        return {output.version for p in self.predictions[since:] for output in p.outputs}
 
 
 async def test_versions_change_under_load_and_a_restart_keeps_the_last_word(settings: Settings, tmp_path: Path) -> None:
@@ -140,6 +151,97 @@ async def test_a_version_whose_files_were_changed_never_answers(settings: Settin
         load.stop()
         await asking
     check(load)
+
+
+async def test_a_canary_and_a_shadow_come_and_go_under_load(settings: Settings, tmp_path: Path) -> None:
+    """By commands; a restart keeps them, a query may name one, reports carry what each version costs."""
+    settings = settings.model_copy(update={"roles": ("selection", "worker", "joiner")})
+    file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    load = Load(settings)
+    async with System(settings, codec_for(settings), tmp_path / "run") as system:
+        asking = asyncio.create_task(load.run())
+        await load.until(1)
+        await command("model", "add", str(package(tmp_path, 2)), "--share", "0.4", "--config", file)
+        await load.until(2)
+        await command("model", "add", str(package(tmp_path, 3)), "--shadow", "--config", file)
+        losses = await scores(settings, {"1", "2", "3"})
+        assert losses == {"1": 1.0, "2": 0.0, "3": 1.0}
+        await command("model", "rollback", "same", "--config", file)
+        await asyncio.sleep(2)
+        seen = len(load.predictions)
+        await asyncio.sleep(2)
+        assert load.versions(seen) == {"1"}
+        await command("model", "canary", "same", "2", "--share", "0.5", "--config", file)
+        await load.until(2)
+        load.stop()
+        await asking
+        assert len(system.pids) == 3
+    check(load)
+    listed = json.loads(await command("model", "show", "same", "--json", "--config", file))
+    assert [(model["version"], model["label"], model["share"]) for model in listed] == [
+        ("1", "stable", 0.5),
+        ("2", "canary", 0.5),
+        ("3", "shadow", 0.0),
+    ]
+    async with (
+        System(settings, codec_for(settings), tmp_path / "again"),
+        Client(settings.kafka.bootstrap, settings.prefix) as client,
+    ):
+        await named(client, "canary", "2")
+        await named(client, "same@1", "1")
+        unknown = await client.predict("app", ROW, version="3")
+    assert (unknown.status, unknown.reason) == (Status.DEFAULT, "unknown_version")
+
+
+async def test_a_model_inside_the_selection_role_changes_its_versions_alike(settings: Settings, tmp_path: Path) -> None:
+    """There, back, a canary and a shadow, without a query lost or under another version's name."""
+    inline = settings.selection.model_copy(update={"inline": ("same",)})
+    settings = settings.model_copy(update={"selection": inline, "roles": ("selection", "joiner")})
+    file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    load = Load(settings)
+    async with System(settings, codec_for(settings), tmp_path / "run") as system:
+        pids = dict(system.pids)
+        asking = asyncio.create_task(load.run())
+        await load.until(1)
+        await command("model", "add", str(package(tmp_path, 2)), "--config", file)
+        await load.until(2)
+        await command("model", "rollback", "same", "--config", file)
+        await load.until(1)
+        await command("model", "canary", "same", "2", "--share", "0.4", "--config", file)
+        await command("model", "add", str(package(tmp_path, 3)), "--shadow", "--config", file)
+        await load.until(2)
+        assert await scores(settings, {"1", "2", "3"}) == {"1": 1.0, "2": 0.0, "3": 1.0}
+        load.stop()
+        await asking
+        assert system.pids == pids
+    check(load)
+
+
+async def named(client: Client, version: str, expected: str) -> None:
+    """Ask for a version until it runs: it is loaded after the one that serves."""
+    end = time.monotonic() + SWITCH_S
+    while (prediction := await client.predict("app", ROW, version=version)).reason == "unknown_version":
+        assert time.monotonic() < end
+    assert [output.version for output in prediction.outputs] == [expected]
+
+
+async def scores(settings: Settings, versions: set[str]) -> dict[str, float]:
+    """Wait until a report tells the mean loss of all these versions; returns it."""
+    codec = codec_for(settings)
+    tail = KafkaTail(connection(settings, "test"), (topics.REPORTS,))
+    await tail.start()
+    try:
+        async with asyncio.timeout(2 * SWITCH_S):
+            while True:
+                for record in await tail.poll(200):
+                    counters = codec.decode(Report, record.value).counters
+                    found = {
+                        v: [counters.get(f"version_{n}_total{LABEL % v}") for n in ("loss", "joined")] for v in versions
+                    }
+                    if all(joined for _, joined in found.values()):
+                        return {v: (loss or 0.0) / (joined or 1.0) for v, (loss, joined) in found.items()}
+    finally:
+        await tail.stop()
 
 
 async def until(condition: Callable[[], bool]) -> None:

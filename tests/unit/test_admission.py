@@ -95,6 +95,17 @@ def test_workers_share_the_load() -> None:
     assert admission.admits("m", NOW + SLO_US, NOW)
 
 
+def test_a_canary_is_no_second_worker() -> None:
+    """Its rows come back, and its speed is not the model's."""
+    admission = overloaded()
+    load = admission.load("m")
+    before = load.batch_us, load.row_us
+    for _ in range(10):
+        admission.report(report(40, 1_000, worker="other"), NOW, is_beside=True)
+    assert (load.batch_us, load.row_us) == before
+    assert [admission.admits("m", NOW + SLO_US, NOW) for _ in range(2)] == [True, False]  # a probe, and no more
+
+
 def test_the_lowest_priority_is_refused_first() -> None:
     """With 60 rows ahead a high priority still gets in, one below it no more; alone the low one would."""
     assert overloaded(60).admits("m", NOW + SLO_US, NOW, -1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policies import draw
 from schemas import topics
 from schemas.codec import MAX_BYTES
 from schemas.records import Outcome, Query, Tensor
@@ -242,3 +243,32 @@ def test_a_query_read_again_after_its_partition_came_back_has_its_answer() -> No
     cached.kernel.on_assigned({0: 0})
     assert cached.ask("a", row(1.0)) == ["a=7"]
     assert cached.ask("b", row(2.0)) == ["m?b"]
+
+
+def test_a_canary_never_sees_what_the_other_version_answered_nor_the_other_way_round() -> None:
+    """The same draw that sends a query to a version looks it up there."""
+    cached, shares = Cached("m"), {"2": 0.5}
+    cached.deploy("m", "1", shares=shares)
+    stable, more, canary, another = _drawn(shares, "", 2) + _drawn(shares, "2", 2)
+    assert cached.ask(stable, row(1.0)) == [f"m?{stable}"]
+    assert cached.ask(canary, row(1.0)) == [f"m?{canary}"]
+    assert cached.land(stable, "m", answer=7) == [f"{stable}=7"]
+    assert cached.land(canary, "m", answer=8, version="2") == [f"{canary}=8"]
+    assert cached.ask(more, row(1.0)) == [f"{more}=7"]
+    assert cached.ask(another, row(1.0)) == [f"{another}=8"]
+
+
+def test_a_query_that_names_a_version_is_asked() -> None:
+    """What is remembered may be another's, and what it brings is not kept for those that name none."""
+    cached = Cached("m")
+    cached.ask("a", row(1.0))
+    cached.land("a", "m")
+    assert cached.ask("b", row(1.0), version="2") == ["m?b"]
+    assert cached.land("b", "m", answer=8, version="2") == ["b=8"]
+    assert cached.ask("c", row(1.0)) == ["c=7"]
+
+
+def _drawn(shares: dict[str, float], version: str, count: int) -> list[str]:
+    """Return ids of queries that are drawn for a version."""
+    ids = (f"q{number}" for number in range(100))
+    return [query_id for query_id in ids if draw.version(query_id, shares) == version][:count]

@@ -249,4 +249,4 @@ def test_a_part_of_the_topology_is_checked_alone() -> None:
 
     there[topics.FEEDBACK] = replace(there[topics.FEEDBACK], partitions=5)
     (fault,) = check(part, there, replication=3)
-    assert set(fault.topics) == {topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS}
+    assert set(fault.topics) == {topics.PREDICTIONS, topics.SHADOWS, topics.FEEDBACK, topics.OBSERVATIONS}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.draw import pick, uniform
+from policies.draw import pick, uniform, version
 
 
 def test_draw_is_pinned() -> None:
@@ -35,3 +35,14 @@ def test_pick_is_the_inverse_cdf(u: float, index: int) -> None:
 def test_pick_stands_a_sum_below_one() -> None:
     """Where rounding leaves the sum below the draw, the last index with propensity is picked."""
     assert pick((0.5, 0.4999999, 0.0), 0.99999999) == 1
+
+
+def test_versions_get_their_shares_whatever_the_policy_draws() -> None:
+    """Of the queries that one arm gets, too: the two draws of an id are independent; a shadow gets none."""
+    ids = [f"q{number}" for number in range(10_000)]
+    shares = {"2": 0.1, "3": 0.0, "4": 0.3}
+    for some in (ids, [query_id for query_id in ids if uniform(query_id) < 0.5]):
+        drawn = [version(query_id, shares) for query_id in some]
+        assert abs(drawn.count("2") / len(some) - 0.1) < 0.02
+        assert abs(drawn.count("4") / len(some) - 0.3) < 0.02
+        assert "3" not in drawn

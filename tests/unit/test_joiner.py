@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from policies.losses import loss
 from schemas import topics
-from schemas.records import Feedback, JoinStatus, Prediction
+from schemas.records import Feedback, JoinStatus, Model, ModelOutput, Observation, Outcome, Prediction, Tensor
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import SeenIds
 from streams.testing import Crash, Delay
-from tests.loops import CODEC, Loop, digits
+from tests.loops import CODEC, Loop, digits, model_predictions
 
 GOOD = {"good": lambda _: 7, "bad": lambda _: 3}
 
@@ -340,3 +342,91 @@ def test_an_outage_longer_than_a_window_counts_no_query_twice(outage_s: int) -> 
     assert due is not None
     for effect in joiner.on_timer(due):
         assert isinstance(effect, Skip) or not seen.add("q", due)
+
+
+def versions(shares: dict[str, float], offset: int = 0) -> Record:
+    """Make the record of the model that answers, with other versions beside it."""
+    model = Model("good", "1", "function", "", "", "label", "float32", (1,), shares=shares)
+    return Record(topics.MODELS, 0, offset, 0, b"good", CODEC.encode(model))
+
+
+def shadowed(query_id: str, offset: int, answer: int, version: str = "2", outcome: Outcome = Outcome.OK) -> Record:
+    """Make the record of what a shadow answered."""
+    batch = model_predictions("good", {query_id: answer}, outcome)
+    return record(topics.SHADOWS, offset, batch._replace(version=version))
+
+
+def scores(joiner: Joiner) -> dict[str, tuple[float, float]]:
+    """Return how many outputs of each version were joined, and their losses' sum."""
+    found = joiner.statistics()
+    label = "{application=digits,model=good,version=%s}"
+    names = [("version_joined_total" + label % v, "version_loss_total" + label % v) for v in "123"]
+    return {v: (found[n], found[m]) for v, (n, m) in zip("123", names, strict=True) if n in found}
+
+
+def test_a_shadow_is_scored_beside_the_version_that_answered_and_changes_no_observation() -> None:
+    """Label 3 was not the 7 that was answered; the shadow had it right, and nothing is learnt of that."""
+    joiner = alone()
+    joiner.on_records([versions({"2": 0.0})], 0)
+    (skip,) = joiner.on_records([prediction("q", 0), shadowed("q", 0, 3)], 0)
+    (emit,) = joiner.on_records([told("q", 0, 3)], 0)
+
+    assert isinstance(skip, Skip)
+    assert isinstance(emit, Emit)
+    assert CODEC.decode(Observation, emit.value).losses == (1.0, None)
+    assert scores(joiner) == {"1": (1, 1.0), "2": (1, 0.0)}
+
+
+def test_shadows_that_come_before_the_prediction_or_twice_count_once() -> None:
+    """Topics are read side by side; an output that is written again is the same output."""
+    joiner = alone()
+    joiner.on_records([versions({"2": 0.0, "3": 0.0}), shadowed("q", 0, 3), shadowed("q", 1, 3)], 0)
+    joiner.on_records([prediction("q", 0), shadowed("q", 2, 7, "3"), told("q", 0)], 0)
+
+    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0), "3": (1, 0.0)}
+
+
+def test_a_shadow_that_fails_has_the_full_loss_and_one_that_was_too_busy_none() -> None:
+    """What expired in its queue says nothing about the version; what comes after the feedback comes too late."""
+    joiner = alone()
+    joiner.on_records([versions({"2": 0.0, "3": 0.0}), prediction("q", 0)], 0)
+    joiner.on_records([shadowed("q", 0, 0, "2", Outcome.FAILED), shadowed("q", 1, 0, "3", Outcome.EXPIRED)], 0)
+    joiner.on_records([told("q", 0), shadowed("q", 2, 7, "3")], 0)
+
+    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0)}
+
+
+def test_what_shadows_answer_is_bounded() -> None:
+    """Of queries that nobody gives feedback for, the first are forgotten."""
+    joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, shadows=2))
+    joiner.on_records([versions({"2": 0.0}), *(prediction(f"q{n}", n) for n in range(3))], 0)
+    joiner.on_records([shadowed(f"q{n}", n, 7) for n in range(3)], 0)
+    joiner.on_records([told(f"q{n}", n) for n in range(3)], 0)
+
+    assert scores(joiner) == {"1": (3, 0.0), "2": (2, 0.0)}
+
+
+def test_a_model_in_one_version_is_not_scored_by_version() -> None:
+    """The figures stand where there is something to compare."""
+    joiner = alone()
+    joiner.on_records([versions({}), prediction("q", 0), told("q", 0)], 0)
+
+    assert scores(joiner) == {}
+
+
+def test_each_version_is_held_against_its_own_classes() -> None:
+    """Also a canary's, which is not the version that serves: its scores are of the classes it came with."""
+    joiner = alone()
+    two = Model("good", "2", "function", "", "", "label", "float32", (1,), ("7", "3"))
+    joiner.on_records([Record(topics.MODELS, 0, 0, 0, b"good@2", CODEC.encode(two)), versions({"2": 0.5})], 0)
+    loop, asked = answered(loss="log")
+    applications = [Record(r.topic, 0, r.offset, 0, r.key, r.value) for r in loop.driver.read(topics.APPLICATIONS)]
+    scores = Tensor.of(np.array([0.1, 0.9]))
+    value = loop.answer(asked)._replace(
+        query_id="q", outputs=(ModelOutput("good", "2", Outcome.OK, 3, scores),), answer=3
+    )
+    joiner.on_records([*applications, record(topics.PREDICTIONS, 0, value)], 0)
+    (emit,) = joiner.on_records([told("q", 0, 3)], 0)
+
+    assert isinstance(emit, Emit)
+    assert CODEC.decode(Observation, emit.value).loss == loss("log", 3, 3, scores, ("7", "3"))

@@ -129,3 +129,11 @@ def test_statistics_are_those_of_the_role_and_its_models() -> None:
     figures = scene.kernel.statistics()
     assert figures["queries_total{application=digits}"] == 2
     assert figures["rows_total{model=near,outcome=ok}"] == 1
+
+
+def test_what_a_shadow_answers_is_written_and_not_taken_for_an_answer() -> None:
+    """It goes to the joiner, whether its model runs inside the role or not."""
+    scene = Scene()
+    scene.serve("near")
+    emit = Emit(topics.SHADOWS, 0, None, b"outputs of a shadow")
+    assert scene.kernel.on_answers([emit], NOW) == [emit]

@@ -8,7 +8,7 @@ import pytest
 
 from schemas import topics
 from schemas.codec import MAX_BYTES
-from schemas.records import Outcome, Query, Status
+from schemas.records import ModelQueries, Outcome, Query, Status
 from streams.testing import Crash, StoreDown
 from tests.loops import CODEC, Loop, digits, model_predictions
 
@@ -58,6 +58,7 @@ def test_an_ensemble_answers_at_the_deadline_with_what_has_arrived() -> None:
         (Outcome.INVALID, "invalid_input"),
         (Outcome.FAILED, "model_failed"),
         (Outcome.EXPIRED, "expired_in_queue"),
+        (Outcome.UNKNOWN_VERSION, "unknown_version"),
     ],
 )
 def test_a_default_says_why_no_output_could_be_used(outcome: Outcome, reason: str) -> None:
@@ -275,3 +276,17 @@ def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
     assert loop.answer(query_id).reason == "expired"
     figures = loop.driver.operator("selection").statistics()
     assert figures["late_answers_total{application=digits,status=default}"] == 1
+
+
+def test_a_version_that_a_query_names_travels_to_its_models() -> None:
+    """Queries of one poll that name different ones, or none, are asked in records of their own."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy="exp4"))
+    loop.query("a")
+    loop.query("b", version="canary")
+    loop.query("c", version="good@2")
+    loop.query("d")
+    loop.driver.run(0.01)
+    records = [CODEC.decode(ModelQueries, record.value) for record in loop.driver.read(topics.model_queries("good"))]
+
+    named = {query_id: record.version for record in records for query_id in record.query_ids}
+    assert named == {"a": "", "b": "canary", "c": "good@2", "d": ""}

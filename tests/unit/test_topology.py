@@ -33,11 +33,13 @@ def test_the_part_that_a_role_touches_holds_what_it_reads_and_writes_and_their_d
         "models.knn.queries.dlq",
         topics.MODEL_PREDICTIONS,
         topics.dead_letters(topics.MODEL_PREDICTIONS),
+        topics.SHADOWS,
+        topics.dead_letters(topics.SHADOWS),
         topics.MODELS,
         topics.dead_letters(topics.MODELS),
         topics.REPORTS,
     }
-    assert part.copartitioned == ((topics.MODEL_PREDICTIONS,),)
+    assert part.copartitioned == ((topics.MODEL_PREDICTIONS, topics.SHADOWS),)
 
 
 def test_what_is_kept_is_enough_for_what_is_read_back() -> None:

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies import draw
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Report, Tensor
 from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
-from workers.errors import PackageError
+from workers.errors import HungError, PackageError
 from workers.executor import Timed
 from workers.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from schemas.records import Input
 
@@ -29,16 +30,24 @@ TOPIC = topics.model_queries("digits")
 SLACK_US = 2_000_000  # shorter than loading takes; the fake consumer polls twice a second
 
 
-def version(name: str) -> Model:
-    """Make a version of the model."""
-    return Model("digits", name, "function", f"/nowhere/{name}", f"digest {name}", "label", "float32", (1,))
+def version(name: str, shares: Mapping[str, float] | None = None) -> Model:
+    """Make a version of the model, with others beside it."""
+    folder, digest = f"/nowhere/{name}", f"digest {name}"
+    return Model("digits", name, "function", folder, digest, "label", "float32", (1,), shares=shares or {})
 
 
 class Answering:
-    """Answers its version's number to every row after 5 ms; loading takes 3 s."""
+    """Answers its version's number to every row after 5 ms; loading takes 3 s.
+
+    Attributes:
+        took_s: how long a batch takes.
+        hung: raised instead of an answer.
+    """
 
     def __init__(self, model: Model, fault: Exception | None, outcome: Outcome) -> None:
         self.number = int(model.version)
+        self.took_s = 0.005
+        self.hung: Exception | None = None
         self.ready = False
         self.batches = 0
         self.stopped = False
@@ -56,8 +65,11 @@ class Answering:
         """Predict."""
         assert not self.stopped
         self.batches += 1
-        await elapse(0.005)
-        return Timed(Predicted((self._outcome,) * len(inputs), np.full(len(inputs), self.number)), 5_000)
+        await elapse(self.took_s)
+        if self.hung is not None:
+            raise self.hung
+        predicted = Predicted((self._outcome,) * len(inputs), np.full(len(inputs), self.number))
+        return Timed(predicted, round(self.took_s * 1e6))
 
     async def stop(self) -> None:
         """Remember."""
@@ -67,7 +79,7 @@ class Answering:
 class Scene:
     """A worker of version 1 that is asked every 10 ms, and a topic `models` that it follows."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: WorkerSettings | None = None) -> None:
         self.broker = FakeBroker()
         self.consumer = FakeConsumer(self.broker, [(TOPIC, 0)])
         self.made: dict[str, list[Answering]] = {}
@@ -78,7 +90,7 @@ class Scene:
         ports = fake_ports(
             self.broker, self.consumer, encode=CODEC.encode, broadcast=FakeBroadcast(self.broker, (topics.MODELS,))
         )
-        self.worker = Worker(version("1"), "worker-1", WorkerSettings(), ports, CODEC, make=self.make)
+        self.worker = Worker(version("1"), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make)
 
     def make(self, model: Model) -> Answering:
         """Make what runs a version."""
@@ -87,22 +99,24 @@ class Scene:
         self.made.setdefault(model.version, []).append(made)
         return made
 
-    def want(self, name: str) -> None:
-        """Say which version is to serve."""
-        self.broker.put(topics.MODELS, 0, CODEC.encode(version(name)), key=b"digits")
+    def want(self, name: str, shares: Mapping[str, float] | None = None) -> None:
+        """Say which version is to serve, and which beside it."""
+        for beside in shares or ():
+            self.broker.put(topics.MODELS, 0, CODEC.encode(version(beside)), key=f"digits@{beside}".encode())
+        self.broker.put(topics.MODELS, 0, CODEC.encode(version(name, shares)), key=b"digits")
 
-    async def ask(self, seconds: float) -> None:
+    async def ask(self, seconds: float, version: str = "") -> None:
         """Ask every 10 ms for a while."""
         for _ in range(round(seconds * 100)):
             row = Tensor.of(np.array([0], dtype=np.float32))
             query = model_query(f"q{self.asked}", 0, VirtualClock().now_us() + SLACK_US, row)
-            self.broker.put(TOPIC, 0, CODEC.encode(query))
+            self.broker.put(TOPIC, 0, CODEC.encode(query._replace(version=version)))
             self.asked += 1
             await elapse(0.01)
 
-    def batches(self) -> list[ModelPredictions]:
+    def batches(self, topic: str = topics.MODEL_PREDICTIONS) -> list[ModelPredictions]:
         """Return what was answered, in order."""
-        return [CODEC.decode(ModelPredictions, value) for value in self.broker.values(topics.MODEL_PREDICTIONS)]
+        return [CODEC.decode(ModelPredictions, value) for value in self.broker.values(topic)]
 
     def served(self) -> list[str]:
         """Return the versions in whose name was answered, in order, each change once; none lies, misses or expires."""
@@ -119,6 +133,16 @@ class Scene:
         assert seen == self.asked
         return names
 
+    def answered_by(self, since: int = 0) -> dict[str, str]:
+        """Return the version that answered each query, or the outcome if none did; every query is answered once."""
+        found: dict[str, str] = {}
+        for batch in self.batches():
+            for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True):
+                assert query_id not in found
+                found[query_id] = batch.version if outcome is Outcome.OK else outcome.value
+        assert len(found) == self.asked
+        return {query_id: name for query_id, name in found.items() if int(query_id[1:]) >= since}
+
     def last_report(self) -> Report:
         """Return the worker's last report."""
         return CODEC.decode(Report, self.broker.values(topics.REPORTS)[-1])
@@ -132,6 +156,17 @@ def play(*steps: str) -> Scene:
 def played(scene: Scene, *steps: str) -> Scene:
     """Run a scene's worker through steps."""
 
+    async def change() -> None:
+        for name in steps:
+            scene.want(name)
+            await scene.ask(6)
+
+    return directed(scene, change)
+
+
+def directed(scene: Scene, change: Callable[[], Coroutine[None, None, None]]) -> Scene:
+    """Run a scene's worker, and a script beside it."""
+
     async def script() -> None:
         for key, value in scene.history:
             scene.broker.put(topics.MODELS, 0, value, key=key)
@@ -139,10 +174,8 @@ def played(scene: Scene, *steps: str) -> Scene:
         running = asyncio.create_task(scene.worker.run(stop))
         await scene.worker.ready.wait()
         await scene.ask(1)
-        for name in steps:
-            scene.want(name)
-            await scene.ask(6)
-        await elapse(1)
+        await change()
+        await elapse(3)
         stop.set()
         await running
 
@@ -203,3 +236,176 @@ def test_a_removal_and_another_model_change_nothing() -> None:
     scene.history = [(b"digits@2", two), (b"others", two), (b"digits", b"garbage")]
     assert played(scene).served() == ["1"]
     assert list(scene.made) == ["1"]
+
+
+LOADED_S = 4.0  # a version that is wanted runs by then
+CANARY = {"2": 0.3}
+
+
+def test_a_canary_answers_the_queries_that_are_drawn_for_it_until_it_ends() -> None:
+    """Which those are follows from their ids; nothing is lost, late, or under another's name."""
+    scene = Scene()
+    marks: list[int] = []
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        marks.append(scene.asked)
+        await scene.ask(3)
+        marks.append(scene.asked)
+        scene.want("1")
+        await scene.ask(3)
+
+    directed(scene, change)
+    assert set(scene.served()) == {"1", "2"}
+    answered = scene.answered_by()
+    during = [f"q{i}" for i in range(*marks)]
+    assert [answered[q] for q in during] == [draw.version(q, CANARY) or "1" for q in during]
+    assert 50 < [answered[q] for q in during].count("2") < 130
+    assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1"}
+    assert [made.stopped for made in scene.made["2"]] == [True]
+
+
+def test_a_canary_is_promoted_without_a_query_lost_or_late() -> None:
+    """It serves everything, under its own name."""
+    scene = Scene()
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        scene.want("2")
+        await scene.ask(LOADED_S + 1)
+
+    directed(scene, change)
+    assert set(scene.served()) == {"1", "2"}
+    assert set(scene.answered_by(since=scene.asked - 50).values()) == {"2"}
+
+
+def test_a_worker_that_starts_anew_has_its_canary_again() -> None:
+    """The topic says all that is wanted."""
+    scene = Scene()
+    scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
+    directed(scene, lambda: scene.ask(LOADED_S + 1))
+    assert set(scene.answered_by().values()) == {"1", "2"}
+    report = scene.last_report()
+    assert report.gauges["canary{model=digits,version=2}"] == 0.3
+    assert report.counters["rows_total{model=digits,version=2,outcome=ok}"] > 0
+
+
+def test_a_slow_canary_makes_nothing_late_but_its_own() -> None:
+    """It has a queue and a thread of its own: what it does not take waits for nobody."""
+    scene = Scene()
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        scene.made["2"][0].took_s = 3.0
+        await scene.ask(5)
+
+    directed(scene, change)
+    assert {o for batch in scene.batches() if batch.version == "1" for o in batch.outcomes} == {Outcome.OK}
+    assert max(max(batch.waited_us) for batch in scene.batches() if batch.version == "1") < 600_000
+    assert Outcome.EXPIRED in {o for batch in scene.batches() if batch.version == "2" for o in batch.outcomes}
+
+
+def test_a_canary_that_hangs_fails_its_rows_and_is_routed_around() -> None:
+    """The worker and the version that serves go on; the canary's share goes to that one."""
+    scene = Scene()
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        scene.made["2"][0].hung = HungError("it does not come back")
+        await scene.ask(3)
+
+    directed(scene, change)
+    assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1"}
+    assert "failed" in scene.answered_by().values()
+    assert len(scene.made["2"]) == 1
+    assert scene.last_report().counters["version_failures_total{model=digits}"] == 1
+
+
+def test_a_canary_that_cannot_be_loaded_gets_no_queries_and_is_tried_again() -> None:
+    """Its share stays with the version that serves."""
+    scene = Scene()
+    scene.faults["2"] = PackageError("a file is not the one that was packaged")
+    scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
+    directed(scene, lambda: scene.ask(14))
+    assert scene.served() == ["1"]
+    assert len(scene.made["2"]) > 1
+
+
+def test_a_query_gets_the_version_that_it_names_or_none() -> None:
+    """By number or label, for all models or this one; of what does not run the outcome says so."""
+    scene = Scene()
+    asked = {
+        "1": "1",
+        "stable": "1",
+        "2": "2",
+        "canary": "2",
+        "digits@2": "2",
+        "digits@canary": "2",
+        "4": "unknown_version",
+        "3": "unknown_version",  # a shadow answers nothing
+        "digits@": "",
+        "others@4": "",
+    }
+    marks: list[int] = []
+
+    async def change() -> None:
+        scene.want("1", CANARY | {"3": 0.0})
+        await scene.ask(LOADED_S * 2)
+        for name in asked:
+            marks.append(scene.asked)
+            await scene.ask(0.5, name)
+
+    directed(scene, change)
+    answered = scene.answered_by()
+    for first, expected in zip(marks, asked.values(), strict=True):
+        its = {answered[f"q{i}"] for i in range(first, first + 50)}
+        assert its == ({expected} if expected else {"1", "2"})
+
+
+def test_a_shadow_is_asked_everything_and_answers_nothing() -> None:
+    """Its outputs stand in a topic of their own; queries are complete without them."""
+    scene = Scene()
+
+    async def change() -> None:
+        scene.want("1", {"2": 0.0})
+        await scene.ask(LOADED_S)
+        scene.made["2"][0].took_s = 0.5
+        await scene.ask(2)
+
+    directed(scene, change)
+    assert scene.served() == ["1"]
+    shadowed = [q for batch in scene.batches(topics.SHADOWS) for q in batch.query_ids]
+    assert len(shadowed) == len(set(shadowed))
+    assert set(shadowed) >= {f"q{i}" for i in range(scene.asked - 200, scene.asked)}
+    assert {batch.version for batch in scene.batches(topics.SHADOWS)} == {"2"}
+    assert scene.broker.committed[TOPIC, 0] == scene.asked
+    assert scene.last_report().gauges["shadow{model=digits,version=2}"] == 1
+
+
+def test_the_old_version_is_unloaded_first_where_that_is_wanted() -> None:
+    """Never two at once: queries wait meanwhile, and those that cannot are expired."""
+    scene = Scene(WorkerSettings(unload_first=True))
+    directed(scene, lambda: _switch(scene))
+    answered = scene.answered_by()
+    assert set(answered.values()) == {"1", "2", "expired"}
+    assert scene.made["1"][0].stopped
+    assert set(scene.answered_by(since=scene.asked - 50).values()) == {"2"}
+
+
+def test_the_old_version_is_loaded_again_if_the_new_one_cannot_be() -> None:
+    """Unloaded first, it comes back; the other is tried again later."""
+    scene = Scene(WorkerSettings(unload_first=True))
+    scene.faults["2"] = PackageError("damaged")
+    directed(scene, lambda: _switch(scene, 9))
+    assert len(scene.made["1"]) == 2
+    assert set(scene.answered_by(since=scene.asked - 50).values()) == {"1"}
+    assert scene.last_report().counters["version_switches_total{model=digits}"] == 0
+
+
+async def _switch(scene: Scene, seconds: float = 6) -> None:
+    scene.want("2")
+    await scene.ask(seconds)

@@ -1,0 +1,212 @@
+"""The versions of a model that run beside the one that serves: its canary and its shadows.
+
+    wanted shares ─▶ converge ─┬─ new:  load, check, warm up ─▶ a task of its own predicts ─▶ rows are routed to it
+                               └─ gone: no more rows ─▶ it answers what it still holds ─▶ let go
+
+Each has its own queue, batch controller and thread, so that one that is slow or broken makes only its own rows late;
+one that hangs fails its rows and is routed around. What cannot be loaded gets no rows, and loading is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from workers import traffic
+from workers.errors import WorkerError
+from workers.executor import Timed
+from workers.rows import Predicted
+from workers.traffic import Routes
+from workers.versions import Wanted, prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.records import Input, Model
+    from streams.operators.contract import Effects
+    from workers.executor import Executor
+    from workers.operator import ModelWorker
+
+_log = logging.getLogger(__name__)
+
+
+class Side(Protocol):
+    """One version at work: its kernel, and the task that predicts."""
+
+    @property
+    def kernel(self) -> ModelWorker:
+        """Takes its rows."""
+        ...
+
+    async def run(self, perform: Callable[[Effects], None]) -> None:
+        """Predict batch after batch; returns after `drain`, when nothing is queued."""
+        ...
+
+    def drain(self) -> None:
+        """Take no more rows."""
+        ...
+
+    async def stop(self) -> None:
+        """Let go of the model."""
+        ...
+
+
+class Contained:
+    """A loaded executor whose end is not the worker's: after a fault all rows fail, at once.
+
+    Attributes:
+        fault: why it is of no more use.
+    """
+
+    def __init__(self, inner: Executor, changed: Callable[[], None]) -> None:
+        """Tell by `changed` when there is a fault."""
+        self._inner = inner
+        self._changed = changed
+        self.fault: Exception | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether `run` can be called."""
+        return self.fault is not None or self._inner.ready
+
+    async def start(self) -> None:
+        """Load the model again if it was lost."""
+        try:
+            await self._inner.start()
+        except (WorkerError, OSError) as fault:
+            self._break(fault)
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict one batch, or fail it."""
+        if self.fault is None:
+            try:
+                return await self._inner.run(inputs, patience_s)
+            except (WorkerError, OSError) as fault:
+                self._break(fault)
+        return Timed(Predicted.failed(len(inputs), str(self.fault)), 0)
+
+    async def stop(self) -> None:
+        """Let go of the model."""
+        await self._inner.stop()
+
+    def _break(self, fault: Exception) -> None:
+        self.fault = fault
+        self._changed()
+
+
+class _Running(NamedTuple):
+    wanted: Wanted
+    side: Side
+    executor: Contained
+    task: asyncio.Task[None]
+
+
+class Beside:
+    """Has the wanted versions run beside the serving one, and no others.
+
+    Attributes:
+        failures: attempts to get one ready that failed, and ends of some that ran.
+        fault: what ended the task of one, an error of this program's; None = all go on.
+    """
+
+    def __init__(
+        self,
+        kernel: ModelWorker,
+        load: Callable[[Model], Executor],
+        make: Callable[[Wanted, Executor], Side],
+        changed: Callable[[], None],
+    ) -> None:
+        """Nothing runs yet.
+
+        Args:
+            kernel: of the serving version, which routes rows.
+            load: returns what runs a version, not started yet.
+            make: returns a version at work.
+            changed: called when one has broken.
+        """
+        self.failures = 0
+        self.fault: BaseException | None = None
+        self._kernel = kernel
+        self._load = load
+        self._make = make
+        self._changed = changed
+        self._running: dict[str, _Running] = {}
+        self._broken: dict[str, Model] = {}
+
+    async def converge(
+        self, wanted: Sequence[Wanted], sample: Sequence[Input], perform: Callable[[Effects], None]
+    ) -> bool:
+        """Have these run, and no others; False if one cannot be had now and is to be tried again."""
+        named = {each.model.version: each for each in wanted}
+        for version, running in tuple(self._running.items()):
+            if running.executor.fault is not None:
+                _log.error("%s %s is of no more use: %s", running.wanted.model.name, version, running.executor.fault)
+                self._broken[version] = running.wanted.model
+                self.failures += 1
+            now = named.get(version)
+            if now is None or not _alike(now, running.wanted) or version in self._broken:
+                await self._retire(version)
+        self._broken = {v: model for v, model in self._broken.items() if v in named and named[v].model == model}
+        missing = [each for v, each in named.items() if v not in self._running and v not in self._broken]
+        ready = [await self._begin(each, sample, perform) for each in missing]
+        for version, running in self._running.items():
+            self._running[version] = running._replace(wanted=named[version])
+        self._route()
+        return all(ready)
+
+    def check(self) -> None:
+        """Raise what ended the task of one: an error of this program's, which is the worker's end."""
+        if self.fault is not None:
+            raise self.fault
+
+    async def stop(self) -> None:
+        """End all of them; what they hold is read again by another process."""
+        for running in self._running.values():
+            running.task.cancel()
+            await asyncio.wait([running.task])
+            await running.side.stop()
+        self._running.clear()
+
+    async def _begin(self, wanted: Wanted, sample: Sequence[Input], perform: Callable[[Effects], None]) -> bool:
+        model, label = wanted.model, traffic.label(wanted.share)
+        executor = self._load(model)
+        try:
+            await prepare(executor, sample)
+        except (WorkerError, OSError) as fault:
+            self.failures += 1
+            _log.error("%s %s cannot run as %s: %s", model.name, model.version, label, fault)
+            return False
+        contained = Contained(executor, self._changed)
+        side = self._make(wanted, contained)
+        task = asyncio.create_task(side.run(perform))
+        task.add_done_callback(self._ended)
+        self._running[model.version] = _Running(wanted, side, contained, task)
+        _log.info("%s %s runs as %s", model.name, model.version, label)
+        return True
+
+    async def _retire(self, version: str) -> None:
+        """Give it no more rows, and let go of it when it has answered those that it holds."""
+        running = self._running.pop(version)
+        self._route()
+        running.side.drain()
+        try:
+            await asyncio.wait([running.task])
+        finally:
+            running.task.cancel()
+            await running.side.stop()
+        _log.info("%s %s runs no longer beside another version", running.wanted.model.name, version)
+
+    def _route(self) -> None:
+        shares = {version: running.wanted.share for version, running in self._running.items()}
+        self._kernel.route(Routes(shares, {version: running.side.kernel for version, running in self._running.items()}))
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.fault = task.exception()
+            self._kernel.ring()
+
+
+def _alike(one: Wanted, other: Wanted) -> bool:
+    """Whether the running one may go on, perhaps with another share."""
+    return (one.model.digest, bool(one.share)) == (other.model.digest, bool(other.share))

@@ -1,0 +1,74 @@
+"""Which version of a model gets which rows, where more than one runs.
+
+    rows of a record ─┬─ name a version or label ─▶ that version, or `unknown_version`
+                      ├─ drawn by query id ───────▶ the canary, by its share
+                      ├─ everything else ─────────▶ the version that serves
+                      └─ all of them, copied ─────▶ shadows, whose answers go to no query
+
+What is drawn depends on the query's id alone, so every replica, and a query that is read again, comes to the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+from policies import draw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+T = TypeVar("T")
+
+# What a query may name instead of a version, and what `skysail model list` shows.
+STABLE, CANARY, SHADOW = "stable", "canary", "shadow"
+
+
+class _Row(Protocol):
+    @property
+    def query_id(self) -> str: ...
+
+
+R = TypeVar("R", bound=_Row)
+
+
+def label(share: float) -> str:
+    """Return the label of a version that runs beside the one that serves, by its share of the queries."""
+    return CANARY if share else SHADOW
+
+
+def named(text: str, model: str) -> str:
+    """Return the version or label that a query names for a model, "" if none: `VERSION` is for all, `MODEL@VERSION`."""
+    name, at, version = text.partition("@")
+    if not at:
+        return text
+    return version if name == model else ""
+
+
+class Routes(NamedTuple, Generic[T]):
+    """What runs beside the serving version of one model.
+
+    Attributes:
+        shares: of the queries, by version; those that are loaded.
+        takers: of rows, by version.
+    """
+
+    shares: Mapping[str, float]
+    takers: Mapping[str, T]
+
+    @property
+    def shadows(self) -> Iterable[T]:
+        """Takers of versions that are asked everything."""
+        return [self.takers[version] for version, share in self.shares.items() if not share]
+
+    def wanted(self, name: str, serving: str) -> str | None:
+        """Return the version that a row names, "" for the serving one; None if that is not one that answers."""
+        if name in (STABLE, serving):
+            return ""
+        return next((v for v, share in self.shares.items() if share and name in (v, CANARY)), None)
+
+    def split(self, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]]:
+        """Return rows (due_us, row) by the version that answers them; "" = the serving one."""
+        groups: dict[str, list[tuple[int, R]]] = {}
+        for row in rows:
+            groups.setdefault(draw.version(row[1].query_id, self.shares), []).append(row)
+        return groups
