@@ -144,6 +144,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             rollout.NAME,
             "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
             rollout.run,
+            seconds=rollout.SECONDS,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

@@ -35,6 +35,7 @@ NAME = "rollout"
 MODEL = "digits"
 RATE = 200.0
 SHARE = 0.2
+SECONDS = 28.0  # a quarter must hold a command, loading and some answers
 _SLO_MS = 100.0
 
 
