@@ -155,6 +155,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         patience_s=given.patience_s,
         load_s=given.load_s,
         allow_pickle=given.allow_pickle,
+        allowed_batch_sizes=given.allowed_batch_sizes,
     )
 
 

@@ -10,6 +10,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from policies.allowed import Allowed
 from policies.batching import create_controller
 from schemas.records import Outcome
 from workers.batcher import Batcher, Take
@@ -69,6 +70,9 @@ class Predicting:
         """
         self._name = model.name
         controller = create_controller(settings.controller, settings.parameters)
+        sizes = settings.allowed_batch_sizes.get(model.name)
+        if sizes:
+            controller = Allowed(controller, sizes)
         limit = settings.queue_rows + OVERSHOOT_ROWS
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
@@ -220,14 +224,15 @@ def _executor(
         "threads": settings.threads,
         "allow_pickle": settings.allow_pickle,
     }
+    sizes = settings.allowed_batch_sizes.get(model.name, ())
     if settings.process:
-        return ProcessExecutor(model.path, now_us, load_s=settings.load_s, **options)
+        return ProcessExecutor(model.path, now_us, load_s=settings.load_s, batch_sizes=sizes, **options)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
-        loaded = load_package(model.path, **options, sizes=_sizes(settings))
+        loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
         if loaded.choice is not None:
             chose(loaded.choice)
-        return predictor(loaded)
+        return predictor(loaded, sizes)
 
     return ThreadExecutor(load, now_us, settings.load_s)
 

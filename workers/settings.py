@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class WorkerSettings:
         patience_s: how long a batch may take before the model counts as hung; None = 10 objectives, at least 5 s.
         load_s: how long loading the model may take.
         allow_pickle: load a pickled model whose digest is the deployed one.
+        allowed_batch_sizes: rows of the batches that a model is given, by its name, rising; others may be of any size.
     """
 
     partitions: int = 4
@@ -36,3 +37,4 @@ class WorkerSettings:
     patience_s: float | None = None
     load_s: float = 120.0
     allow_pickle: bool = False
+    allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
