@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from schemas.records import Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
@@ -193,6 +195,19 @@ def test_many_defaults_are_told_with_their_reason() -> None:
         "bad: digits: 10% of the answers are the default, most because no model had answered by the deadline"
         " $ skysail tail model-predictions --count 5"
     )
+
+
+@pytest.mark.parametrize(("cores", "command"), [(0.9, "skysail run --role selection"), (0.1, "skysail doctor")])
+def test_late_answers_are_told_with_what_helps(cores: float, command: str) -> None:
+    """Another process of selection, but only if the one there is has enough to do."""
+    late = "late_answers_total{application=digits,status=complete}"
+    page = answering(100, 0, **{late: 20.0})
+    page.report("selection@1", {"cpu_seconds_total": 1.0})
+    page.later(1)
+    page.report("selection@1", {"cpu_seconds_total": 1.0 + cores})
+    [text] = page.texts()
+    assert text.startswith("bad: digits: 20% of the answers left after their deadline")
+    assert text.endswith(f"$ {command}")
 
 
 def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -> None:
