@@ -117,7 +117,7 @@ def _start(role: str) -> str:
 def _application(row: ApplicationRow, risen: Risen, served: Collection[str], *, is_busy: bool) -> Iterator[Alert]:
     name, answers = row["name"], risen.get(Key("answers_total", row["name"]), 0.0)
     for model in row["models"]:
-        if served and model["name"] not in served:  # a silent worker has been told of
+        if model["name"] not in served:  # a silent worker has been told of
             text = f"{name}: no worker serves {model['name']}"
             yield Alert(level="bad", text=text, command=f"skysail run --role worker --model {model['name']}")
         if (model["failed"] or 0.0) > MANY_FAILED:

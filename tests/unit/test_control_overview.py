@@ -246,8 +246,8 @@ def test_a_model_that_no_worker_serves_is_told() -> None:
     page = Page()
     page.everybody()
     page.later(1)
-    weight = "policy_weight{application=digits,model=%s}"
-    deployed = {"deployed{application=digits,policy=exp3}": 1.0, weight % "svc": 0.5, weight % "tree": 0.5}
+    one = "candidate{application=digits,model=%s}"
+    deployed = {"deployed{application=digits,policy=exp3}": 1.0, one % "svc": 1.0, one % "tree": 1.0}
     page.report("selection@1", deployed)
     page.report("worker.svc@1", {"serving{model=svc,version=1}": 1.0})
     assert page.texts() == ["bad: digits: no worker serves tree $ skysail run --role worker --model tree"]
