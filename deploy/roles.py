@@ -156,6 +156,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         load_s=given.load_s,
         allow_pickle=given.allow_pickle,
         unload_first=given.unload_first,
+        allowed_batch_sizes=given.allowed_batch_sizes,
     )
 
 

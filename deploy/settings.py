@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
@@ -19,6 +19,11 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 # Only what came from a file is a SecretStr; it stands last because any string would do for one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
+BatchSizes: TypeAlias = Annotated[
+    tuple[Annotated[int, Field(gt=0)], ...],
+    AfterValidator(lambda sizes: tuple(sorted(set(sizes)))),
+    Field(min_length=1),
+]
 
 
 def _with_secrets(data: dict[str, Any]) -> dict[str, Any]:
@@ -155,6 +160,9 @@ class Worker(Section):
     """Unload a model's version before the next one is loaded, where the two do not fit into memory together. Queries
     wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none
     is late."""
+    allowed_batch_sizes: dict[Name, BatchSizes] = Field(default_factory=dict)
+    """By model, rising: rows of the batches that it is given, for shapes that are fixed or compiled one by one. Smaller
+    batches are padded with copies of a row, whose answers are thrown away; all sizes are tried when it is loaded."""
 
 
 class Selection(Section):

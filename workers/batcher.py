@@ -191,6 +191,11 @@ class Batcher(Generic[T]):
         return tuple(expired)
 
     def _lost(self, row: Waiting[T], now_us: int, cap: int) -> bool:
+        """Tell whether the most urgent row must go: the window is what is planned, so none in it is due earlier.
+
+        To look further, and keep the row by a smaller batch wherever all others stay in time, answers no more rows at
+        equal slack, and 1 % more where a tenth of them has 15 ms and the rest 100 (virtual time): not worth a sort.
+        """
         if row.order < self._held:
             return row.due_us <= now_us
         return row.due_us < now_us + self._times.predict(min(cap, len(self._heap)))

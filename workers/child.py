@@ -1,6 +1,6 @@
 """The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
 
-    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle]
+    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--sizes=N,N,...]
 
 What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
 its own, so that the child also ends when its worker dies while the model hangs.
@@ -40,13 +40,19 @@ def main(arguments: list[str]) -> int:
         return 1
     if model.choice is not None:
         sys.stderr.write(f"{model.manifest.name} {model.manifest.version} runs under {model.choice}\n")
-    predict = predictor(model)
+    predict = predictor(model, _sizes(flags))
     frames.write(output, b"")
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
     while True:
         rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
         frames.write(output, frames.pack(predict(rows)))
+
+
+def _sizes(flags: list[str]) -> tuple[int, ...]:
+    """Return the batch sizes that the model may be given; none = any."""
+    given = next((flag.partition("=")[2] for flag in flags if flag.startswith("--sizes=")), "")
+    return tuple(map(int, given.split(","))) if given else ()
 
 
 def _read(stream: BinaryIO, inputs: queue.SimpleQueue[bytes]) -> None:

@@ -180,6 +180,7 @@ class ProcessExecutor:
         threads: int = 1,
         allow_pickle: bool = False,
         load_s: float = LOAD_S,
+        batch_sizes: tuple[int, ...] = (),
     ) -> None:
         """Nothing runs before `start`.
 
@@ -190,10 +191,13 @@ class ProcessExecutor:
             threads: for the arithmetic of one batch.
             allow_pickle: whether pickles are loaded.
             load_s: how long one attempt to load may take.
+            batch_sizes: rows of the batches that the model may be given; none = any.
         """
         self._now_us = now_us
         self._load_s = load_s
-        flags = ("--allow-pickle",) if allow_pickle else ()
+        flags = ["--allow-pickle"] if allow_pickle else []
+        if batch_sizes:
+            flags.append("--sizes=" + ",".join(map(str, batch_sizes)))
         # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
         self._arguments = ("-P", "-m", "workers.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from policies.allowed import Allowed
 from policies.batching import create_controller
 from schemas.records import Outcome
 from workers import traffic
@@ -76,6 +77,9 @@ class Predicting:
         self._name = model.name
         controller = create_controller(settings.controller, settings.parameters)
         limit = settings.queue_rows + (OVERSHOOT_ROWS if beside != SHADOW else 0)
+        sizes = settings.allowed_batch_sizes.get(model.name)
+        if sizes:
+            controller = Allowed(controller, sizes)
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
         self.kernel = _Waking(codec, identity, self._batcher, settings.partitions, beside)
@@ -252,14 +256,15 @@ def _executor(
         "threads": settings.threads,
         "allow_pickle": settings.allow_pickle,
     }
+    sizes = settings.allowed_batch_sizes.get(model.name, ())
     if settings.process:
-        return ProcessExecutor(model.path, now_us, load_s=settings.load_s, **options)
+        return ProcessExecutor(model.path, now_us, load_s=settings.load_s, batch_sizes=sizes, **options)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
-        loaded = load_package(model.path, **options, sizes=_sizes(settings))
+        loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
         if loaded.choice is not None:
             chose(loaded.choice)
-        return predictor(loaded)
+        return predictor(loaded, sizes)
 
     return ThreadExecutor(load, now_us, settings.load_s)
 

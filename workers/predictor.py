@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schemas.records import Tensor
+from workers.padding import Padded
 from workers.rows import predict_rows
 
 if TYPE_CHECKING:
@@ -16,18 +17,25 @@ if TYPE_CHECKING:
     from workers.manifest import Signature
     from workers.packaging import LoadedModel
     from workers.rows import Predicted
+    from workers.runtimes.contract import Runtime
 
 
-def predictor(model: LoadedModel) -> Callable[[Sequence[Input]], Predicted]:
+def predictor(model: LoadedModel, sizes: tuple[int, ...] = ()) -> Callable[[Sequence[Input]], Predicted]:
     """Return what predicts rows; the first call, often far slower than the rest, has been made and forgotten.
 
     A model that cannot answer a blank row is not refused: the rows it is meant for may be others.
+
+    Args:
+        model: that is asked.
+        sizes: of the batches that it may be given, rising, each tried once now; none = any.
     """
+    runtime: Runtime = Padded(model.runtime, sizes) if sizes else model.runtime
 
     def predict(inputs: Sequence[Input]) -> Predicted:
-        return predict_rows(model.runtime, model.manifest, inputs)
+        return predict_rows(runtime, model.manifest, inputs)
 
-    predict([blank(model.manifest.input)])
+    for size in sizes or (1,):
+        predict([blank(model.manifest.input)] * size)
     return predict
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class WorkerSettings:
         load_s: how long loading the model may take.
         allow_pickle: load a pickled model whose digest is the deployed one.
         unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
+        allowed_batch_sizes: rows of the batches that a model is given, by its name, rising; others may be of any size.
     """
 
     partitions: int = 4
@@ -38,3 +39,4 @@ class WorkerSettings:
     load_s: float = 120.0
     allow_pickle: bool = False
     unload_first: bool = False
+    allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

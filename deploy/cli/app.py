@@ -78,8 +78,8 @@ def remove(settings: Settings, name: str, *, as_json: bool) -> None:
     """Take application NAME away; its models and their workers stay.
 
     From then on its queries are answered at once, with nothing (`unknown_application`); those under way are answered as
-    ever. What the policy has learnt stays in Redis, and is used again if NAME comes back. Wait for outstanding feedback
-    first: without the application its loss and its window are not known, and `zero_one` and the longest one are taken.
+    ever. What the policy has learnt stays in Redis, and is used again if NAME comes back. Its windows run on: feedback
+    that is outstanding is judged by its loss for as long as they do.
     """
     record = _find(settings, codec_for(settings), name)
     catalog.remove(settings, Application, name)

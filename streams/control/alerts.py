@@ -25,6 +25,10 @@ ROLES = {
     "learner": "nothing is learnt; observations wait in Kafka",
 }
 WORKER = "worker."
+# Why answers are late: a process has one thread, so it is at its limit before it uses a core in full.
+BUSY_CORES = 0.8
+BUSY = "selection is at its limit, start another one", "skysail run --role selection"
+NOT_BUSY = "queries come late to selection, or the machine is too busy with other things", "skysail doctor"
 # Why answers were defaults: what it means, and what to type next.
 REASONS = {
     "deadline": ("no model had answered by the deadline", "skysail tail model-predictions --count 5"),
@@ -62,10 +66,11 @@ def alerts(
         versions: of the models that a worker serves.
     """
     served = {*versions, *(row["role"][len(WORKER) :] for row in processes if row["role"].startswith(WORKER))}
+    is_busy = any(row["role"] == "selection" and (row["cpu"] or 0.0) > BUSY_CORES for row in processes)
     found = [
         *_silence(processes),
         *_deaths(processes),
-        *(each for row in applications for each in _application(row, risen, served)),
+        *(each for row in applications for each in _application(row, risen, served, is_busy=is_busy)),
         *_failures(risen),
         *_lags(processes),
         *_letters(letters),
@@ -109,10 +114,10 @@ def _start(role: str) -> str:
     )
 
 
-def _application(row: ApplicationRow, risen: Risen, served: Collection[str]) -> Iterator[Alert]:
+def _application(row: ApplicationRow, risen: Risen, served: Collection[str], *, is_busy: bool) -> Iterator[Alert]:
     name, answers = row["name"], risen.get(Key("answers_total", row["name"]), 0.0)
     for model in row["models"]:
-        if served and model["name"] not in served:  # a silent worker has been told of
+        if model["name"] not in served:  # a silent worker has been told of
             text = f"{name}: no worker serves {model['name']}"
             yield Alert(level="bad", text=text, command=f"skysail run --role worker --model {model['name']}")
         if (model["failed"] or 0.0) > MANY_FAILED:
@@ -126,8 +131,9 @@ def _application(row: ApplicationRow, risen: Risen, served: Collection[str]) -> 
         text = f"{name}: {row['defaults']:.0%} of the answers are the default, most because {meaning}"
         yield Alert(level="bad", text=text, command=command.format(application=name, model=_busiest(row)))
     if (row["late"] or 0.0) > MANY_LATE:
-        text = f"{name}: {row['late']:.0%} of the answers left after their deadline: selection cannot keep up"
-        yield Alert(level="bad", text=text, command="skysail run --role selection")
+        why, command = BUSY if is_busy else NOT_BUSY
+        text = f"{name}: {row['late']:.0%} of the answers left after their deadline: {why}"
+        yield Alert(level="bad", text=text, command=command)
 
 
 def _busiest(row: ApplicationRow) -> str:

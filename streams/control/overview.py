@@ -47,8 +47,8 @@ class _Gauges:
         return _rounded(max(values) * scale) if values else None
 
     def models(self, application: str) -> set[str]:
-        """Return the models that the policy of an application weighs."""
-        return {key.model for key in self._values if key.name == "policy_weight" and key.application == application}
+        """Return the models that an application may ask."""
+        return {key.model for key in self._values if key.name == "candidate" and key.application == application}
 
 
 def overview(known: Sequence[Figures], history: History, now_us: int) -> Overview:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 # Enough for a 99th percentile, and sorted in 40 us.
 _LATEST = 512
-# Of the labels that a report carries for one kind of figure: it must stay far below what a record may hold.
-MAX_LABELS = 256
+# Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
+MAX_LABELS = 1_024
 
 
 class Durations:

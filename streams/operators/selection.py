@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from policies.contract import Situation, has_start, is_situated
@@ -191,14 +190,18 @@ class Selection(Operator):
             for model in models:
                 asked[render(("asked_total", "application", application, "model", model))] += count
         found: dict[str, float] = {**asked}
-        for name, deployed in islice(self._configuration.applications.items(), MAX_LABELS):
+        for name, deployed in self._configuration.applications.items():
+            if len(found) > MAX_LABELS:
+                break
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
+            models = deployed.application.models
             key = _state_key(name, None, self._settings.partitions)
-            arms = self._states.arms(key, deployed.policy, deployed.application.models, name)
-            if arms is not None and len(arms.names) <= MAX_LABELS:
-                total = sum(arms.weights) or 1.0
-                for model, weight in zip(arms.names, arms.weights, strict=True):
-                    found[render(("policy_weight", "application", name, "model", model))] = weight / total
+            arms = self._states.arms(key, deployed.policy, models, name)
+            for place, model in enumerate(models[:MAX_LABELS]):
+                labels = ("application", name, "model", model)
+                found[render(("candidate", *labels))] = 1.0
+                if arms is not None:
+                    found[render(("policy_weight", *labels))] = arms.weights[place] / (sum(arms.weights) or 1.0)
         return found
 
     def _on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:

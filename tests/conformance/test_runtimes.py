@@ -6,7 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
 from workers.packaging import RUNTIMES, load_package, package_function, package_onnx, package_sklearn, package_torch
+from workers.padding import Padded
 from workers.rows import Predicted, predict_rows
 
 if TYPE_CHECKING:
@@ -230,6 +231,18 @@ def test_an_answer_does_not_depend_on_the_rows_beside_it(packaged: tuple[Path, C
         assert texts(part) == tuple(texts(whole)[row] for row in rows if texts(whole))
         if model.manifest.output != "value" and not texts(whole):
             assert np.array_equal(np.asarray(part.answers), np.asarray(whole.answers)[rows])
+
+
+def test_padding_to_allowed_sizes_changes_no_answer(packaged: tuple[Path, Case]) -> None:
+    """Filled up to 16 or 64 rows, or cut into several batches: equal labels, numbers within 1e-5."""
+    folder, case = packaged
+    model = load_package(folder)
+    whole = predict(model, case.inputs)
+    for sizes in ((16,), (4, 64)):
+        fixed = predict(replace(model, runtime=Padded(model.runtime, sizes)), case.inputs)
+        assert fixed.outcomes == whole.outcomes
+        np.testing.assert_allclose(numbers(fixed), numbers(whole), rtol=0, atol=1e-5)
+        assert texts(fixed) == texts(whole)
 
 
 def test_a_bad_row_does_not_fail_its_neighbours(packaged: tuple[Path, Case]) -> None:

@@ -174,6 +174,19 @@ async def test_a_child_process_predicts_hangs_dies_and_is_replaced(
     assert alive.answers == ("b",)
 
 
+async def test_a_child_gives_its_model_the_allowed_batches_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows are four to the model, five are eight; as many answers come back as were asked for."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    package_function("tests.toys:crowd", tmp_path / "crowd", "crowd", "1", ["x"])
+    executor = ProcessExecutor(tmp_path / "crowd", now_us, batch_sizes=(4, 8))
+    await executor.start()
+    answers = [(await executor.run(["x"] * rows, LONG_S)).predicted.answers for rows in (3, 5)]
+    await executor.stop()
+    assert [np.asarray(each).tolist() for each in answers] == [[4] * 3, [8] * 5]
+
+
 async def test_a_child_that_cannot_load_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The refusal crosses the process boundary."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from schemas.records import Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
@@ -195,6 +197,19 @@ def test_many_defaults_are_told_with_their_reason() -> None:
     )
 
 
+@pytest.mark.parametrize(("cores", "command"), [(0.9, "skysail run --role selection"), (0.1, "skysail doctor")])
+def test_late_answers_are_told_with_what_helps(cores: float, command: str) -> None:
+    """Another process of selection, but only if the one there is has enough to do."""
+    late = "late_answers_total{application=digits,status=complete}"
+    page = answering(100, 0, **{late: 20.0})
+    page.report("selection@1", {"cpu_seconds_total": 1.0})
+    page.later(1)
+    page.report("selection@1", {"cpu_seconds_total": 1.0 + cores})
+    [text] = page.texts()
+    assert text.startswith("bad: digits: 20% of the answers left after their deadline")
+    assert text.endswith(f"$ {command}")
+
+
 def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -> None:
     """What is in the topic since yesterday needs nobody tonight."""
     page = Page()
@@ -231,8 +246,8 @@ def test_a_model_that_no_worker_serves_is_told() -> None:
     page = Page()
     page.everybody()
     page.later(1)
-    weight = "policy_weight{application=digits,model=%s}"
-    deployed = {"deployed{application=digits,policy=exp3}": 1.0, weight % "svc": 0.5, weight % "tree": 0.5}
+    one = "candidate{application=digits,model=%s}"
+    deployed = {"deployed{application=digits,policy=exp3}": 1.0, one % "svc": 1.0, one % "tree": 1.0}
     page.report("selection@1", deployed)
     page.report("worker.svc@1", {"serving{model=svc,version=1}": 1.0})
     assert page.texts() == ["bad: digits: no worker serves tree $ skysail run --role worker --model tree"]

@@ -88,3 +88,14 @@ def test_a_controller_that_never_waits_starts_at_once() -> None:
     assert [rows for _, rows in batches] == [1, 1]
     assert batches[0][0] == 5.0
     assert figures["batches_total{model=m,reason=eager}"] + figures["batches_total{model=m,reason=cap}"] == 6
+
+
+def test_allowed_batch_sizes_are_those_of_the_model_that_they_name() -> None:
+    """Its cap is one of them from the start; another model's is not touched."""
+    caps = []
+    for name in ("m", "other"):
+        settings = WorkerSettings(allowed_batch_sizes={"m": (8, 32)})
+        model = Model(name, "1", "function", "nowhere", "", "label", "float32", (2,))
+        predicting = Predicting(model, "w", settings, CODEC, VirtualClock().now_us, Slow())
+        caps.append(predicting.kernel.statistics()[f"batch_cap{{model={name}}}"])
+    assert caps == [8, 1]

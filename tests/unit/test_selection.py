@@ -263,6 +263,7 @@ def test_the_report_says_who_was_asked_how_long_it_took_and_what_the_policy_weig
     assert figures["policy_weight{application=digits,model=good}"] == 1.0
     assert figures["policy_weight{application=digits,model=bad}"] == 0.0
     assert figures["deployed{application=digits,policy=single}"] == 1.0
+    assert figures["candidate{application=digits,model=bad}"] == 1.0
     assert 0 <= figures["answer_p50_us{application=digits}"] <= figures["answer_p99_us{application=digits}"]
     assert not [name for name in figures if name.startswith("late_answers")]
 

@@ -1,0 +1,97 @@
+"""Batches of allowed sizes only, around any controller: for models whose shapes are fixed, or compiled one by one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from policies.errors import require
+
+if TYPE_CHECKING:
+    from policies.batching import BatchController
+
+
+class Sized(NamedTuple):
+    """The state of the controller inside, and what each size took last: (size, us), by size."""
+
+    inner: Any
+    times: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Lower another controller's cap to an allowed size; smaller batches are padded up to one by whoever runs them.
+
+    The controller inside would never learn what lies between two sizes: a batch that fills the lower one does not fill
+    its cap. It is told of a batch that did, with the time that such a one would take: on the line through the next
+    size that has been measured, and at most in proportion; before there is a second one, in no more time. So a size is
+    tried when it should fit the objective, and one that was too slow not again before the one below has become faster.
+
+    Args:
+        inner: The controller.
+        sizes: Rows, rising, each at least 1.
+
+    Examples:
+        >>> from policies.aimd import Aimd
+        >>> allowed = Allowed(Aimd(), (1, 8, 32))
+        >>> allowed.cap(Sized(20, ()))
+        8
+    """
+
+    name: ClassVar[str] = "allowed"
+
+    inner: BatchController[Any]
+    sizes: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        require(bool(self.sizes) and self.sizes[0] >= 1, f"allowed sizes are {self.sizes}; give some, each at least 1")
+        require(list(self.sizes) == sorted(set(self.sizes)), f"allowed sizes are {self.sizes}; let them rise")
+
+    @property
+    def linger_us(self) -> int:
+        """Return how long the controller inside lets a free model wait."""
+        return self.inner.linger_us
+
+    def init(self) -> Sized:
+        """Return the controller's own beginning."""
+        return Sized(self.inner.init(), ())
+
+    def cap(self, state: Sized) -> int:
+        """Return the largest allowed size that the controller's cap holds, or the smallest of all."""
+        wanted = self.inner.cap(state.inner)
+        return max((size for size in self.sizes if size <= wanted), default=self.sizes[0])
+
+    def observe(self, state: Sized, rows: int, duration_us: int, objective_us: int) -> Sized:
+        """Return the state after one batch of `rows`, padded up to an allowed size."""
+        size = padded(rows, self.sizes)
+        wanted = self.inner.cap(state.inner)
+        times = tuple(sorted({**dict(state.times), size: duration_us}.items()))
+        told = min(size, wanted), duration_us
+        if size < wanted and rows >= self.cap(state):
+            told = wanted, _reckoned(times, size, duration_us, wanted)
+        return Sized(self.inner.observe(state.inner, *told, objective_us), times)
+
+    def arrived(self, state: Sized, rows: int, now_us: int) -> Sized:
+        """Return the state after `rows` more were queued."""
+        return state._replace(inner=self.inner.arrived(state.inner, rows, now_us))
+
+    def wait_until(self, state: Sized, queued: int, due_us: int, now_us: int) -> int:
+        """Return until when the controller inside would wait."""
+        return self.inner.wait_until(state.inner, queued, due_us, now_us)
+
+
+def padded(rows: int, sizes: tuple[int, ...]) -> int:
+    """Return the smallest of the sizes (rising) that holds so many rows, or the largest of all."""
+    return next((size for size in sizes if size >= rows), sizes[-1])
+
+
+def _reckoned(times: tuple[tuple[int, int], ...], size: int, duration_us: int, rows: int) -> int:
+    """Return what a batch of `rows` should take, a batch of `size` < `rows` having taken `duration_us`."""
+    proportional_us = duration_us * rows // size
+    larger = [each for each in times if each[0] > size][:1]
+    smaller = [each for each in times if each[0] < size][-1:]
+    for other, took_us in larger or smaller:
+        line_us = duration_us + (rows - size) * (took_us - duration_us) // (other - size)
+        return max(duration_us, min(proportional_us, line_us))
+    return duration_us
