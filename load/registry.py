@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from load.account import page
+from load.peers import batching as batching_peers
+from load.peers import forest_page, trio_page
 from load.peers import page as peers_page
 from load.scenarios import (
     account,
@@ -15,6 +17,7 @@ from load.scenarios import (
     cache,
     figure8,
     floor,
+    forest,
     idle,
     learn,
     loop,
@@ -24,6 +27,7 @@ from load.scenarios import (
     personal,
     rollout,
     straggler,
+    trio,
 )
 
 if TYPE_CHECKING:
@@ -138,6 +142,26 @@ SCENARIOS: Mapping[str, Scenario] = {
             page=peers_page.page,
             seconds=peers.SECONDS,
             parts=peers.NAMES,
+            short=True,
+        ),
+        Scenario(
+            forest.NAME,
+            "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
+            forest.run,
+            tables=forest_page.tables,
+            page=forest_page.page,
+            seconds=forest.SECONDS,
+            parts=batching_peers.NAMES,
+            short=True,
+        ),
+        Scenario(
+            trio.NAME,
+            "one slow model among three: goodput with it and without it, beside those who run models in line",
+            trio.run,
+            tables=trio_page.tables,
+            page=trio_page.page,
+            seconds=trio.SECONDS,
+            parts=trio.NAMES,
             short=True,
         ),
         Scenario(

@@ -125,6 +125,21 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             for count in ("lost", "duplicates", "wrong")
         ),
     ),
+    "forest": (
+        *(
+            target
+            for objective in (20, 50, 100)
+            for target in (
+                Target(f"best_{objective}ms_to_peer_ratio_rate", ">=", 2.0),
+                Target(f"aimd_{objective}ms_to_fixed_ratio_rate", ">=", 0.95),
+            )
+        ),
+        Target("wrong", "==", 0),
+    ),
+    "trio": (
+        Target("skysail_kept", ">=", 0.97),
+        *(Target(f"skysail_{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "wrong")),
+    ),
     "rollout": (
         Target("lost", "==", 0),
         Target("wrong_version", "==", 0),
