@@ -6,6 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from load import scale_page
 from load.account import page
 from load.peers import batching as batching_peers
 from load.peers import forest_page, trio_page
@@ -26,6 +27,7 @@ from load.scenarios import (
     peers,
     personal,
     rollout,
+    scale,
     straggler,
     trio,
 )
@@ -168,6 +170,15 @@ SCENARIOS: Mapping[str, Scenario] = {
             rollout.NAME,
             "a model changes its version under load, there and back: nothing lost, late or under a wrong name",
             rollout.run,
+        ),
+        Scenario(
+            scale.NAME,
+            "what grows with workers, models, applications, contexts and time: CPU a query, memory, start time",
+            scale.run,
+            tables=scale_page.tables,
+            page=scale_page.page,
+            parts=scale.PARTS,
+            short=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

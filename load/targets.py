@@ -140,6 +140,15 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("skysail_kept", ">=", 0.97),
         *(Target(f"skysail_{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "wrong")),
     ),
+    "scale": (
+        Target("workers_cpu_off_mean", "<=", 0.1, ("form", "full")),
+        Target("workers_rate_gain", ">=", 3.6, ("form", "full")),
+        Target("contexts_1000000_states", "<=", 100_000, ("form", "full")),
+        *(
+            Target(f"memory_{role}_mib_per_million", "<=", 30.0, ("form", "full"))
+            for role in ("selection", "joiner", "learner")
+        ),
+    ),
     "rollout": (
         Target("lost", "==", 0),
         Target("wrong_version", "==", 0),
