@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from load.peers.contenders import CONTENDERS, Contender
+from load.peers.grid import words
 from load.peers.ledger import OBJECTIVES_MS
 from load.peers.running import deployed
 from load.peers.speech import V2
 from load.peers.summary import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     Row = Mapping[str, Any]
 
 MODEL = "forest"
 CONVERTED = "forest-onnx"
-FIXED_ROWS = (8, 32, 128, 512)
+FIXED_ROWS = (16, 64, 256)
 _WORKER = ("selection", "worker")
-_SERVED_BY = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "quix", "mlserver")
+_SERVED_BY = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "mlserver")
 
 
 def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, Any]) -> Contender:
@@ -44,15 +46,16 @@ FIXED = replace(
 LANES = (
     AIMD,
     _skysail("inline", "Skysail, AIMD, model inline", MODEL, ("selection",)),
-    _skysail("converted", "Skysail, AIMD, converted to ONNX", CONVERTED, _WORKER),
-    _skysail("converted_inline", "Skysail, AIMD, converted and inline", CONVERTED, ("selection",)),
+    _skysail("converted", "Skysail, AIMD, inline, converted to ONNX", CONVERTED, ("selection",)),
 )
 ALL = (FIXED, *LANES, *(_other(contender) for contender in CONTENDERS if contender.name in _SERVED_BY))
 NAMES = tuple(contender.name for contender in ALL)
 
 
-def rows(visits: Iterable[Row]) -> list[Row]:
+def rows(visits: Sequence[Row]) -> list[Row]:
     """Return a row for each contender: by objective its best setting's goodput, as `[median, least, most]`.
+
+    Of settings that have been tried in some rounds only, those tried most often count.
 
     Args:
         visits: one for each round, contender, setting and objective: `system`, `label`, `kind`, `setting`,
@@ -62,13 +65,26 @@ def rows(visits: Iterable[Row]) -> list[Row]:
     for system, objective in dict.fromkeys((visit["system"], visit["objective_ms"]) for visit in visits):
         mine = [visit for visit in visits if (visit["system"], visit["objective_ms"]) == (system, objective)]
         row = found.setdefault(system, {"name": system, "label": mine[0]["label"], "kind": mine[0]["kind"]})
+        tried = Counter(visit["setting"] for visit in mine)
         by_setting = {
             setting: spread(visit["goodput_per_s"] for visit in mine if visit["setting"] == setting)
-            for setting in dict.fromkeys(visit["setting"] for visit in mine)
+            for setting, times in tried.items()
+            if times == max(tried.values())
         }
         setting = max(by_setting, key=lambda name: by_setting[name][0])
         row |= {f"goodput_{objective}ms_per_s": by_setting[setting], f"setting_{objective}ms": setting}
     return list(found.values())
+
+
+def best_settings(visits: Sequence[Row]) -> set[tuple[str, str]]:
+    """Return `(system, setting)` for each that is somebody's best for an objective."""
+    found = rows(visits)
+    return {(row["name"], value) for row in found for key, value in row.items() if key.startswith("setting_")}
+
+
+def setting_words(setting: Mapping[str, Any]) -> str:
+    """Return a setting as it stands in rows."""
+    return words(setting.get("worker", {}).get("parameters", setting))
 
 
 def figures(systems: Sequence[Row]) -> dict[str, float]:

@@ -103,3 +103,17 @@ def test_small_images_are_enlarged_to_784_pixels() -> None:
 def test_every_name_is_asked_once() -> None:
     """Names are permanent and different."""
     assert len(set(batching.NAMES)) == len(batching.ALL)
+
+
+def test_settings_that_were_given_up_after_a_round_count_no_more() -> None:
+    """They have one round each, which may have been a lucky one."""
+    visits = [visit("peer", "peer", value, setting="a") for value in (10.0, 12.0)]
+    assert rows([*visits, visit("peer", "peer", 90.0, setting="b")])[0]["setting_20ms"] == "a"
+
+
+def test_the_best_settings_for_any_objective_are_tried_again() -> None:
+    """Others are not."""
+    visits = [visit("p", "peer", 10.0, 20, "a"), visit("p", "peer", 20.0, 20, "b"), visit("p", "peer", 5.0, 20, "c")]
+    visits += [visit("p", "peer", 30.0, 50, "a"), visit("p", "peer", 20.0, 50, "b"), visit("p", "peer", 5.0, 50, "c")]
+    assert batching.best_settings(visits) == {("p", "a"), ("p", "b")}
+    assert batching.setting_words({"worker": {"controller": "fixed", "parameters": {"rows": 16.0}}}) == "rows 16.0"
