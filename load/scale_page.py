@@ -42,8 +42,10 @@ def tables(result: Result) -> list[Table]:
     """Return every table, in the order of the page."""
     sizes = result.series["sizes"]
     shown = [_sizes(part, [row for row in sizes if row["part"] == part]) for part in _TITLES]
+    if coming := result.series.get("coming"):
+        shown.append(_memory("Memory while contexts come", coming))
     if memory := result.series.get("memory"):
-        shown.append(_memory(memory))
+        shown.append(_memory("Memory under the same load again and again", memory))
     return [table for table in shown if table.rows]
 
 
@@ -58,7 +60,7 @@ def _sizes(part: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(_TITLES[part], (part, *heads.values()), lines)
 
 
-def _memory(rows: Sequence[Mapping[str, Any]]) -> Table:
+def _memory(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     keys = [key for key in rows[0] if key.endswith("_mib")]
     lines = []
     asked = 0
@@ -66,4 +68,4 @@ def _memory(rows: Sequence[Mapping[str, Any]]) -> Table:
         asked += int(row["queries"])
         lines.append((f"{asked:,}", *(number(row[key]) for key in keys)))
     heads = ("queries so far", *(key.replace("_mib", " MiB") for key in keys))
-    return Table("Memory under the same load again and again", heads, tuple(lines))
+    return Table(title, heads, tuple(lines))

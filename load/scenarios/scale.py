@@ -64,14 +64,12 @@ async def run(stage: Stage) -> Result:
             _say(f"{size:,} {part}")
             measured = await _PARTS[part](stage, size)
             rows.append({"part": part, "size": size, **measured.figures(), "states": measured.states})
+            if part == "contexts":
+                series["coming"] = _held(measured)
     figures = {f"{row['part']}_{row['size']}_{key}": row[key] for row in rows for key in row if key not in _ABOUT}
     if "memory" in named:
         _say("memory")
-        held = await _memory(stage)
-        series["memory"] = [
-            {"queries": chunk.queries, **{f"{role}_mib": mib for role, mib in by_role(chunk.mib).items()}}
-            for chunk in held.chunks
-        ]
+        series["memory"] = _held(await _memory(stage))
         figures |= growth(series["memory"])
     return Result(
         NAME,
@@ -85,10 +83,19 @@ async def run(stage: Stage) -> Result:
 _ABOUT = frozenset({"part", "size"})
 
 
+def _held(size: Size) -> list[dict[str, Any]]:
+    """Return the memory of each role after each backlog."""
+    return [
+        {"queries": chunk.queries, **{f"{role}_mib": mib for role, mib in by_role(chunk.mib).items()}}
+        for chunk in size.chunks
+    ]
+
+
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return for each part the CPU time of a query at the largest size over that at the smallest.
 
-    For workers also how far the one farthest from their mean is from it, and how the rate grows.
+    For workers also how far the one farthest from their mean is from it, and how the rate grows; for contexts how much
+    a state that selection keeps takes.
     """
     found: dict[str, float] = {}
     for part in dict.fromkeys(row["part"] for row in rows):
@@ -100,6 +107,9 @@ def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             found["workers_cpu_off_mean"] = max(abs(value - mean) for value in cpu_us) / mean
             found["workers_rate_gain"] = mine[-1]["per_s"] / mine[0]["per_s"]
             found["workers_rate_gain_ideal"] = mine[-1]["size"] / mine[0]["size"]
+        if part == "contexts" and (more := mine[-1]["states"] - mine[0]["states"]) > 0:
+            more_mib = mine[-1]["selection_mib"] - mine[0]["selection_mib"]
+            found["contexts_selection_bytes_per_state"] = more_mib * 2**20 / more
     return found
 
 

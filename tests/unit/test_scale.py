@@ -58,6 +58,16 @@ def test_ratios_are_of_the_largest_to_the_smallest() -> None:
     assert (found["workers_rate_gain"], found["workers_rate_gain_ideal"]) == (3.8, 4)
 
 
+def test_what_a_context_takes_follows_from_the_states_that_selection_keeps() -> None:
+    """Contexts beyond its bound take nothing."""
+    kept = ((1_000, 1_000, 90.0), (1_000_000, 100_000, 288.0))
+    rows = [
+        {"part": "contexts", "size": n, "cpu_us_per_query": 1.0, "states": states, "selection_mib": mib}
+        for n, states, mib in kept
+    ]
+    assert ratios(rows)["contexts_selection_bytes_per_state"] == pytest.approx(198 * 2**20 / 99_000)
+
+
 def test_growth_counts_from_the_end_of_the_first_backlog() -> None:
     """What fills up first does not count."""
     rows = [{"queries": 900_000, "joiner_mib": 90.0}, {"queries": 500_000, "joiner_mib": 91.0}]
@@ -68,7 +78,9 @@ def test_the_page_has_a_table_for_each_part_that_was_measured() -> None:
     """Figures that a part has not are no columns of it."""
     sizes = [{"part": "workers", "size": 2, "per_s": 1_000.0, "worker_mib": 150.0}]
     memory = [{"queries": 10, "joiner_mib": 90.0}, {"queries": 10, "joiner_mib": 90.5}]
-    text = scale_page.page(Result("scale", {}, {"form": "full"}, {"sizes": sizes, "memory": memory}), ENVIRONMENT)
+    text = scale_page.page(
+        Result("scale", {}, {"form": "full"}, {"sizes": sizes, "memory": memory, "coming": memory}), ENVIRONMENT
+    )
     assert "| workers | queries/s | workers MiB |" in text
     assert "| 2 | 1,000 | 150 |" in text
     assert "| 20 | 90.5 |" in text
