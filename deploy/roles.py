@@ -91,6 +91,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         common.settings.partitions,
         topology.MODEL_PARTITIONS,
         margin_us=int(given.margin_ms * 1_000),
+        states=given.states,
         cache_bytes=given.cache_bytes,
         admission=given.admission,
     )

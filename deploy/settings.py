@@ -176,6 +176,9 @@ class Selection(Section):
     admission: bool = False
     """Whether a query that its model cannot answer in time, by the workers' reports, gets the default output at once,
     with the reason `overloaded`, and a query's priority counts. Under overload the answers given then are in time."""
+    states: int = Field(default=100_000, gt=0)
+    """How many policy states the role keeps in memory, about 2 KiB each; the least recently used is read again when it
+    is needed. Where each context has a state, as many as are active at a time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
     less than two legs over Kafka. Batches, records and guarantees are the same; `worker` says how they are run."""

@@ -46,6 +46,7 @@ RULES = (
     Rule("*ratio_rate", Better.HIGHER, 0.2),  # both parts come from one run, so the machine's share cancels
     Rule("*ratio*", Better.LOWER, 0.3),
     Rule("*gain*", Better.HIGHER, 0.2),
+    Rule("*kept", Better.HIGHER, 0.0, 0.05),
     Rule("*cpu_us*", Better.LOWER, 0.25),
     Rule("*sender_late*", Better.LOWER, 9.0, 50.0),  # of the harness, not of what it measures
     Rule("*p50_ms", Better.LOWER, 0.5, 1.0),

@@ -6,7 +6,10 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from load import scale_page
 from load.account import page
+from load.peers import batching as batching_peers
+from load.peers import forest_page, trio_page
 from load.peers import page as peers_page
 from load.scenarios import (
     account,
@@ -15,6 +18,7 @@ from load.scenarios import (
     cache,
     figure8,
     floor,
+    forest,
     idle,
     learn,
     loop,
@@ -23,7 +27,9 @@ from load.scenarios import (
     peers,
     personal,
     rollout,
+    scale,
     straggler,
+    trio,
 )
 
 if TYPE_CHECKING:
@@ -141,10 +147,39 @@ SCENARIOS: Mapping[str, Scenario] = {
             short=True,
         ),
         Scenario(
+            forest.NAME,
+            "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
+            forest.run,
+            tables=forest_page.tables,
+            page=forest_page.page,
+            seconds=forest.SECONDS,
+            parts=batching_peers.NAMES,
+            short=True,
+        ),
+        Scenario(
+            trio.NAME,
+            "one slow model among three: goodput with it and without it, beside those who run models in line",
+            trio.run,
+            tables=trio_page.tables,
+            page=trio_page.page,
+            seconds=trio.SECONDS,
+            parts=trio.NAMES,
+            short=True,
+        ),
+        Scenario(
             rollout.NAME,
             "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
             rollout.run,
             seconds=rollout.SECONDS,
+        ),
+        Scenario(
+            scale.NAME,
+            "what grows with workers, models, applications, contexts and time: CPU a query, memory, start time",
+            scale.run,
+            tables=scale_page.tables,
+            page=scale_page.page,
+            parts=scale.PARTS,
+            short=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

@@ -37,7 +37,8 @@ def _result_lines(result: Result) -> Iterator[str]:
     for target in not_judged(result):
         parameter, wanted = target.only_with or ("", "")
         bound = f"{target.figure} {target.relation} {_number(target.bound)}"
-        yield f"  not judged {bound}: it holds for {parameter} {wanted} (see SKYSAIL_DATA)"
+        how = " (see SKYSAIL_DATA)" if parameter == "source" else ""
+        yield f"  not judged {bound}: it holds for {parameter} {wanted}{how}"
     yield from (f"  note: {note}" for note in result.notes)
 
 

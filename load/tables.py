@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import shutil
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
 from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _WIDTH = 160
 
@@ -41,3 +45,16 @@ class Table:
         with console.capture() as captured:
             console.print(table)
         return captured.get()
+
+
+def number(value: float | None) -> str:
+    """Return a number as it stands in tables; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """Return `[median, least, most]` in words."""
+    middle, least, most = (number(value) for value in values)
+    return middle if least == most else f"{middle} ({least} to {most})"

@@ -125,6 +125,30 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             for count in ("lost", "duplicates", "wrong")
         ),
     ),
+    "forest": (
+        *(
+            target
+            for objective in (20, 50, 100)
+            for target in (
+                Target(f"best_{objective}ms_to_peer_ratio_rate", ">=", 2.0),
+                Target(f"aimd_{objective}ms_to_fixed_ratio_rate", ">=", 0.95),
+            )
+        ),
+        Target("wrong", "==", 0),
+    ),
+    "trio": (
+        Target("skysail_kept", ">=", 0.97),
+        *(Target(f"skysail_{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "wrong")),
+    ),
+    "scale": (
+        Target("workers_cpu_off_mean", "<=", 0.1, ("form", "full")),
+        Target("workers_rate_gain", ">=", 3.6, ("form", "full")),
+        Target("contexts_1000000_states", "<=", 100_000, ("form", "full")),
+        *(
+            Target(f"memory_{role}_mib_per_million", "<=", 30.0, ("form", "full"))
+            for role in ("selection", "joiner", "learner")
+        ),
+    ),
     "rollout": (
         Target("lost", "==", 0),
         Target("wrong_version", "==", 0),

@@ -1,4 +1,4 @@
-"""Models and rows for scenarios: scikit-learn's digits, 64 features, as float32.
+"""Models and rows for scenarios: scikit-learn's digits, 64 features, or MNIST, 784, as float32.
 
 The rows that a scenario asks with are the ones no model was trained on.
 """
@@ -16,6 +16,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
+from load.data import DATA, mnist
+from load.errors import MissingDataError
 from schemas.records import Tensor
 from workers.packaging import package_sklearn
 
@@ -25,11 +27,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SEED = 0
+_TRAIN_ROWS, _TEST_ROWS = 5_000, 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Digits, split: train_x (n, 64) and test_x (m, 64) float32 in [0, 1]; labels int64."""
+    """Digits, split: train_x (n, features) and test_x (m, features) float32; labels int64."""
 
     train_x: NDArray[np.float32]
     train_y: NDArray[np.int64]
@@ -53,6 +56,27 @@ def digits() -> Digits:
     split = train_test_split((x / 16).astype(np.float32), y, test_size=0.5, random_state=_SEED, stratify=y)
     train_x, test_x, train_y, test_y = split
     return Digits(train_x, train_y, test_x, test_y)
+
+
+def images() -> tuple[Digits, str]:
+    """Return rows of 784 pixels and where they are from: `mnist`, or where that is not at hand `digits`, enlarged."""
+    try:
+        folder = DATA / "labelled/mnist"
+        return Digits(*mnist(folder, "train", _TRAIN_ROWS), *mnist(folder, "t10k", _TEST_ROWS)), "mnist"
+    except MissingDataError:
+        data = digits()
+        return Digits(enlarged(data.train_x), data.train_y, enlarged(data.test_x), data.test_y), "digits"
+
+
+def enlarged(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return images (n, 64) in [0, 1] with every pixel three by three, a frame of two and 0 to 255: (n, 784)."""
+    large = rows.reshape(-1, 8, 8).repeat(3, axis=1).repeat(3, axis=2) * 255
+    return np.pad(large, ((0, 0), (2, 2), (2, 2))).reshape(len(rows), -1).round()
+
+
+def forest(data: Digits, trees: int) -> RandomForestClassifier:
+    """Return a fitted random forest that computes in one thread: a call costs much before the first row does."""
+    return RandomForestClassifier(trees, random_state=_SEED, n_jobs=1).fit(data.train_x, data.train_y)
 
 
 def linear_models(data: Digits) -> dict[str, Any]:

@@ -56,3 +56,22 @@ def await_gauge(stage: Stage, prefix: str, role: str, gauge: str, least: float, 
             seen = max([seen, *(report.gauges.get(gauge, 0.0) for report in reports if report.role == role)])
     finally:
         wire.close()
+
+
+def latest_gauge(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> float:
+    """Return what a role's next report says; 0 where it says nothing about the gauge.
+
+    Raises:
+        TimeoutError: no report came in time.
+    """
+    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
+    try:
+        wire.follow((topics.REPORTS,))
+        end_s = time.monotonic() + timeout_s
+        while time.monotonic() < end_s:
+            for report in (codec.decode(Report, arrival.value) for arrival in wire.poll(1.0)):
+                if report.role == role:
+                    return report.gauges.get(gauge, 0.0)
+        raise TimeoutError(f"{role} has not reported within {timeout_s:g} s")
+    finally:
+        wire.close()

@@ -36,6 +36,8 @@ NO_RANKS: Final[Mapping[int, int]] = MappingProxyType({})
 # longer; the model had been kept waiting for as long as it may be. "" = there was no batch.
 Reason: TypeAlias = Literal["cap", "eager", "deadline", "linger", ""]
 
+_CALLS = 2  # a derived objective is at least so many times what a call costs
+
 
 class Waiting(NamedTuple, Generic[T]):
     """One row in the heap; `order` breaks ties in order of arrival, so that items are never compared."""
@@ -98,8 +100,15 @@ class Batcher(Generic[T]):
         return self._limit - len(self._heap)
 
     def objective(self, now_us: int) -> int:
-        """Return how long a batch may take (us)."""
-        return self._slack.objective(now_us) if self._objective_us is None else self._objective_us
+        """Return how long a batch may take (us).
+
+        Derived from the due times it is never less than twice what a call costs, however few its rows: below that a
+        controller would end at single rows, which are as slow and serve nobody (forest of 30 trees under scikit-learn,
+        6 ms a call, due in 20 ms: 18 % of the goodput of fixed batches).
+        """
+        if self._objective_us is not None:
+            return self._objective_us
+        return max(self._slack.objective(now_us), _CALLS * self._times.least_us)
 
     def offer(
         self, items: Sequence[tuple[int, T]], now_us: int, ranks: Mapping[int, int] = NO_RANKS

@@ -39,7 +39,7 @@ skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
-skysail load page reports/load/peers.json > docs/benchmark.md
+skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
 
@@ -158,9 +158,15 @@ def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: 
 
 
 @load.command("page")
-@click.argument("path", metavar="RESULT", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-def print_page(path: Path) -> None:
-    """Print a result as a page of the documentation; `environment.json` is expected beside it."""
+@click.argument(
+    "paths", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+def print_page(paths: tuple[Path, ...]) -> None:
+    """Print results as a page of the documentation; `environment.json` is expected beside each."""
+    click.echo("\n".join(map(_page, paths)), nl=False)
+
+
+def _page(path: Path) -> str:
     try:
         result = results.read(path)
         scenario = find(result.scenario)
@@ -169,7 +175,7 @@ def print_page(path: Path) -> None:
         raise UsageError(str(error.args[0])) from error
     if scenario.page is None:
         raise UsageError(f"scenario {scenario.name} has no page; these have: {_with_pages()}")
-    click.echo(scenario.page(result, machine), nl=False)
+    return scenario.page(result, machine)
 
 
 @load.command("compare")

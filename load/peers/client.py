@@ -35,7 +35,7 @@ _READY_S = 90.0
 _RETRY_S = 0.25
 _LOOK_S = 0.02
 _QUIET_S = 2.0  # no answer for so long: what is missing then is lost
-_SLO_MS = 100.0
+SLO_MS = 100.0
 _BACKLOG_SLO_MS = 600_000.0  # a backlog waits; with a shorter one Skysail would answer it by defaults
 _BACKLOG_LINGER_MS = 5.0
 _COMMIT_S = 0.6  # after the last answer: the commit belongs to the work
@@ -81,12 +81,16 @@ class Client:
         running: whom it asks.
         speech: how.
         feedback: whether it tells the truth after each answer.
+        application: whom its queries ask.
+        slo_ms: what its queries carry, those of a backlog apart.
     """
 
     ground: Ground
     running: Running
     speech: Speech
     feedback: bool = False
+    application: str = APPLICATION
+    slo_ms: float = SLO_MS
     _seeds: Iterator[int] = field(default_factory=itertools.count)
     _now_us: Callable[[], int] = field(default_factory=lambda: SystemClock().now_us)
 
@@ -97,7 +101,7 @@ class Client:
             TimeoutError: none has.
             PeerFailedError: the contender has ended.
         """
-        rows, end_s, wire = self._rows(_SLO_MS), time.monotonic() + _READY_S, self._wire(0)
+        rows, end_s, wire = self._rows(self.slo_ms), time.monotonic() + _READY_S, self._wire(0)
         try:
             for index in itertools.count():
                 self.running.pids()
@@ -122,7 +126,7 @@ class Client:
         try:
             before_s, start_us = self._cpu_s(), self._now_us()
             for record in records:
-                wire.produce(*record, self.speech.headers)
+                wire.produce(*record, self.speech.headers, patient=record[0] == names.FEEDBACK)
             settled = self._wait(lambda: _appended(wire), count, limit_s)
             self._rest()
             cpu_s = self._cpu_s() - before_s
@@ -135,7 +139,7 @@ class Client:
 
     def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
         """Send Poisson arrivals at `rate` a second and wait for the last answers."""
-        asking, wire = self._asking(_SLO_MS), self._wire(_LINGER_MS if rate > _LINGER_FROM_PER_S else 0)
+        asking, wire = self._asking(self.slo_ms), self._wire(_LINGER_MS if rate > _LINGER_FROM_PER_S else 0)
         offsets_us = list(arrivals.until(arrivals.poisson(rate, next(self._seeds)), seconds))
         start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
         try:
@@ -183,7 +187,7 @@ class Client:
 
     def _rows(self, slo_ms: float) -> Rows:
         data = self.ground.data
-        return Rows(APPLICATION, data.inputs, data.labels, seed=next(self._seeds), slo_ms=slo_ms)
+        return Rows(self.application, data.inputs, data.labels, seed=next(self._seeds), slo_ms=slo_ms)
 
     def _asking(self, slo_ms: float) -> Asking:
         return Asking(self._rows(slo_ms), self.speech, Ledger(self.speech, self.ground.truth))

@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from load.peers.shared import MODEL, VERSION, Task
+from load.peers.shared import VERSION, Task, name_of
 
 
 def main(task: Task) -> None:
@@ -28,7 +28,7 @@ def main(task: Task) -> None:
         "logging_settings": str(_quiet(folder)),
     }
     model = {
-        "name": MODEL,
+        "name": name_of(task.model),
         "implementation": "mlserver_sklearn.SKLearnModel",
         "parameters": {"uri": str(shutil.copy(task.model, folder / "model.joblib")), "version": VERSION},
         **setting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.peers.ledger import OBJECTIVES_MS, POINTS
-from load.tables import Table
+from load.tables import Table, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,10 @@ YOURSELF: Final = """
     skysail load run peers --short                              # six systems at their best known settings: 6 minutes
     skysail load run peers --short --only faust --only skysail_whole  # others
     skysail load run peers --docs docs/benchmark.md             # everybody, the grid, five rounds, the judge: 40
-    skysail load page reports/load/peers.json                   # this page again, from results that are there
+    skysail load run forest                                     # a model that needs batching: 35; --short 6
+    skysail load run trio                                       # one slow model among three: 8; --short 2
+    skysail load run scale                                      # what grows, and how: 15; --short 3
+    cd reports/load && skysail load page peers.json forest.json trio.json scale.json   # this page, from those results
 
 A broker and Redis of its own are started unless `--broker` and `--redis` name others. Each peer is installed, when it
 is first needed, into an environment of its own under `~/.cache/skysail/peers` (or `$SKYSAIL_CACHE`), never beside
@@ -114,14 +117,14 @@ def _rate(row: Row, stretch: str) -> float:
 def _behind(rows: Sequence[Row]) -> Table:
     heads = ("lane", "figure", "Skysail", "best", "by", "ahead too")
     lines = tuple(
-        (row["lane"], row["figure"], _number(row["own"]), _number(row["value"]), row["by"], ", ".join(row["also"]))
+        (row["lane"], row["figure"], number(row["own"]), number(row["value"]), row["by"], ", ".join(row["also"]))
         for row in rows
     )
     return Table("Where somebody is ahead of Skysail", heads, lines)
 
 
 def _judged(rows: Sequence[Row]) -> Table:
-    lines = tuple((row["label"], _number(row["valid_per_s"]), ", ".join(_tried(row))) for row in rows)
+    lines = tuple((row["label"], number(row["valid_per_s"]), ", ".join(_tried(row))) for row in rows)
     heads = ("system", "valid at queries/s", "tried (p99 ms)")
     return Table("MLCommons LoadGen, Server scenario: 99 % within 50 ms", heads, lines)
 
@@ -137,7 +140,7 @@ def _tried(row: Row) -> Iterator[str]:
 def _grid(rows: Sequence[Row]) -> Table:
     heads = ("system", "setting", "queries/s", "p99 ms at 500/s", "chosen")
     lines = tuple(
-        (row["label"], row["setting"], _number(row["rate_per_s"]), _number(row["p99_ms"]), "yes" * row["chosen"])
+        (row["label"], row["setting"], number(row["rate_per_s"]), number(row["p99_ms"]), "yes" * row["chosen"])
         for row in rows
     )
     return Table("The grid of settings", heads, lines)
@@ -146,7 +149,7 @@ def _grid(rows: Sequence[Row]) -> Table:
 def _direct(rows: Sequence[Row]) -> Table:
     heads = ("queries/s", "p50 ms", "p99 ms", "sender late ms", "saturated")
     keys = ("rate_per_s", "p50_ms", "p99_ms", "late_ms")
-    lines = tuple((*(_number(row[key]) for key in keys), "yes" * row["saturated"]) for row in rows)
+    lines = tuple((*(number(row[key]) for key in keys), "yes" * row["saturated"]) for row in rows)
     return Table("No system: sender → one topic → sink", heads, lines)
 
 
@@ -155,13 +158,4 @@ def _left_out(rows: Sequence[Row]) -> Table:
 
 
 def _spread(row: Row, figure: str) -> str:
-    if figure not in row:
-        return ""
-    middle, least, most = (_number(value) for value in row[figure])
-    return middle if least == most else f"{middle} ({least} to {most})"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.1f}"
+    return spread(row[figure]) if figure in row else ""

@@ -83,6 +83,11 @@ def whole_loop(models: tuple[str, ...]) -> Start:
     return partial(_skysail, models, ("selection", "worker", "joiner", "learner"), {})
 
 
+def deployed(model: str, roles: tuple[str, ...], settings: Mapping[str, Any]) -> Start:
+    """Return what starts Skysail with one model, the roles and the settings given."""
+    return partial(_skysail, (model,), roles, settings)
+
+
 @contextlib.asynccontextmanager
 async def nothing(ground: Ground, _setting: Mapping[str, Any]) -> AsyncIterator[Running]:
     """Start nothing: what is sent is what arrives."""

@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -36,7 +37,7 @@ class Task:
         bootstrap: of the broker.
         source: full name of the topic with queries.
         sink: full name of the topic for predictions.
-        model: joblib file of the estimator.
+        model: joblib file of the estimator; its name without the ending is what the model is called.
         folder: for whatever the system wants to keep.
         setting: one entry of the contender's grid.
     """
@@ -72,6 +73,7 @@ class Work:
 
     def __init__(self, model: str) -> None:
         self._model: Any = joblib.load(model)
+        self._name = name_of(model)
         self._codec = Codec()
 
     def answer(self, values: Sequence[bytes]) -> list[bytes]:
@@ -96,7 +98,13 @@ class Work:
         """Return the predictions as they travel."""
         now_us = time.time_ns() // 1_000
         encode = self._codec.encode
-        return [encode(_prediction(query, label, now_us)) for query, label in zip(queries, labels, strict=True)]
+        name = self._name
+        return [encode(_prediction(query, name, label, now_us)) for query, label in zip(queries, labels, strict=True)]
+
+
+def name_of(model: str) -> str:
+    """Return what a model in a joblib file is called."""
+    return Path(model).stem
 
 
 def _row(query: Query) -> NDArray[np.float32]:
@@ -105,8 +113,8 @@ def _row(query: Query) -> NDArray[np.float32]:
     return np.frombuffer(query.input.data, np.float32)
 
 
-def _prediction(query: Query, label: int, now_us: int) -> Prediction:
-    output = ModelOutput(MODEL, VERSION, Outcome.OK, label)
+def _prediction(query: Query, model: str, label: int, now_us: int) -> Prediction:
+    output = ModelOutput(model, VERSION, Outcome.OK, label)
     due_us = query.sent_us + _SLO_US
     ends = (query.sent_us, now_us, due_us, now_us)
     return Prediction(

@@ -103,4 +103,4 @@ class Side:
         for _, value in self.taken[len(self.taken) - count :]:
             asked = self._untold.pop(self._asking.speech.said(value).query_id, None)
             if asked is not None:
-                self._wire.produce(*self._asking.tell(asked, now_us))
+                self._wire.produce(*self._asking.tell(asked, now_us), patient=True)

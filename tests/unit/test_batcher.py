@@ -117,6 +117,19 @@ def test_the_objective_is_half_of_what_the_hurried_tenth_has_left() -> None:
     assert queue.objective(now) == 20 * MS
 
 
+def test_a_derived_objective_leaves_room_for_more_than_the_call() -> None:
+    """Or single rows, as slow as some, would be all that AIMD ends at; one slow batch changes nothing."""
+    queue: Batcher[str] = Batcher(Aimd(), limit=1_000)
+    queue.offer([(6 * MS, "")] * 500, 0)
+    now = 0
+    for _ in range(20):
+        rows = len(queue.take(now).rows)
+        queue.done(rows, 6 * MS if now else 100 * MS, now)
+        now += 1
+    assert queue.objective(now) == 12 * MS
+    assert queue.cap > 16
+
+
 def test_the_objective_forgets_old_queries() -> None:
     """After half a minute only the present counts."""
     queue = batcher(objective_us=None, limit=1)

@@ -1,0 +1,83 @@
+"""The model that needs batching, as tables and as a part of the benchmark page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from load.peers.ledger import OBJECTIVES_MS
+from load.section import section
+from load.tables import Table, number, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from load.results import Result
+
+    Row = Mapping[str, Any]
+
+TITLE: Final = "A model that needs batching"
+INTRODUCTION: Final = """\
+A random forest on images of 784 pixels costs milliseconds a call before the first row, and little for each row of a
+large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried (doubled until
+most answers are late, then one in between). Everybody has the best setting of its grid for each objective. Written by
+`skysail load run forest`.
+"""
+_RATIOS: Final = (("peer", "the best peer"), ("hand", "the best hand loop"), ("fixed", "the best fixed batch"))
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    shown = [_goodput(result.series["systems"]), _ratios(result)]
+    shown.append(_settings(result.series["systems"]))
+    shown += [_stretches(result.series["stretches"], objective) for objective in OBJECTIVES_MS]
+    if out := result.series.get("left_out"):
+        shown.append(Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in out)))
+    return [table for table in shown if table.rows]
+
+
+def page(result: Result, environment: Mapping[str, Any]) -> str:
+    """Return the part of the page."""
+    return section(result, environment, TITLE, INTRODUCTION, tables(result))
+
+
+def _goodput(systems: Sequence[Row]) -> Table:
+    heads = ("system", *(f"within {ms} ms" for ms in OBJECTIVES_MS))
+    rows = tuple((row["label"], *(spread(row[f"goodput_{ms}ms_per_s"]) for ms in OBJECTIVES_MS)) for row in systems)
+    return Table("Goodput: right answers a second", heads, rows)
+
+
+def _settings(systems: Sequence[Row]) -> Table:
+    heads = ("system", *(f"best within {ms} ms" for ms in OBJECTIVES_MS))
+    rows = tuple((row["label"], *(row[f"setting_{ms}ms"] for ms in OBJECTIVES_MS)) for row in systems)
+    return Table("Settings", heads, tuple(row for row in rows if set(row[1:]) != {"defaults"}))
+
+
+def _ratios(result: Result) -> Table:
+    labels = {row["name"]: row["label"] for row in result.series["systems"]}
+    rows = []
+    for kind, label in _RATIOS:
+        for name, lane in labels.items():
+            keys = [f"{name}_{ms}ms_to_{kind}_ratio_rate" for ms in OBJECTIVES_MS]
+            if all(key in result.figures for key in keys):
+                rows.append((f"{lane} / {label}", *(f"{result.figures[key]:.2f}" for key in keys)))
+    return Table("Ratios", ("", *(f"within {ms} ms" for ms in OBJECTIVES_MS)), tuple(rows))
+
+
+def _stretches(stretches: Sequence[Row], objective: int) -> Table:
+    """Return the goodput at each offered rate, of the first visit to each system and setting."""
+    asked = [row for row in stretches if row["slo_ms"] in (objective, max(OBJECTIVES_MS)) and _counts(row, objective)]
+    rates = sorted({row["rate_per_s"] for row in asked})
+    lines = []
+    for system, setting in dict.fromkeys((row["label"], row["setting"]) for row in asked):
+        mine: dict[float, float] = {}
+        for row in asked:
+            if (row["label"], row["setting"]) == (system, setting):
+                mine.setdefault(row["rate_per_s"], row[f"goodput_{objective}ms_per_s"])
+        lines.append((f"{system} ({setting})", *(number(mine.get(rate)) for rate in rates)))
+    heads = ("asked, queries/s", *(f"{rate:,.0f}" for rate in rates))
+    return Table(f"Goodput within {objective} ms at each rate", heads, tuple(lines))
+
+
+def _counts(row: Row, objective: int) -> bool:
+    """Tell whether a stretch says something about an objective: Skysail's queries carry the one they are asked for."""
+    return row["kind"] not in ("skysail", "fixed") or row["slo_ms"] == objective

@@ -1,0 +1,156 @@
+"""One size of something that grows: a deployment, backlogs through it, and what that cost in time and memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from load import topics
+from load.driving import Driver
+from load.openloop import Asked
+from load.processes import usage
+from load.rates import central_rate
+from load.watching import latest_gauge
+from load.workload import query_id
+from schemas.records import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from load.system import Deployment, Stage
+    from schemas.records import Prediction, Tensor, Value
+
+STATES = "states_cached"
+_SLO_MS = 600_000.0  # a backlog waits; with a shorter one it would be answered by defaults
+_DRAIN_S = 300.0
+_WARM_UP = 500  # queries
+_GAUGE_S = 10.0
+
+
+@dataclass(slots=True)
+class Many:
+    """Asks many applications about many contexts in turns; ids follow from the seed and the number of the query.
+
+    Attributes:
+        inputs: the rows, in turns.
+        labels: of the rows; empty = no feedback is given.
+        applications: how many; they are called as `application` says.
+        contexts: how many; 0 = queries have none.
+        seed: of the ids.
+        asked: queries of earlier backlogs.
+    """
+
+    inputs: Sequence[Tensor]
+    labels: Sequence[Value] = ()
+    applications: int = 1
+    contexts: int = 0
+    seed: int = 0
+    asked: int = 0
+
+    def __call__(self, index: int, intended_us: int) -> Asked:
+        """Return query number `index` of this backlog."""
+        number = self.asked + index
+        row = number % len(self.inputs)
+        context = f"user-{number % self.contexts}" if self.contexts else None
+        name = application(number % self.applications)
+        query = Query(query_id(self.seed, number), name, self.inputs[row], context, intended_us, _SLO_MS)
+        return Asked(query, self.labels[row] if self.labels else None)
+
+
+def application(number: int) -> str:
+    """Return what an application is called."""
+    return f"app-{number}"
+
+
+class Chunk(NamedTuple):
+    """What one backlog gave.
+
+    Attributes:
+        queries: answered.
+        per_s: answers a second, between the 10th and the 90th percentile of them.
+        cpu_us: CPU time for each query, by instance.
+        mib: resident memory afterwards, by instance.
+        lost: queries without an answer.
+        defaults: answers without a model's.
+    """
+
+    queries: int
+    per_s: float
+    cpu_us: dict[str, float]
+    mib: dict[str, float]
+    lost: int
+    defaults: int
+
+
+class Size(NamedTuple):
+    """What one size gave: how long it took to start, its backlogs in order, and policy states held by selection."""
+
+    start_s: float
+    chunks: tuple[Chunk, ...]
+    states: float
+
+    def figures(self) -> dict[str, float]:
+        """Return start, rate and CPU time of all backlogs together, and memory at the end, by role and in all."""
+        queries = sum(chunk.queries for chunk in self.chunks)
+        cpu_us = sum(chunk.queries * sum(chunk.cpu_us.values()) for chunk in self.chunks) / max(1, queries)
+        return {
+            "start_s": self.start_s,
+            "per_s": max(chunk.per_s for chunk in self.chunks),
+            "cpu_us_per_query": cpu_us,
+            **{f"{role}_mib": mib for role, mib in by_role(self.chunks[-1].mib).items()},
+            "all_mib": sum(self.chunks[-1].mib.values()),
+            "lost": sum(chunk.lost for chunk in self.chunks),
+            "defaults": sum(chunk.defaults for chunk in self.chunks),
+        }
+
+
+def by_role(values: dict[str, float]) -> dict[str, float]:
+    """Add up what instances of a role have."""
+    found: dict[str, float] = {}
+    for instance, value in values.items():
+        role = instance.partition(".")[0]
+        found[role] = found.get(role, 0.0) + value
+    return found
+
+
+async def measure(stage: Stage, deployment: Deployment, workload: Many, backlogs: Sequence[int]) -> Size:
+    """Start a deployment and have it answer backlogs, one after the other.
+
+    Args:
+        stage: where.
+        deployment: what.
+        workload: whom and what to ask.
+        backlogs: queries of each.
+    """
+    started_s = time.monotonic()
+    try:
+        async with stage.launch(deployment) as system:
+            start_s = time.monotonic() - started_s
+            driver = Driver(stage, deployment.prefix, system)
+            await driver.greet(application(0), workload.inputs[0])
+            chunks = [await _chunk(driver, workload, count) for count in (_WARM_UP, *backlogs)]
+            states = latest_gauge(stage, deployment.prefix, "selection", STATES, _GAUGE_S)
+    finally:
+        topics.delete(stage.bootstrap, deployment.prefix)
+    return Size(start_s, tuple(chunks[1:]), states)
+
+
+async def _chunk(driver: Driver, workload: Many, count: int) -> Chunk:
+    answered_us: list[int] = []
+
+    def note(predictions: Sequence[Prediction]) -> None:
+        answered_us.extend(prediction.answered_us for prediction in predictions)
+
+    stretch = await driver.backlog(count, workload, note, _DRAIN_S)
+    workload.asked += count
+    total = stretch.recorder.total
+    used = usage(driver.system.pids)
+    return Chunk(
+        queries=total.answered,
+        per_s=central_rate(answered_us),
+        cpu_us={name: seconds / max(1, total.answered) * 1e6 for name, seconds in stretch.cpu_s.items()},
+        mib={name: each.rss_bytes / 2**20 for name, each in used.items()},
+        lost=stretch.recorder.open,
+        defaults=total.defaults,
+    )

@@ -1,0 +1,213 @@
+"""`scale`: what grows, and how, with workers, models, applications, contexts and time.
+
+Each part drains backlogs at rising sizes. `workers`: 2, 4 and 8 of them and as many partitions, with models that
+sleep, so that the cores are not what they wait for. `models`, `applications`, `contexts`: up to 64, 1,000 and
+1,000,000 of them, models inline, feedback learnt. `memory`: the same load again and again.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import topics
+from load.results import Result
+from load.scaling import Many, application, by_role, measure
+from load.system import Deployment
+from schemas.records import Application, Tensor
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from load.scaling import Size
+    from load.system import Stage
+
+NAME = "scale"
+WORKERS, MODELS = (2, 4, 8), (1, 8, 64)
+APPLICATIONS, CONTEXTS = (1, 100, 1_000), (1_000, 100_000, 1_000_000)
+STATES = 100_000  # that selection may keep
+_FEW: Mapping[str, tuple[int, ...]] = {
+    "workers": (2, 4),
+    "models": (1, 16),
+    "applications": (1, 100),
+    "contexts": (1_000, 20_000),
+}
+SIZES: Mapping[str, tuple[int, ...]] = {
+    "workers": WORKERS,
+    "models": MODELS,
+    "applications": APPLICATIONS,
+    "contexts": CONTEXTS,
+}
+PARTS = (*SIZES, "memory")
+_LOOP = ("selection", "joiner", "learner")
+_ROWS = 40  # of a batch of `load.models.slow`: 45 ms
+_WORKER_PER_S = _ROWS / (5e-3 + _ROWS * 1e-3)
+_WORK_S, _SHORT_WORK_S = 6.0, 3.0
+_BACKLOG, _SHORT_BACKLOG = 30_000, 6_000
+_CHUNK = 50_000
+# Ids are remembered, 20,000 to 40,000 in each of four partitions: only then is memory as full as it gets.
+_FULL, _LOADS = 160_000, 4
+
+
+async def run(stage: Stage) -> Result:
+    """Measure each part at each of its sizes."""
+    named = stage.only or PARTS
+    rows: list[dict[str, Any]] = []
+    series: dict[str, list[dict[str, Any]]] = {"sizes": rows}
+    for part, sizes in (_FEW if stage.short else SIZES).items():
+        for size in sizes if part in named else ():
+            _say(f"{size:,} {part}")
+            measured = await _PARTS[part](stage, size)
+            rows.append({"part": part, "size": size, **measured.figures(), "states": measured.states})
+            if part == "contexts":
+                series["coming"] = _held(measured)
+    figures = {f"{row['part']}_{row['size']}_{key}": row[key] for row in rows for key in row if key not in _ABOUT}
+    if "memory" in named:
+        _say("memory")
+        series["memory"] = _held(await _memory(stage))
+        figures |= growth(series["memory"])
+    return Result(
+        NAME,
+        figures={**figures, **ratios(rows)},
+        parameters={"form": "short" if stage.short else "full", "states": STATES, "seed": stage.seed},
+        series=series,
+        notes=("models of `models`, `applications` and `contexts` run inline: 64 workers would be 64 processes",),
+    )
+
+
+_ABOUT = frozenset({"part", "size"})
+
+
+def _held(size: Size) -> list[dict[str, Any]]:
+    """Return the memory of each role after each backlog."""
+    return [
+        {"queries": chunk.queries, **{f"{role}_mib": mib for role, mib in by_role(chunk.mib).items()}}
+        for chunk in size.chunks
+    ]
+
+
+def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return for each part the CPU time of a query at the largest size over that at the smallest.
+
+    For workers also how far the one farthest from their mean is from it, and how the rate grows; for contexts how much
+    a state that selection keeps takes.
+    """
+    found: dict[str, float] = {}
+    for part in dict.fromkeys(row["part"] for row in rows):
+        mine = [row for row in rows if row["part"] == part]
+        cpu_us = [row["cpu_us_per_query"] for row in mine]
+        found[f"{part}_cpu_ratio"] = cpu_us[-1] / cpu_us[0]
+        if part == "workers":
+            mean = sum(cpu_us) / len(cpu_us)
+            found["workers_cpu_off_mean"] = max(abs(value - mean) for value in cpu_us) / mean
+            found["workers_rate_gain"] = mine[-1]["per_s"] / mine[0]["per_s"]
+            found["workers_rate_gain_ideal"] = mine[-1]["size"] / mine[0]["size"]
+        if part == "contexts" and (more := mine[-1]["states"] - mine[0]["states"]) > 0:
+            more_mib = mine[-1]["selection_mib"] - mine[0]["selection_mib"]
+            found["contexts_selection_bytes_per_state"] = more_mib * 2**20 / more
+    return found
+
+
+def growth(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return memory at the end, and how much came on top for each million queries after the first backlog."""
+    later = sum(row["queries"] for row in rows[1:])
+    found: dict[str, float] = {}
+    for key in (key for key in rows[-1] if key.endswith("_mib")):
+        found[f"memory_{key}"] = rows[-1][key]
+        found[f"memory_{key}_per_million"] = (rows[-1][key] - rows[0][key]) / max(1, later) * 1e6
+    return found
+
+
+async def _workers(stage: Stage, size: int) -> Size:
+    """Every worker has a model of its own, since a model's topic has four partitions; Exp3 asks them alike."""
+    sample = np.ones((2, 1), np.float32)
+    packages = _packages(stage.folder / f"workers-{size}", size, "load.models:slow", sample)
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        (Application(application(0), tuple(packages), "exp3"),),
+        packages,
+        partitions=size,
+        roles=("selection", "worker"),
+        settings={"worker": {"controller": "fixed", "parameters": {"rows": float(_ROWS)}}},
+    )
+    seconds = _SHORT_WORK_S if stage.short else _WORK_S
+    workload = Many([Tensor.of(sample[0])], seed=stage.seed)
+    return await measure(stage, deployment, workload, (int(size * _WORKER_PER_S * seconds),))
+
+
+async def _models(stage: Stage, size: int) -> Size:
+    return await _inline(stage, f"models-{size}", models=size)
+
+
+async def _applications(stage: Stage, size: int) -> Size:
+    return await _inline(stage, f"applications-{size}", applications=size)
+
+
+async def _contexts(stage: Stage, size: int) -> Size:
+    """Every context is asked at least once."""
+    return await _inline(stage, f"contexts-{size}", contexts=size, backlogs=_cut(max(size, _backlog(stage))))
+
+
+async def _memory(stage: Stage) -> Size:
+    chunk = _SHORT_BACKLOG if stage.short else _FULL // _LOADS
+    full = (chunk,) if stage.short else (_FULL,)
+    return await _inline(stage, "memory", backlogs=(*full, *(chunk for _ in range(_LOADS))))
+
+
+async def _inline(
+    stage: Stage,
+    folder: str,
+    *,
+    models: int = 2,
+    applications: int = 1,
+    contexts: int = 0,
+    backlogs: Sequence[int] = (),
+) -> Size:
+    rows = np.tile(np.arange(10, dtype=np.uint8)[:, None], (1, 5))
+    packages = _packages(stage.folder / folder, models, "load.models:first", rows)
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        tuple(
+            Application(application(number), tuple(packages), "exp3", per_context=contexts > 0)
+            for number in range(applications)
+        ),
+        packages,
+        roles=_LOOP,
+        settings={"selection": {"inline": list(packages), "states": STATES}, "log_level": "warning"},
+    )
+    workload = Many([Tensor.of(row) for row in rows], rows[:, 0].tolist(), applications, contexts, stage.seed)
+    return await measure(stage, deployment, workload, backlogs or (_backlog(stage),))
+
+
+def _packages(folder: Path, count: int, function: str, sample: Any) -> dict[str, Path]:
+    packages = {f"m{number}": folder / f"m{number}" for number in range(count)}
+    for name, path in packages.items():
+        package_function(function, path, name, "1", sample[:2])
+    return packages
+
+
+def _backlog(stage: Stage) -> int:
+    return _SHORT_BACKLOG if stage.short else _BACKLOG
+
+
+def _cut(count: int) -> tuple[int, ...]:
+    """Cut a backlog into pieces that the harness can hold."""
+    whole, rest = divmod(count, _CHUNK)
+    return (*(_CHUNK for _ in range(whole)), *((rest,) if rest else ()))
+
+
+_PARTS: Mapping[str, Callable[[Stage, int], Coroutine[Any, Any, Size]]] = {
+    "workers": _workers,
+    "models": _models,
+    "applications": _applications,
+    "contexts": _contexts,
+}
+
+
+def _say(text: str) -> None:
+    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

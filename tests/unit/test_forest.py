@@ -1,0 +1,119 @@
+"""The model that needs batching: how rates are climbed, what is made of the answers, how the page shows them."""
+
+import numpy as np
+
+from load.peers import batching, forest_page
+from load.peers.batching import figures, rows
+from load.peers.climbing import BETWEEN, Step, best_rate, climb
+from load.results import Result
+from load.training import enlarged
+
+ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
+
+
+class System:
+    """Answers in time up to its capacity, and nothing beyond it."""
+
+    def __init__(self, capacity_per_s: float, *, settles: bool = True) -> None:
+        """Take the capacity."""
+        self.capacity_per_s, self.settles, self.asked = capacity_per_s, settles, list[float]()
+
+    def __call__(self, rate: float) -> Step:
+        """Answer."""
+        self.asked.append(rate)
+        kept = rate <= self.capacity_per_s
+        return Step({20: rate * kept / 2, 100: rate * kept}, kept or self.settles)
+
+
+def visit(
+    system: str, kind: str, goodput: float, objective_ms: int = 20, setting: str = "defaults"
+) -> dict[str, object]:
+    """Return the row of one visit."""
+    about = {"system": system, "label": system.title(), "kind": kind, "setting": setting}
+    return {**about, "objective_ms": objective_ms, "goodput_per_s": goodput, "rate_per_s": 2 * goodput}
+
+
+def test_rates_double_until_two_fail_and_one_is_tried_in_between() -> None:
+    """The best rate is found within a factor of 1.4."""
+    system = System(1_500.0)
+    tried = climb(system, (20, 100))
+    assert system.asked == [250, 500, 1_000, 2_000, 4_000, 1_000 * BETWEEN]
+    assert best_rate(tried, 100) == 1_000 * BETWEEN
+
+
+def test_no_rate_is_tried_beyond_what_the_harness_can_do() -> None:
+    """Beyond the ceiling the harness would be measured."""
+    system = System(10_000.0)
+    climb(system, (100,), ceiling_per_s=1_200.0)
+    assert system.asked == [250, 500, 1_000]
+
+
+def test_what_still_works_on_an_earlier_rate_is_asked_no_further() -> None:
+    """Its answers would come late for a reason of the rate before."""
+    system = System(600.0, settles=False)
+    climb(system, (20, 100))
+    assert system.asked == [250, 500, 1_000]
+
+
+def test_everybody_has_their_best_setting_by_the_median_of_rounds() -> None:
+    """One lucky round chooses no setting."""
+    lucky = [visit("peer", "peer", value, setting="a") for value in (10.0, 10.0, 90.0)]
+    steady = [visit("peer", "peer", value, setting="b") for value in (20.0, 30.0, 40.0)]
+    (row,) = rows([*lucky, *steady])
+    assert (row["setting_20ms"], row["goodput_20ms_per_s"]) == ("b", [30.0, 20.0, 40.0])
+
+
+def test_ratios_are_to_the_best_of_each_kind_and_only_aimd_is_held_against_fixed_batches() -> None:
+    """A lane that runs the model elsewhere says nothing about batches."""
+    values = {"aimd": ("skysail", 190.0), "inline": ("skysail", 300.0), "fixed": ("fixed", 200.0)}
+    values |= {"a": ("peer", 50.0), "b": ("peer", 100.0), "h": ("hand", 150.0)}
+    visits = [visit(name, kind, value, ms) for name, (kind, value) in values.items() for ms in (20, 50, 100)]
+    found = figures(rows(visits))
+    assert found["aimd_20ms_to_fixed_ratio_rate"] == 0.95
+    assert "inline_20ms_to_fixed_ratio_rate" not in found
+    assert (found["best_50ms_to_peer_ratio_rate"], found["best_50ms_to_hand_ratio_rate"]) == (3.0, 2.0)
+
+
+def test_the_page_shows_goodput_ratios_settings_and_rates() -> None:
+    """Whoever is alone has no ratios."""
+    visits = [
+        visit(name, kind, 100.0, ms, "rows 8")
+        for name, kind in (("aimd", "skysail"), ("fixed", "fixed"))
+        for ms in (20, 50, 100)
+    ]
+    stretch = {"label": "Aimd", "kind": "skysail", "setting": "rows 8", "slo_ms": 20.0, "rate_per_s": 250.0}
+    stretch |= {f"goodput_{ms}ms_per_s": 99.0 for ms in (20, 50, 100)}
+    systems = rows(visits)
+    series = {"systems": systems, "stretches": [stretch], "left_out": []}
+    result = Result("forest", figures(systems), {"source": "mnist"}, series, ("a note",))
+    text = forest_page.page(result, ENVIRONMENT)
+    assert "| Aimd / the best fixed batch | 1.00 | 1.00 | 1.00 |" in text
+    assert "| Aimd (rows 8) | 99 |" in text
+    assert text.endswith("- a note\n")
+
+
+def test_small_images_are_enlarged_to_784_pixels() -> None:
+    """Every pixel three by three, within a frame."""
+    rows_ = np.arange(64, dtype=np.float32).reshape(1, 64) / 255
+    large = enlarged(rows_).reshape(28, 28)
+    assert large.sum() == 9 * np.arange(64).sum()
+    assert (large[2:5, 5:8] == 1).all()
+
+
+def test_every_name_is_asked_once() -> None:
+    """Names are permanent and different."""
+    assert len(set(batching.NAMES)) == len(batching.ALL)
+
+
+def test_settings_that_were_given_up_after_a_round_count_no_more() -> None:
+    """They have one round each, which may have been a lucky one."""
+    visits = [visit("peer", "peer", value, setting="a") for value in (10.0, 12.0)]
+    assert rows([*visits, visit("peer", "peer", 90.0, setting="b")])[0]["setting_20ms"] == "a"
+
+
+def test_the_best_settings_for_any_objective_are_tried_again() -> None:
+    """Others are not."""
+    visits = [visit("p", "peer", 10.0, 20, "a"), visit("p", "peer", 20.0, 20, "b"), visit("p", "peer", 5.0, 20, "c")]
+    visits += [visit("p", "peer", 30.0, 50, "a"), visit("p", "peer", 20.0, 50, "b"), visit("p", "peer", 5.0, 50, "c")]
+    assert batching.best_settings(visits) == {("p", "a"), ("p", "b")}
+    assert batching.setting_words({"worker": {"controller": "fixed", "parameters": {"rows": 16.0}}}) == "rows 16.0"
