@@ -27,15 +27,21 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
     wanted = str(result.parameters["parts"]).split()
     sections = "\n".join(_section(PARTS[name], results, became) for name in wanted)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        machine=escape(_machine(environment)), sections=sections
+        machine=escape(_machine(environment, float(result.parameters["load_before"]))), sections=sections
     )
 
 
-def _machine(environment: Mapping[str, Any]) -> str:
-    load = ", ".join(f"{value:.1f}" for value in environment["load_average"])
+def _machine(environment: Mapping[str, Any], load_before: float) -> str:
+    cores = environment["cores_usable"]
+    busy = (
+        " It was busy with something else: rates are lower and latencies longer than its own."
+        if load_before > cores / 2
+        else ""
+    )
     return (
-        f"{environment['cores_usable']} cores of {environment['processor']} for everything, broker and sender included;"
-        f" {environment['broker']}, Python {environment['python']}; load average at the end {load}."
+        f"{cores} cores of {environment['processor']} for everything, broker and sender included;"
+        f" {environment['broker']}, Python {environment['python']}."
+        f" Load average of the machine before it began: {load_before:.1f}.{busy}"
     )
 
 
@@ -79,4 +85,4 @@ def _judged(result: Result) -> Iterator[str]:
         found = "not measured" if verdict.measured is None else f"{verdict.measured:.4g}"
         yield f"reached {text}: {found}" if verdict.reached else f'<b class="missed">missed {text}: {found}</b>'
     if others := not_judged(result):
-        yield f"{len(others)} targets hold for other data or the full form"
+        yield f"not judged, as for other data or the full form alone: {', '.join(target.figure for target in others)}"

@@ -168,6 +168,8 @@ def _feedback(results: Results) -> Iterator[Row]:
         said = f"{RECALL['without']:,} to {RECALL['with']:,} (1.6 times as printed)"
         rates = f"{figures['without_observations_per_s']:,.0f} to {figures['with_observations_per_s']:,.0f}"
         yield "whole loop, four models, without cache to with", said, f"{rates} ({figures['gain']:.2f} times)"
+        spent = (f"{figures[f'{how}_cpu_us_per_observation']:,.0f}" for how in ("without", "with"))
+        yield "CPU of all roles for each observation, asking included (µs)", "", " to ".join(spent)
     if "learn" in results:
         figures = results["learn"].figures
         yield (

@@ -7,6 +7,7 @@ it fails, costs nobody else's figures: the page says why.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from dataclasses import replace
@@ -25,6 +26,7 @@ NAMES = tuple(PARTS)
 
 async def run(stage: Stage) -> Result:
     """Run what the wanted parts need, once each."""
+    load_before = os.getloadavg()[0]
     wanted = [part for part in PARTS.values() if part.name in (stage.only or NAMES)]
     sources = dict.fromkeys(source for part in wanted for source in part.sources)
     results: dict[str, Result] = {}
@@ -41,7 +43,7 @@ async def run(stage: Stage) -> Result:
         seconds = time.monotonic() - started_s
         rows.append({"scenario": source, "state": state, "why": why, "seconds": seconds})
         print(f"paper: {source} {state} after {seconds:.0f} s {why}", file=sys.stderr, flush=True)
-    return gather(results, rows, [part.name for part in wanted], stage.seed)
+    return gather(results, rows, {"parts": " ".join(part.name for part in wanted), "load_before": load_before})
 
 
 async def _source(stage: Stage, source: str) -> Result:
@@ -50,14 +52,13 @@ async def _source(stage: Stage, source: str) -> Result:
     return await SOURCES[source](replace(stage, folder=folder, only=(), short=True))
 
 
-def gather(results: dict[str, Result], rows: list[dict[str, Any]], parts: list[str], seed: int) -> Result:
+def gather(results: dict[str, Result], rows: list[dict[str, Any]], parameters: dict[str, float | str]) -> Result:
     """Make one result of many: figures and series get the scenario's name before them.
 
     Args:
         results: by scenario.
         rows: one a scenario: what became of it.
-        parts: that were wanted.
-        seed: of the run.
+        parameters: `parts` that were wanted, and the machine's load average before they began.
     """
     counted = {state: sum(row["state"] == state for row in rows) for state in ("measured", "skipped", "failed")}
     given = [{"scenario": name, "parameters": json.dumps(dict(of.parameters))} for name, of in results.items()]
@@ -67,7 +68,7 @@ def gather(results: dict[str, Result], rows: list[dict[str, Any]], parts: list[s
             **{f"parts_{state}": count for state, count in counted.items()},
             **{f"{name}_{figure}": value for name, of in results.items() for figure, value in of.figures.items()},
         },
-        parameters={"parts": " ".join(parts), "seed": seed},
+        parameters=parameters,
         series={
             "sources": rows,
             "parameters": given,

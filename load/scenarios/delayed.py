@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 NAME = "delayed"
 WAITS_MS = (0, 2, 5, 10, 20, 40)
 _FEW_MS = (0, 2, 10, 40)
-RATE = 150.0
-SLO_MS = 100.0
+RATE = 100.0  # at half of what the model could do in batches of one
+SLO_MS = 150.0
+_OBJECTIVE_MS = 40.0
 _MODEL = "timed"
 _SECONDS, _SHORT_SECONDS = 20.0, 8.0
 
@@ -53,7 +54,13 @@ async def run(stage: Stage) -> Result:
     return Result(
         NAME,
         figures=figures,
-        parameters={"rate": RATE, "seconds": _seconds(stage), "slo_ms": SLO_MS, "seed": stage.seed},
+        parameters={
+            "rate": RATE,
+            "seconds": _seconds(stage),
+            "slo_ms": SLO_MS,
+            "objective_ms": _OBJECTIVE_MS,
+            "seed": stage.seed,
+        },
     )
 
 
@@ -64,7 +71,10 @@ async def _with(stage: Stage, package: Path, wait_ms: float) -> dict[str, float]
         (Application(_MODEL, (_MODEL,), "single", slo_ms=SLO_MS),),
         {_MODEL: package},
         roles=("selection", "worker"),
-        settings={"worker": {"controller": "deferred", "parameters": parameters}, "log_level": "warning"},
+        settings={
+            "worker": {"controller": "deferred", "parameters": parameters, "objective_ms": _OBJECTIVE_MS},
+            "log_level": "warning",
+        },
     )
     row = Tensor.of(np.ones(1, np.float32))
     async with stage.launch(deployment) as system:

@@ -26,6 +26,7 @@ MACHINE = {
     "python": "3.11",
     "load_average": (1.0, 2.0, 3.0),
 }
+WANTED: dict[str, float | str] = {"parts": "figure6 figure10", "load_before": 1.5}
 REPLICAS = Result(
     replicas.NAME,
     {
@@ -53,7 +54,7 @@ def test_every_figure_has_its_words_and_its_scenarios() -> None:
 def test_results_come_back_from_the_one_that_holds_them() -> None:
     """Figures, parameters and series, each scenario's its own."""
     other = Result("recall", {"gain": 2.0}, {"queries": 5}, {"points": [{"x": 1}]})
-    gathered = run.gather({"replicas": REPLICAS, "recall": other}, [row("replicas"), row("recall")], ["figure6"], 1)
+    gathered = run.gather({"replicas": REPLICAS, "recall": other}, [row("replicas"), row("recall")], WANTED)
     assert run.scatter(gathered) == {"replicas": REPLICAS, "recall": other}
     assert gathered.figures["parts_measured"] == 2
 
@@ -61,9 +62,10 @@ def test_results_come_back_from_the_one_that_holds_them() -> None:
 def test_a_page_has_the_plot_the_published_number_and_what_is_missing() -> None:
     """Nothing in it is fetched from anywhere, and what comes from outside is escaped."""
     rows = [row("replicas"), row("personal", "skipped", "no <data>")]
-    text = page(run.gather({"replicas": REPLICAS}, rows, ["figure6", "figure10"], 1), MACHINE)
+    text = page(run.gather({"replicas": REPLICAS}, rows, WANTED), MACHINE)
     assert text.count("<svg") == 1
     assert "3.95" in text
+    assert "busy with something else" in text
     assert "reached scale_4 &gt;= 3.8" in text
     assert "no &lt;data&gt;" in text
     assert "a &lt;processor&gt;" in text
