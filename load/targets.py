@@ -114,7 +114,8 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "overload": (
         Target("kept", ">=", 0.9),
-        Target("admission_at_3_highest_over_lowest", ">=", 2),
+        Target("ranked_highest_over_lowest", ">=", 2),
+        Target("ranked_at_3_lost", "==", 0),
         *(Target(f"{how}_at_{times}_lost", "==", 0) for how in ("admission", "without") for times in (1, 3)),
     ),
     "learn": (

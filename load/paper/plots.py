@@ -36,6 +36,8 @@ def figure4(results: Mapping[str, Result]) -> str:
     """Draw rows a second by model and controller, and the gain over batches of one beside Clipper's; climbing caps."""
     figure, (rates, gain, caps) = panels(3, (10.5, 3.3))
     models = controllers.MODELS
+    for axes in (rates, gain) if "controllers" not in results else (caps,) if "batching" not in results else ():
+        axes.set_axis_off()
     if "controllers" in results:
         figures = results["controllers"].figures
         lines = {name: [figures[f"{model}_{name}_per_s"] for model in models] for name in controllers.CONTROLLERS}
@@ -216,4 +218,4 @@ def _bars(
         axes.bar(places, list(values), width, color=colour, label=name)
     axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
     axes.set_ylabel(label)
-    axes.legend(fontsize=7)
+    axes.legend(fontsize=7, ncol=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))

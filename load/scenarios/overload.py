@@ -1,8 +1,8 @@
 """`overload`: goodput of a slow model at its capacity and at three times that, with and without admission, by priority.
 
 The model takes 5 ms a batch and 1 ms a row in batches of at most 40, so it does 889 rows a second. Goodput is what a
-model has answered within the objective; a default output does not count. A third of the queries each has priority 0, 1
-and 2: at three times the capacity those of one priority alone would keep the model busy.
+model has answered within the objective; a default output does not count. Last, with admission, a third of the queries
+each has priority 0, 1 and 2: at three times the capacity those of one priority alone would keep the model busy.
 """
 
 from __future__ import annotations
@@ -76,28 +76,37 @@ class Ranked:
 
 
 async def run(stage: Stage) -> Result:
-    """Ask at both rates, with admission and without."""
+    """Ask at both rates, with admission and without; then with priorities."""
     package = stage.folder / _MODEL
     package_function("load.models:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
     figures: dict[str, float] = {}
     for how, admission in (("admission", True), ("without", False)):
-        stretches = await _stretches(stage, package, is_admitting=admission)
-        for times, (stretch, ranked) in zip(TIMES, stretches, strict=True):
-            counted = stretch.recorder.figures()
-            figures |= {f"{how}_at_{times}_{name}": counted[name] for name in ("lost", "defaults", "late", "p99_ms")}
-            figures[f"{how}_at_{times}_goodput"] = counted["in_time"] / stage.seconds
-            for priority in PRIORITIES:
-                name = f"{how}_at_{times}_priority_{priority}"
-                figures[f"{name}_goodput"] = ranked.good[priority] / stage.seconds
-                figures[f"{name}_good_share"] = ranked.good[priority] / max(1, ranked.sent[priority])
-    figures["kept"] = figures["admission_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
-    figures["kept_without"] = figures["without_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
-    lowest, *_, highest = (figures[f"admission_at_3_priority_{priority}_goodput"] for priority in PRIORITIES)
-    figures["admission_at_3_highest_over_lowest"] = highest / max(1.0, lowest)
+        stretches = await _stretches(stage, package, TIMES, is_admitting=admission)
+        for times, (stretch, _) in zip(TIMES, stretches, strict=True):
+            figures |= _counted(f"{how}_at_{times}", stretch, stage.seconds)
+    ((stretch, ranked),) = await _stretches(stage, package, TIMES[-1:], PRIORITIES, is_admitting=True)
+    figures |= _counted("ranked_at_3", stretch, stage.seconds)
+    for priority in PRIORITIES:
+        figures[f"ranked_at_3_priority_{priority}_goodput"] = ranked.good[priority] / stage.seconds
+        figures[f"ranked_at_3_priority_{priority}_good_share"] = ranked.good[priority] / max(1, ranked.sent[priority])
+    lowest, *_, highest = (figures[f"ranked_at_3_priority_{priority}_good_share"] for priority in PRIORITIES)
+    figures["ranked_highest_over_lowest"] = highest / max(1e-3, lowest)
+    for kept, name in (("kept", "admission"), ("kept_ranked", "ranked"), ("kept_without", "without")):
+        figures[kept] = figures[f"{name}_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
     return Result(NAME, figures=figures, parameters={"capacity_per_s": CAPACITY, "slo_ms": _APPLICATION.slo_ms})
 
 
-async def _stretches(stage: Stage, package: Path, *, is_admitting: bool) -> list[tuple[Stretch, Ranked]]:
+def _counted(name: str, stretch: Stretch, seconds: float) -> dict[str, float]:
+    counted = stretch.recorder.figures()
+    return {
+        **{f"{name}_{what}": counted[what] for what in ("lost", "defaults", "late", "p99_ms")},
+        f"{name}_goodput": counted["in_time"] / seconds,
+    }
+
+
+async def _stretches(
+    stage: Stage, package: Path, rates: Sequence[int], priorities: Sequence[int] = (), *, is_admitting: bool
+) -> list[tuple[Stretch, Ranked]]:
     deployment = Deployment(
         topics.new_prefix(NAME),
         (_APPLICATION,),
@@ -112,8 +121,8 @@ async def _stretches(stage: Stage, package: Path, *, is_admitting: bool) -> list
     async with stage.launch(deployment) as system:
         driver = Driver(stage, deployment.prefix, system)
         await driver.greet(_APPLICATION.name, _INPUT)
-        for times in TIMES:
-            ranked = Ranked(Rows(_APPLICATION.name, (_INPUT,), seed=stage.seed + times, priorities=PRIORITIES))
+        for times in rates:
+            ranked = Ranked(Rows(_APPLICATION.name, (_INPUT,), seed=stage.seed + times, priorities=priorities))
             slo_us = int(_APPLICATION.slo_ms * 1e3)
             stretch = await driver.at(times * CAPACITY, ranked, stage.seconds, slo_us, ranked.note)
             stretches.append((stretch, ranked))
