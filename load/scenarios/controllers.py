@@ -52,7 +52,7 @@ _SIZES = tuple(2**power for power in range(11))  # a record of more would be too
 _REPEATS, _SHORT_REPEATS = 30, 12
 _SECONDS, _SHORT_SECONDS = 10.0, 3.0
 _WHOLE_ROWS = {"aimd": 30_000, "none": 6_000}
-_SHORT_WHOLE_ROWS = {"aimd": 12_000, "none": 2_500}
+_SHORT_WHOLE_ROWS = {"aimd": 12_000, "none": 1_500}
 _PATIENCE_S = 90.0
 
 

@@ -139,6 +139,7 @@ def _deadline(name: str, stretch: Stretch, arrived: Arrived) -> dict[str, float]
         f"{name}_p99_over_deadline_ms": measured["p99_ms"] - DEADLINE_MS,
         f"{name}_error": measured.get("error", 1.0),
         f"{name}_outputs_arrived": arrived.share,
+        f"{name}_sender_late_p99_ms": measured["sender_late_p99_ms"],  # of a loop that waits for nothing but its turn
         **{f"{name}_{count}": measured[count] for count in ("queries_sent", "lost", "defaults", "late")},
     }
 
