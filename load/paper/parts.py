@@ -141,6 +141,7 @@ def _figure8(results: Results) -> Iterator[Row]:
         yield f"{policy}: error in all (before, during, after)", "", f"{figures[f'{policy}_error_total']:.4f} ({parts})"
     yield "best model alone, in hindsight", "", f"{figures['hindsight_error_best']:.4f}"
     yield "the model that breaks, alone", "", f"{figures['single_error_total']:.4f}"
+    yield "answers by default, which count as wrong (of 60,000)", "", f"{figures['defaults']:,.0f}"
 
 
 def _figure9(results: Results) -> Iterator[Row]:

@@ -142,11 +142,13 @@ def figure9(results: Mapping[str, Result]) -> str:
         ("waiting_p99_ms", "p99, waiting for all", COLOURS[4], "-"),
         ("waiting_p50_ms", "p50, waiting for all", COLOURS[4], "--"),
     ):
-        latency.plot(*_columns(rows, "size", name), color=colour, linestyle=style, marker="o", label=label)
+        latency.plot(
+            *_columns(rows, "size", name), color=colour, linestyle=style, marker="o", markersize=3, label=label
+        )
     latency.axhline(float(result.parameters["deadline_ms"]), color="black", linewidth=1, linestyle=":")
     latency.set(xlabel="models", ylabel="latency (ms)")
     _line(missing, rows, "size", "missing", "", COLOURS[3])
-    missing.set(xlabel="models", ylabel="share of outputs missing at the deadline")
+    missing.set(xlabel="models", ylabel="outputs missing at the deadline")
     _line(error, rows, "size", "error", "by the deadline", COLOURS[0])
     _line(error, rows, "size", "waiting_error", "waiting for all", COLOURS[4])
     error.set(xlabel="models", ylabel="error")

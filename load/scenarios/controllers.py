@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import statistics
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from load.backlog import Asker
 from load.driving import Driver
 from load.rates import drain_rate
 from load.results import Result
+from load.rounds import ROUNDS
 from load.system import Deployment
 from load.training import clippers, digits, package_all
 from load.workload import Rows
@@ -51,8 +54,8 @@ _GRID = ("fixed", {"rows": 1024.0})
 _SIZES = tuple(2**power for power in range(11))  # a record of more would be too large
 _REPEATS, _SHORT_REPEATS = 30, 12
 _SECONDS, _SHORT_SECONDS = 10.0, 3.0
-_WHOLE_ROWS = {"aimd": 30_000, "none": 6_000}
-_SHORT_WHOLE_ROWS = {"aimd": 12_000, "none": 1_500}
+_WHOLE_ROWS = {"aimd": 10_000, "none": 1_000}  # a round; the rounds alternate, so that a busy moment meets both
+_SHORT_WHOLE_ROWS = {"aimd": 4_000, "none": 400}
 _PATIENCE_S = 90.0
 
 
@@ -64,7 +67,7 @@ async def run(stage: Stage) -> Result:
     figures: dict[str, float] = {}
     for name in CONTROLLERS:
         figures |= await _controlled(stage, packages, data.test_x, name)
-    whole = {how: await _whole(stage, packages[LINEAR], data, how) for how in ("aimd", "none")}
+    whole = await _whole(stage, packages[LINEAR], data)
     return Result(
         NAME,
         figures={
@@ -156,21 +159,32 @@ def gains(figures: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-async def _whole(stage: Stage, package: Path, data: Digits, how: str) -> float:
-    """Return the rate (1/s) at which a backlog of queries is answered."""
-    count = (_SHORT_WHOLE_ROWS if stage.short else _WHOLE_ROWS)[how]
-    deployment = _deployment({LINEAR: package}, CONTROLLERS[how], "selection")
+async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:
+    """Return how many queries of a backlog are answered a second, with batches and without, in the middle round."""
+    counts = _SHORT_WHOLE_ROWS if stage.short else _WHOLE_ROWS
+    rates: dict[str, list[float]] = {how: [] for how in counts}
+    async with AsyncExitStack() as stack:
+        drivers = {}
+        for how in counts:
+            deployment = _deployment({LINEAR: package}, CONTROLLERS[how], "selection")
+            stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
+            system = await stack.enter_async_context(stage.launch(deployment))
+            drivers[how] = Driver(stage, deployment.prefix, system)
+            await drivers[how].greet(LINEAR, data.inputs[0])
+        for number in range(ROUNDS):
+            for how, count in counts.items():
+                workload = Rows(LINEAR, data.inputs, seed=stage.seed * 100 + number)
+                rates[how].append(await _drained(drivers[how], workload, count))
+    return {how: statistics.median(found) for how, found in rates.items()}
+
+
+async def _drained(driver: Driver, workload: Rows, count: int) -> float:
     times_us: list[int] = []
 
     def note(predictions: Sequence[Prediction]) -> None:
         times_us.extend(itertools.repeat(SystemClock().now_us(), len(predictions)))
 
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        await driver.greet(LINEAR, data.inputs[0])
-        workload = Rows(LINEAR, data.inputs, seed=stage.seed)
-        stretch = await driver.backlog(count, workload, note, _PATIENCE_S)
-    topics.delete(stage.bootstrap, deployment.prefix)
+    stretch = await driver.backlog(count, workload, note, _PATIENCE_S)
     return drain_rate(times_us, stretch.recorder.start_us, count)
 
 

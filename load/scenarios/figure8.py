@@ -43,7 +43,7 @@ POLICIES = ("exp3", "exp4", "single")
 _BEST = len(MODELS) - 1
 _SEED = 12345  # of the reference
 _RATE = 600.0  # queries a second, all three applications; 20,000 each take 100 s
-_SLO_MS = 2_000.0  # what is learnt is measured here, not how fast answers come
+_SLO_MS = 10_000.0  # what is learnt is measured here, not how fast answers come
 _POINTS = 100  # of each curve
 _SECTIONS = {"before": slice(0, 5_000), "during": BROKEN, "after": slice(10_000, QUERIES), "total": slice(0, QUERIES)}
 
