@@ -67,6 +67,7 @@ class System:
         create_topics: how missing topics come to be.
         environment: variables for the children on top of this process's own.
         progress: is told what the start waits for and which role is ready.
+        replicas: workers by model name, where one does not do.
 
     Attributes:
         metrics_ports: where each instance shows its metrics, if the settings say so.
@@ -80,6 +81,7 @@ class System:
         create_topics: CreateTopics = topics.create,
         environment: Mapping[str, str] | None = None,
         progress: Progress | None = None,
+        replicas: Mapping[str, int] | None = None,
     ) -> None:
         self._settings = settings
         self._codec = codec
@@ -87,7 +89,9 @@ class System:
         self._create_topics = create_topics
         self._environment = dict(environment or {})
         self._progress = progress or Silent()
-        # One name for all children, as each is in a group of its own; a new one, as two systems may share the groups.
+        self._replicas = dict(replicas or {})
+        # One name for all children, as each is in a group of its own (replicas add their number); a new one, as two
+        # systems may share the groups.
         self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
         self.metrics_ports: dict[str, int] = {}
@@ -155,9 +159,9 @@ class System:
         await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
         self._progress.done("topics, models and applications are in place")
         file = configuration.write(self._settings, self._folder / "settings.yaml")
-        planned = plan(self._settings, present(deployed))
+        planned = replicated(plan(self._settings, present(deployed)), self._replicas)
         self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
-        children = [self._child(role, model, file) for role, model in planned]
+        children = [self._child(*each, file) for each in planned]
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
@@ -181,13 +185,14 @@ class System:
         if self._supervisor is not None:
             await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
 
-    def _child(self, role: str, model: str | None, file: Path) -> Child:
-        name = _name(role, model)
+    def _child(self, role: str, model: str | None, number: int, file: Path) -> Child:
+        name = _name(role, model, number)
         # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
         argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
-        argv += ["--instance", "1"] if model is None else ["--instance", "1", "--model", model]
+        argv += ["--instance", str(number)] if model is None else ["--instance", str(number), "--model", model]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": self._member, **self._environment}
+        member = self._member if number == 1 else f"{self._member}-{number}"
+        own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": member, **self._environment}
         if name in self.metrics_ports:
             own["SKYSAIL_METRICS__PORT"] = str(self.metrics_ports[name])
         return Child(name, tuple(argv), self.log(name), own)
@@ -227,7 +232,7 @@ class System:
         except DecodeError:
             return ""
         is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
-        return report.instance.partition("@")[0] if is_ready else ""
+        return report.instance.removesuffix("@1") if is_ready else ""
 
 
 def present(models: Mapping[str, Model]) -> list[str]:
@@ -244,8 +249,20 @@ def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | Non
     return [(role, model) for role in settings.roles for model in (chosen if role == "worker" else [None])]
 
 
-def _name(role: str, model: str | None) -> str:
-    return role if model is None else worker_role(model)
+def replicated(
+    planned: Iterable[tuple[str, str | None]], replicas: Mapping[str, int]
+) -> list[tuple[str, str | None, int]]:
+    """Return the plan with each worker as often as its model wants it, numbered from 1."""
+    return [
+        (role, model, number)
+        for role, model in planned
+        for number in range(1, 1 + (1 if model is None else replicas.get(model, 1)))
+    ]
+
+
+def _name(role: str, model: str | None, number: int = 1) -> str:
+    name = role if model is None else worker_role(model)
+    return name if number == 1 else f"{name}@{number}"
 
 
 def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
@@ -271,7 +288,8 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
                 **deployment.settings,
             }
         )
-        async with System(settings, codec_for(settings), folder / deployment.prefix) as system:
+        place = folder / deployment.prefix
+        async with System(settings, codec_for(settings), place, replicas=deployment.replicas) as system:
             yield system
 
     return launch

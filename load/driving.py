@@ -71,10 +71,17 @@ class Driver:
         if answer.status is Status.DEFAULT:
             raise LookupError(f"{application} answers its default output ({answer.reason}); see the logs of its roles")
 
-    async def at(self, rate: float, workload: Workload, seconds: float, slo_us: int = 100_000) -> Stretch:
+    async def at(
+        self,
+        rate: float,
+        workload: Workload,
+        seconds: float,
+        slo_us: int = 100_000,
+        on_predictions: Callable[[Sequence[Prediction]], None] | None = None,
+    ) -> Stretch:
         """Send the stage's arrivals at `rate` a second for `seconds`."""
         offsets_us = arrivals.until(self.stage.arrivals.at(rate, self.stage.seed), seconds)
-        return await self.drive(offsets_us, workload, slo_us, linger_ms=linger_ms(rate))
+        return await self.drive(offsets_us, workload, slo_us, on_predictions, linger_ms=linger_ms(rate))
 
     async def backlog(
         self, count: int, workload: Workload, on_predictions: Callable[[Sequence[Prediction]], None], drain_s: float

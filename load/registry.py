@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from load import scale_page
 from load.account import page
+from load.paper import page as paper_page
+from load.paper import run as paper
 from load.peers import batching as batching_peers
 from load.peers import forest_page, trio_page
 from load.peers import page as peers_page
@@ -16,6 +18,8 @@ from load.scenarios import (
     agreement,
     batching,
     cache,
+    controllers,
+    delayed,
     figure8,
     floor,
     forest,
@@ -26,6 +30,8 @@ from load.scenarios import (
     parm,
     peers,
     personal,
+    recall,
+    replicas,
     rollout,
     scale,
     straggler,
@@ -51,6 +57,7 @@ class Scenario:
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
         page: a result and its environment as a page of the documentation, in Markdown.
+        html: what that page is called where it is HTML and is written beside the result.
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
         short: whether it has a short form.
@@ -62,6 +69,7 @@ class Scenario:
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
     page: Callable[[Result, Mapping[str, Any]], str] | None = None
+    html: str = ""
     seconds: float = 20.0
     parts: tuple[str, ...] = ()
     short: bool = False
@@ -109,6 +117,18 @@ SCENARIOS: Mapping[str, Scenario] = {
             batching.run,
         ),
         Scenario(
+            controllers.NAME,
+            "six models: time by batch size, rows a second by each batch controller and in batches of one",
+            controllers.run,
+            short=True,
+        ),
+        Scenario(
+            delayed.NAME,
+            "a free model waits a moment for more rows: rows a batch, the model's time a row, latency",
+            delayed.run,
+            short=True,
+        ),
+        Scenario(
             parm.NAME,
             "ParM's published MNIST network: every answer and logit as direct torch, any batch limits",
             parm.run,
@@ -128,6 +148,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             learn.NAME,
             "join and learn: observations a second and core; memory of a million pending predictions",
             learn.run,
+            short=True,
+        ),
+        Scenario(
+            recall.NAME,
+            "feedback learnt a second, four models asked each time, with the prediction cache and without",
+            recall.run,
+            short=True,
         ),
         Scenario(
             account.NAME,
@@ -167,6 +194,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             short=True,
         ),
         Scenario(
+            replicas.NAME,
+            "one to four workers of a model that leaves the processor alone: how the rate scales",
+            replicas.run,
+            short=True,
+        ),
+        Scenario(
             rollout.NAME,
             "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
             rollout.run,
@@ -179,6 +212,15 @@ SCENARIOS: Mapping[str, Scenario] = {
             tables=scale_page.tables,
             page=scale_page.page,
             parts=scale.PARTS,
+            short=True,
+        ),
+        Scenario(
+            paper.NAME,
+            "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
+            paper.run,
+            page=paper_page.page,
+            html="paper.html",
+            parts=paper.NAMES,
             short=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),

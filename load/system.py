@@ -31,6 +31,7 @@ class Deployment:
         partitions: of the topics on the circle of data.
         roles: which roles run, `worker` meaning one for each model.
         settings: over the defaults, as nested keys of the configuration file, e.g. `{"worker": {"objective_ms": 20}}`.
+        replicas: workers by model name; a model that is not named has one.
     """
 
     prefix: str
@@ -39,6 +40,7 @@ class Deployment:
     partitions: int = 4
     roles: tuple[str, ...] = ("selection", "worker", "joiner", "learner")
     settings: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
 
 
 class System(Protocol):
@@ -46,7 +48,7 @@ class System(Protocol):
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Process ids by instance: `selection`, `worker.<model>`, `joiner`, ..."""
+        """Process ids by instance: `selection`, `joiner`, `worker.<model>`, the second of them `worker.<model>@2`."""
         ...
 
     async def add_model(self, package: Path, share: float = 1.0) -> None:

@@ -74,6 +74,12 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("backoff_batches", "<=", 5),
         Target("gain_over_batch_1", ">=", 20),
     ),
+    "controllers": (
+        Target("linear-svm_gain", ">=", 26),
+        Target("linear-svm_gain", ">=", 26),
+        Target("linear-svm_model_gain", ">=", 26),
+        Target("whole_gain", ">=", 26),
+    ),
     "parm": (
         Target("least_right", "==", 9_793),
         Target("most_right", "==", 9_793),
@@ -108,11 +114,14 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "overload": (
         Target("kept", ">=", 0.9),
+        Target("ranked_highest_over_lowest", ">=", 2),
+        Target("ranked_at_3_lost", "==", 0),
         *(Target(f"{how}_at_{times}_lost", "==", 0) for how in ("admission", "without") for times in (1, 3)),
     ),
     "learn": (
+        Target("observations_per_s", ">=", 11_000),
         Target("observations_per_core_s", ">=", 5_000),
-        Target("pending_million_mib", "<=", 700 * 1e6 / 2**20),
+        Target("pending_million_mib", "<=", 700 * 1e6 / 2**20, ("form", "full")),
     ),
     "peers": (
         Target("skysail_shortest_to_hand_ratio_rate", ">=", 0.75),
@@ -149,6 +158,16 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             for role in ("selection", "joiner", "learner")
         ),
     ),
+    "replicas": (Target("scale_4", ">=", 3.8), Target("workers_4_seen", "==", 4)),
+    "delayed": (
+        *(Target(f"wait_{wait}_lost", "==", 0) for wait in (0, 2, 10, 40)),
+        Target("gain", ">=", 1.5),
+    ),
+    "recall": (
+        *(Target(f"{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "unanswered")),
+        Target("gain", ">=", 1),
+    ),
+    "paper": (Target("parts_failed", "==", 0),),
     "rollout": (
         Target("lost", "==", 0),
         Target("wrong_version", "==", 0),

@@ -26,6 +26,7 @@ class Rows:
         contexts: of the query with that index, cyclically; empty = none.
         seed: of the ids.
         slo_ms: the objective that the queries carry; None = the application's.
+        priorities: of the query with that index, cyclically; empty = none.
     """
 
     application: str
@@ -34,6 +35,7 @@ class Rows:
     contexts: Sequence[str] = ()
     seed: int = 0
     slo_ms: float | None = None
+    priorities: Sequence[int] = ()
 
     def __call__(self, index: int, intended_us: int) -> Asked:
         """Return query number `index`."""
@@ -45,6 +47,7 @@ class Rows:
             context=self.contexts[index % len(self.contexts)] if self.contexts else None,
             sent_us=intended_us,
             slo_ms=self.slo_ms,
+            priority=self.priorities[index % len(self.priorities)] if self.priorities else 0,
         )
         return Asked(query, self.labels[row] if self.labels else None)
 

@@ -40,6 +40,7 @@ skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
+skysail load run paper --only figure6 --only figure8
 skysail load compare reports/before/loop.json reports/load/loop.json
 """
 
@@ -103,10 +104,19 @@ def run(
             click.echo(table.shown())
         click.echo(report.describe(result))
         click.echo(f"written to {path}")
-    if docs is not None and scenario.page is not None:
-        docs.write_text(scenario.page(result, {**environment(), **services}), encoding="utf-8")
+    pages = [path for path in (docs, out / scenario.html if scenario.html else None) if path is not None]
+    _write_pages(scenario, result, {**environment(), **services}, pages)
     if check and not all(verdict.reached for verdict in targets.verdicts(result)):
         raise SystemExit(MISSED)
+
+
+def _write_pages(scenario: Scenario, result: Result, machine: dict[str, Any], paths: list[Path]) -> None:
+    """Write the page to every path that was asked for."""
+    if scenario.page is None:
+        return
+    for path in paths:
+        path.write_text(scenario.page(result, machine), encoding="utf-8")
+        click.echo(f"page written to {path}", err=True)
 
 
 def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario, Arrivals]:

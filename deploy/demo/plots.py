@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
+
+from load.drawing import COLOURS, STYLE, svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,23 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-# Okabe and Ito (2008): told apart with any colour vision; black is kept for the answers themselves.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 SIZE_INCHES = (8.6, 2.7)
 PLACE = (0.075, 0.17, 0.75, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
 SMOOTHED_S = 5
 LATENCY_TICKS_MS = [step * 10**power for power in range(-1, 6) for step in (1, 2, 5)]
-STYLE: Any = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "skysail",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +130,6 @@ def _seconds(series: Series) -> NDArray[np.float64]:
 
 
 def _svg(figure: Figure, axes: Axes) -> str:
-    """Render; the XML declaration is cut so that the picture can stand inside a page."""
-    out = io.StringIO()
     with mpl.rc_context(STYLE):
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
-        figure.savefig(out, format="svg", metadata={"Date": None})
-    text = out.getvalue()
-    return text[text.index("<svg") :]
+    return svg(figure)

@@ -43,7 +43,8 @@ POLICIES = ("exp3", "exp4", "single")
 _BEST = len(MODELS) - 1
 _SEED = 12345  # of the reference
 _RATE = 600.0  # queries a second, all three applications; 20,000 each take 100 s
-_SLO_MS = 2_000.0  # what is learnt is measured here, not how fast answers come
+_SLO_MS = 10_000.0  # what is learnt is measured here, not how fast answers come
+_POINTS = 100  # of each curve
 _SECTIONS = {"before": slice(0, 5_000), "during": BROKEN, "after": slice(10_000, QUERIES), "total": slice(0, QUERIES)}
 
 
@@ -85,6 +86,24 @@ class Replay:
         return sum(wrong[t] for t in asked) / len(asked)
 
 
+def curves(replay: Replay) -> list[dict[str, float]]:
+    """Return the error since the start at equal steps: of every application, and of every model had it been alone."""
+    losses = np.cumsum(replay.rows != replay.labels[:, None], axis=0)
+    wrong = {policy: np.zeros(len(losses), np.int64) for policy in POLICIES}
+    for policy, found in replay.wrong.items():
+        wrong[policy][list(found)] = 1
+    sums = {policy: np.cumsum(given) for policy, given in wrong.items()}
+    step = max(1, len(losses) // _POINTS)
+    return [
+        {
+            "queries": end,
+            **{policy: float(total[end - 1] / end) for policy, total in sums.items()},
+            **{name: float(losses[end - 1, k] / end) for k, name in enumerate(MODELS)},
+        }
+        for end in range(step, len(losses) + 1, step)
+    ]
+
+
 async def run(stage: Stage) -> Result:
     """Replay, and set the errors beside those of the single models in hindsight."""
     rows, labels, source = load_rows()
@@ -111,6 +130,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures={**figures, **hindsight, **counted, "hindsight_error_best": min(hindsight.values())},
         parameters={"queries": QUERIES, "rate": _RATE, "seed": stage.seed, "source": source},
+        series={"error": curves(replay)},
     )
 
 

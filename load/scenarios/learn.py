@@ -37,12 +37,18 @@ _POLICY = spec(create("exp3"))
 
 
 async def run(stage: Stage) -> Result:
-    """Join and learn a backlog; then let predictions wait for feedback that never comes."""
+    """Join and learn a backlog; then, not in the short form, let predictions wait for feedback that never comes."""
     packages = await asyncio.to_thread(_package, stage.folder)
+    rate = await _rate(stage, packages)
     return Result(
         NAME,
-        figures={**await _rate(stage, packages), **await _memory(stage, packages)},
-        parameters={"observations": _OBSERVATIONS, "pending": _PENDING, "policy": "exp3"},
+        figures=rate if stage.short else {**rate, **await _memory(stage, packages)},
+        parameters={
+            "form": "short" if stage.short else "full",
+            "observations": _OBSERVATIONS,
+            "pending": _PENDING,
+            "policy": "exp3",
+        },
     )
 
 

@@ -1,11 +1,14 @@
-"""`overload`: goodput of a slow model at its capacity and at three times that, with and without admission.
+"""`overload`: goodput of a slow model at its capacity and at three times that, with and without admission, by priority.
 
 The model takes 5 ms a batch and 1 ms a row in batches of at most 40, so it does 889 rows a second. Goodput is what a
-model has answered within the objective; a default output does not count.
+model has answered within the objective; a default output does not count. Last, with admission, a third of the queries
+each has priority 0, 1 and 2: at three times the capacity those of one priority alone would keep the model busy.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,17 +19,22 @@ from load.models import BATCH_S, ROW_S
 from load.results import Result
 from load.system import Deployment
 from load.workload import Rows
-from schemas.records import Application, Tensor
+from schemas.records import Application, Status, Tensor
+from streams.runtime.clock import SystemClock
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from load.driving import Stretch
+    from load.openloop import Asked
     from load.system import Stage
+    from schemas.records import Prediction
 
 NAME = "overload"
 TIMES = (1, 3)
+PRIORITIES = (0, 1, 2)
 _MODEL = "slow"
 _ROWS = 40
 CAPACITY = _ROWS / (BATCH_S + _ROWS * 10 * ROW_S)  # rows/s
@@ -34,22 +42,71 @@ _APPLICATION = Application("slow", (_MODEL,), "single", slo_ms=150.0, default_ou
 _INPUT = Tensor.of(np.ones(1, np.float32))
 
 
+@dataclass(slots=True)
+class Ranked:
+    """Asks with priorities, and counts by priority what a model has answered in time.
+
+    Attributes:
+        workload: that asks.
+        sent: by priority.
+        good: of them answered by a model within the objective.
+    """
+
+    workload: Rows
+    sent: Counter[int] = field(default_factory=Counter)
+    good: Counter[int] = field(default_factory=Counter)
+    _priorities: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, index: int, intended_us: int) -> Asked:
+        """Return query number `index`."""
+        asked = self.workload(index, intended_us)
+        self.sent[asked.query.priority] += 1
+        self._priorities[asked.query.query_id] = asked.query.priority
+        return asked
+
+    def note(self, predictions: Sequence[Prediction]) -> None:
+        """Count answers that have just been read."""
+        self.take(predictions, SystemClock().now_us())
+
+    def take(self, predictions: Sequence[Prediction], now_us: int) -> None:
+        """Count answers that were read at `now_us`."""
+        for prediction in predictions:
+            priority = self._priorities.pop(prediction.query_id)
+            self.good[priority] += prediction.status is not Status.DEFAULT and now_us <= prediction.deadline_us
+
+
 async def run(stage: Stage) -> Result:
-    """Ask at both rates, with admission and without."""
+    """Ask at both rates, with admission and without; then with priorities."""
     package = stage.folder / _MODEL
     package_function("load.models:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
     figures: dict[str, float] = {}
     for how, admission in (("admission", True), ("without", False)):
-        for times, stretch in zip(TIMES, await _stretches(stage, package, is_admitting=admission), strict=True):
-            counted = stretch.recorder.figures()
-            figures |= {f"{how}_at_{times}_{name}": counted[name] for name in ("lost", "defaults", "late", "p99_ms")}
-            figures[f"{how}_at_{times}_goodput"] = counted["in_time"] / stage.seconds
-    figures["kept"] = figures["admission_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
-    figures["kept_without"] = figures["without_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
+        stretches = await _stretches(stage, package, TIMES, is_admitting=admission)
+        for times, (stretch, _) in zip(TIMES, stretches, strict=True):
+            figures |= _counted(f"{how}_at_{times}", stretch, stage.seconds)
+    ((stretch, ranked),) = await _stretches(stage, package, TIMES[-1:], PRIORITIES, is_admitting=True)
+    figures |= _counted("ranked_at_3", stretch, stage.seconds)
+    for priority in PRIORITIES:
+        figures[f"ranked_at_3_priority_{priority}_goodput"] = ranked.good[priority] / stage.seconds
+        figures[f"ranked_at_3_priority_{priority}_good_share"] = ranked.good[priority] / max(1, ranked.sent[priority])
+    lowest, *_, highest = (figures[f"ranked_at_3_priority_{priority}_good_share"] for priority in PRIORITIES)
+    figures["ranked_highest_over_lowest"] = highest / max(1e-3, lowest)
+    for kept, name in (("kept", "admission"), ("kept_ranked", "ranked"), ("kept_without", "without")):
+        figures[kept] = figures[f"{name}_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
     return Result(NAME, figures=figures, parameters={"capacity_per_s": CAPACITY, "slo_ms": _APPLICATION.slo_ms})
 
 
-async def _stretches(stage: Stage, package: Path, *, is_admitting: bool) -> list[Stretch]:
+def _counted(name: str, stretch: Stretch, seconds: float) -> dict[str, float]:
+    counted = stretch.recorder.figures()
+    return {
+        **{f"{name}_{what}": counted[what] for what in ("lost", "defaults", "late", "p99_ms")},
+        f"{name}_goodput": counted["in_time"] / seconds,
+    }
+
+
+async def _stretches(
+    stage: Stage, package: Path, rates: Sequence[int], priorities: Sequence[int] = (), *, is_admitting: bool
+) -> list[tuple[Stretch, Ranked]]:
     deployment = Deployment(
         topics.new_prefix(NAME),
         (_APPLICATION,),
@@ -60,14 +117,14 @@ async def _stretches(stage: Stage, package: Path, *, is_admitting: bool) -> list
             "worker": {"controller": "fixed", "parameters": {"rows": float(_ROWS)}},
         },
     )
-    workload = Rows(_APPLICATION.name, (_INPUT,), seed=stage.seed)
     stretches = []
     async with stage.launch(deployment) as system:
         driver = Driver(stage, deployment.prefix, system)
         await driver.greet(_APPLICATION.name, _INPUT)
-        for times in TIMES:
-            workload.seed = stage.seed + times
+        for times in rates:
+            ranked = Ranked(Rows(_APPLICATION.name, (_INPUT,), seed=stage.seed + times, priorities=priorities))
             slo_us = int(_APPLICATION.slo_ms * 1e3)
-            stretches.append(await driver.at(times * CAPACITY, workload, stage.seconds, slo_us))
+            stretch = await driver.at(times * CAPACITY, ranked, stage.seconds, slo_us, ranked.note)
+            stretches.append((stretch, ranked))
     topics.delete(stage.bootstrap, deployment.prefix)
     return stretches

@@ -39,6 +39,7 @@ BANDIT = {"eta": 0.1, "gamma": 0.1, "share": 0.0}  # these and the next are the 
 FULL = {"eta": 0.7, "share": 0.0}
 LANES = {"global": ("exp3", BANDIT), "bandit": ("exp3", BANDIT), "full": ("exp4", FULL)}
 LEARNT = 100  # feedbacks of a user, after which the error is shown by itself
+_BIN = 25  # feedbacks of a user, of a point on the curves
 _RUNS = 4
 # Queries a second and run, all three applications: one of each user's four times a second, so that most feedback is
 # learnt before that user's next query, as in the reference.
@@ -101,6 +102,20 @@ class Replay:
             )
         }
 
+    def curves(self) -> list[dict[str, float]]:
+        """Return each application's error by how much feedback the query's user had given before."""
+        before = nth_of_user(self.users) - 1
+        return [
+            {
+                "feedback": start,
+                **{
+                    lane: float(wrong[:, (before >= start) & (before < start + _BIN)].mean())
+                    for lane, wrong in zip(LANES, self.wrong, strict=True)
+                },
+            }
+            for start in range(0, int(before.max()) + 1, _BIN)
+        ]
+
 
 async def run(stage: Stage) -> Result:
     """Replay, and set the errors beside those of the models in hindsight and of the reference.
@@ -135,6 +150,7 @@ async def run(stage: Stage) -> Result:
             **counted,
         },
         parameters={"queries": replay.wrong.size, "runs": replay.runs, "rate": rate, "seed": stage.seed},
+        series={"error": replay.curves()},
     )
 
 

@@ -1,0 +1,1 @@
+"""Clipper's figures through this system, as plots beside the published numbers."""

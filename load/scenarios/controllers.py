@@ -1,0 +1,192 @@
+"""`controllers`: six models through real workers: time by batch size, and rows a second by each batch controller.
+
+The models and the objective of 20 ms are Clipper's (NSDI 2017, figures 3 and 4), on the 64 features of scikit-learn's
+digits; a small neural network stands in for the linear SVM on Spark. First each model is asked one record of so many
+rows at a time, then every controller gets the same backlog, and so do batches of one (`none`). At last the linear SVM
+is asked through the whole way, by queries, with batches and without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import statistics
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from load import topics
+from load.backlog import Asker
+from load.driving import Driver
+from load.rates import drain_rate
+from load.results import Result
+from load.rounds import ROUNDS
+from load.system import Deployment
+from load.training import clippers, digits, package_all
+from load.workload import Rows
+from schemas.records import Application
+from streams.runtime.clock import SystemClock
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from load.backlog import Answered
+    from load.system import Stage
+    from load.training import Digits
+    from schemas.records import Prediction
+
+NAME = "controllers"
+MODELS = ("no-op", "linear-svm", "logistic", "network", "forest", "kernel-svm")
+CONTROLLERS: Mapping[str, tuple[str, Mapping[str, float]]] = {
+    "aimd": ("aimd", {}),
+    "quantile": ("quantile", {}),
+    "deferred": ("deferred", {}),
+    "none": ("fixed", {"rows": 1.0}),
+}
+OBJECTIVE_MS = 20.0
+LINEAR = "linear-svm"
+_GRID = ("fixed", {"rows": 1024.0})
+_SIZES = tuple(2**power for power in range(11))  # a record of more would be too large
+_REPEATS, _SHORT_REPEATS = 30, 12
+_SECONDS, _SHORT_SECONDS = 10.0, 3.0
+_WHOLE_ROWS = {"aimd": 10_000, "none": 1_000}  # a round; the rounds alternate, so that a busy moment meets both
+_SHORT_WHOLE_ROWS = {"aimd": 4_000, "none": 400}
+_PATIENCE_S = 90.0
+
+
+async def run(stage: Stage) -> Result:
+    """Measure the grid, each controller, and the whole way."""
+    data = digits()
+    packages = await asyncio.to_thread(_package, data, stage.folder)
+    grid = await _each_size(stage, packages, data.test_x)
+    figures: dict[str, float] = {}
+    for name in CONTROLLERS:
+        figures |= await _controlled(stage, packages, data.test_x, name)
+    whole = await _whole(stage, packages[LINEAR], data)
+    return Result(
+        NAME,
+        figures={
+            **figures,
+            **gains(figures),
+            **{f"whole_{how}_per_s": rate for how, rate in whole.items()},
+            "whole_gain": whole["aimd"] / max(1.0, whole["none"]),
+        },
+        parameters={"objective_ms": OBJECTIVE_MS, "seconds": _seconds(stage), "seed": stage.seed},
+        series={"sizes": grid},
+    )
+
+
+def _package(data: Digits, folder: Path) -> dict[str, Path]:
+    package_function("load.models:nothing", folder / "no-op", "no-op", "1", data.test_x[:5])
+    return {"no-op": folder / "no-op", **package_all(clippers(data), data.test_x, folder)}
+
+
+def _deployment(packages: Mapping[str, Path], controller: tuple[str, Mapping[str, float]], *roles: str) -> Deployment:
+    name, parameters = controller
+    worker = {"controller": name, "parameters": dict(parameters), "objective_ms": OBJECTIVE_MS}
+    return Deployment(
+        topics.new_prefix(NAME),
+        tuple(Application(model, (model,), "single", slo_ms=_PATIENCE_S * 1e3) for model in packages),
+        packages,
+        roles=(*roles, "worker"),
+        settings={"worker": worker, "log_level": "warning"},
+    )
+
+
+async def _each_size(stage: Stage, packages: Mapping[str, Path], rows: NDArray[np.float32]) -> list[dict[str, Any]]:
+    """Return, per model and batch size, the middle and the 99th percentile of a batch's time (ms)."""
+    found = []
+    deployment = _deployment(packages, _GRID)
+    async with stage.launch(deployment):
+        for model in packages:
+            with Asker(stage, deployment.prefix, model, rows) as asker:
+                found += await asyncio.to_thread(_sizes_of, asker, _SHORT_REPEATS if stage.short else _REPEATS)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return found
+
+
+def _sizes_of(asker: Asker, repeats: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    asker.once(1)  # the first is slower
+    for size in _SIZES:
+        taken = [batch.predict_us / 1e3 for _ in range(repeats) for batch in asker.once(size) if batch.rows == size]
+        p50, p99 = np.percentile(taken, (50, 99)).tolist()
+        rows.append({"model": asker.model, "rows": size, "batches": len(taken), "p50_ms": p50, "p99_ms": p99})
+        if p50 > 2 * OBJECTIVE_MS:
+            break
+    return rows
+
+
+async def _controlled(
+    stage: Stage, packages: Mapping[str, Path], rows: NDArray[np.float32], name: str
+) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    deployment = _deployment(packages, CONTROLLERS[name])
+    async with stage.launch(deployment):
+        for model in packages:
+            with Asker(stage, deployment.prefix, model, rows) as asker:
+                batches = await asyncio.to_thread(asker.keep_busy, _seconds(stage))
+            figures |= {f"{model}_{name}_{key}": value for key, value in settled(batches).items()}
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return figures
+
+
+def settled(batches: Sequence[Answered]) -> dict[str, float]:
+    """Return what the second half of the batches' time says: rows a second in all and while predicting, and batches."""
+    middle_us = (batches[0].at_us + batches[-1].at_us) // 2
+    late = [batch for batch in batches if batch.at_us > middle_us]
+    rows = sum(batch.rows for batch in late)
+    times_us = [batch.predict_us for batch in late]
+    return {
+        "per_s": rows / max(1, late[-1].at_us - middle_us) * 1e6,
+        "model_per_s": rows / max(1, sum(times_us)) * 1e6,
+        "batch_p99_ms": float(np.percentile(times_us, 99)) / 1e3,
+        "rows_a_batch": rows / len(late),
+    }
+
+
+def gains(figures: Mapping[str, float]) -> dict[str, float]:
+    """Return each model's gain over batches of one: of the whole worker, and of the model's own time."""
+    return {
+        f"{model}_{kind}gain": figures[f"{model}_aimd_{kind}per_s"] / max(1.0, figures[f"{model}_none_{kind}per_s"])
+        for model in MODELS
+        for kind in ("", "model_")
+    }
+
+
+async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:
+    """Return how many queries of a backlog are answered a second, with batches and without, in the middle round."""
+    counts = _SHORT_WHOLE_ROWS if stage.short else _WHOLE_ROWS
+    rates: dict[str, list[float]] = {how: [] for how in counts}
+    async with AsyncExitStack() as stack:
+        drivers = {}
+        for how in counts:
+            deployment = _deployment({LINEAR: package}, CONTROLLERS[how], "selection")
+            stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
+            system = await stack.enter_async_context(stage.launch(deployment))
+            drivers[how] = Driver(stage, deployment.prefix, system)
+            await drivers[how].greet(LINEAR, data.inputs[0])
+        for number in range(ROUNDS):
+            for how, count in counts.items():
+                workload = Rows(LINEAR, data.inputs, seed=stage.seed * 100 + number)
+                rates[how].append(await _drained(drivers[how], workload, count))
+    return {how: statistics.median(found) for how, found in rates.items()}
+
+
+async def _drained(driver: Driver, workload: Rows, count: int) -> float:
+    times_us: list[int] = []
+
+    def note(predictions: Sequence[Prediction]) -> None:
+        times_us.extend(itertools.repeat(SystemClock().now_us(), len(predictions)))
+
+    stretch = await driver.backlog(count, workload, note, _PATIENCE_S)
+    return drain_rate(times_us, stretch.recorder.start_us, count)
+
+
+def _seconds(stage: Stage) -> float:
+    return _SHORT_SECONDS if stage.short else max(_SECONDS, stage.seconds)

@@ -1,0 +1,93 @@
+"""`recall`: feedback learnt a second, four models asked each time, with the prediction cache and without.
+
+Clipper (NSDI 2017, section 4.2) needs every model's prediction of a row again when its feedback comes, and its cache
+holds them: 6,000 observations a second become 11,000. Here an answer carries what each model said, so feedback asks
+nobody; what the cache saves is asking the models in the first place. A backlog of queries about the same few hundred
+rows goes the whole way, each answer gets feedback, and the clock stops when the learner has committed the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import replayed, topics
+from load.driving import Driver
+from load.processes import cpu_seconds, usage
+from load.results import Result
+from load.system import Deployment
+from load.training import digits, trees
+from load.watching import await_committed
+from load.workload import Rows
+from schemas import topics as names
+from schemas.records import Application, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from load.system import Stage
+    from schemas.records import Prediction
+
+NAME = "recall"
+MODELS = ("tree-0", "tree-1", "tree-2", "tree-3")
+_APPLICATION = Application("digits", MODELS, "exp4", slo_ms=120_000.0)
+_COUNT, _SHORT_COUNT = 20_000, 6_000
+_FITTED_ON = 150
+_CACHE_BYTES = 16 * 2**20
+_TIMEOUT_S = 120.0
+
+
+async def run(stage: Stage) -> Result:
+    """Drain the same backlog with the cache and without."""
+    data = digits()
+    rows = np.hstack([trees(data, len(MODELS), _FITTED_ON), np.arange(len(data.test_y))[:, None] % 251])
+    rows = rows.astype(np.uint8)
+    packages = replayed.package(stage.folder, MODELS, rows)
+    inputs, labels = [Tensor.of(row) for row in rows], data.labels
+    count = _SHORT_COUNT if stage.short else _COUNT
+    figures: dict[str, float] = {}
+    for how, cache_bytes in (("without", 0), ("with", _CACHE_BYTES)):
+        deployment = Deployment(
+            topics.new_prefix(NAME),
+            (_APPLICATION,),
+            packages,
+            settings={"log_level": "warning", "selection": {"cache_bytes": cache_bytes}},
+        )
+        async with stage.launch(deployment) as system:
+            driver = Driver(stage, deployment.prefix, system)
+            await driver.greet(_APPLICATION.name, inputs[0])
+            workload = Rows(_APPLICATION.name, inputs, labels, seed=stage.seed)
+            found = await _learnt(driver, workload, count)
+        topics.delete(stage.bootstrap, deployment.prefix)
+        figures |= {f"{how}_{name}": value for name, value in found.items()}
+    figures["gain"] = figures["with_observations_per_s"] / figures["without_observations_per_s"]
+    return Result(NAME, figures=figures, parameters={"queries": count, "models": len(MODELS), "rows": len(inputs)})
+
+
+async def _learnt(driver: Driver, workload: Rows, count: int) -> dict[str, float]:
+    """Return the rate from the first query until the last observation is learnt and committed."""
+    wrong = 0
+
+    def note(predictions: Sequence[Prediction]) -> None:
+        nonlocal wrong
+        wrong += sum(prediction.answer is None for prediction in predictions)
+
+    before, started_s = usage(driver.system.pids), time.monotonic()
+    ended_s = asyncio.create_task(asyncio.to_thread(_committed, driver, count))
+    stretch = await driver.backlog(count, workload, note, _TIMEOUT_S)
+    wall_s = await ended_s - started_s
+    used_s = cpu_seconds(before, usage(driver.system.pids))
+    return {
+        "observations_per_s": count / wall_s,
+        "cpu_us_per_observation": sum(used_s.values()) / count * 1e6,
+        "lost": stretch.recorder.open,
+        "unanswered": wrong,
+    }
+
+
+def _committed(driver: Driver, count: int) -> float:
+    await_committed(driver.stage, driver.prefix, "learner", names.OBSERVATIONS, count, _TIMEOUT_S)
+    return time.monotonic()
