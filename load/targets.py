@@ -164,7 +164,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("gain", ">=", 1.5),
     ),
     "recall": (
-        *(Target(f"{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "unanswered")),
+        *(Target(f"{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "defaults")),
         Target("gain", ">=", 1),
     ),
     "paper": (Target("parts_failed", "==", 0),),
