@@ -63,7 +63,7 @@ def list_scenarios(*, as_json: bool) -> None:
 @load.command("run")
 @click.argument("name")
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: 20; rollout 28, peers 2]."
+    "--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: the scenario's own]."
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
 @click.option(
