@@ -27,12 +27,15 @@ class ServiceTimes:
 
     def __init__(self) -> None:
         self._buckets: dict[int, deque[int]] = {}
-        self.least_us = 0  # the shortest of all that is remembered: what a call costs, however few its rows
+        self._usual: dict[int, int] = {}
+        self.least_us = 0  # what the fastest size usually takes: what a call costs, however few its rows
 
     def observe(self, rows: int, duration_us: int) -> None:
         """Take the time that a batch of `rows` took."""
-        self._buckets.setdefault(rows.bit_length(), deque(maxlen=SAMPLES)).append(duration_us)
-        self.least_us = min(map(min, self._buckets.values()))
+        samples = self._buckets.setdefault(rows.bit_length(), deque(maxlen=SAMPLES))
+        samples.append(duration_us)
+        self._usual[rows.bit_length()] = sorted(samples)[len(samples) // 2]
+        self.least_us = min(self._usual.values())
 
     def predict(self, rows: int) -> int:
         """Return the time (us) to reckon with for a batch of `rows`.
