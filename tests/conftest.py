@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # "quick" runs on every change, "ci" before one is taken, "thorough" when a law is doubted: HYPOTHESIS_PROFILE=thorough.
-settings.register_profile("quick", max_examples=30)
+settings.register_profile("quick", max_examples=30, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None)
 settings.register_profile("thorough", max_examples=2_000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
@@ -36,6 +36,8 @@ _FOLDERS = {
     "integration": "with real services",
     "fault": "with real services that are killed",
 }
+_SERVED = ("integration", "fault")
+_SERVICES = {"kafka", "redis_server", "own_kafka", "own_redis"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,12 +53,14 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the folder it is in."""
+    """Mark each test with the folder it is in; what needs services is for one process, with one Apache Kafka."""
     here = Path(__file__).parent
     for item in items:
         folder = item.path.relative_to(here).parts[0]
         if folder in _FOLDERS:
             item.add_marker(folder)
+        if folder in _SERVED or not _SERVICES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("services"))
 
 
 @pytest.fixture(scope="session")

@@ -62,9 +62,7 @@ def list_scenarios(*, as_json: bool) -> None:
 
 @load.command("run")
 @click.argument("name")
-@click.option(
-    "--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: the scenario's own]."
-)
+@click.option("--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: the scenario's own].")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
 @click.option(
     "--arrivals", "arrivals_text", default="poisson", show_default=True, help="Or constant, or trace:FILE.csv."
