@@ -20,7 +20,7 @@ demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy wa
 	@$(BIN)/skysail demo
 
 test: lint  ## style, types, import contracts and every test (TESTS=tests/unit for a part)
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup $(TESTS)
+	@$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
 
 bench: $(VENV)/test.stamp  ## the loop beside hand-written ones, the short form (two minutes)
 	@$(BIN)/skysail load run loop --seconds $(BENCH_SECONDS)

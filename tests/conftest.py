@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from deploy.local.apache import ApacheKafka
 from deploy.local.errors import MissingError
@@ -36,8 +37,7 @@ _FOLDERS = {
     "integration": "with real services",
     "fault": "with real services that are killed",
 }
-_SERVED = ("integration", "fault")
-_SERVICES = {"kafka", "redis_server", "own_kafka", "own_redis"}
+_SERVED = ("tests/integration/", "tests/fault/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,14 +53,24 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test with the folder it is in; what needs services is for one process, with one Apache Kafka."""
+    """Mark each test with the folder it is in."""
     here = Path(__file__).parent
     for item in items:
         folder = item.path.relative_to(here).parts[0]
         if folder in _FOLDERS:
             item.add_marker(folder)
-        if folder in _SERVED or not _SERVICES.isdisjoint(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("services"))
+
+
+class _Shares(LoadScopeScheduling):
+    """Gives one process all that needs services, with one Apache Kafka, and the rest file by file to who is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "services" if nodeid.startswith(_SERVED) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Shares:
+    """Share tests among processes, if there are several (`--numprocesses`)."""
+    return _Shares(config, log)
 
 
 @pytest.fixture(scope="session")
