@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,6 @@ _FOLDERS = {
     "integration": "with real services",
     "fault": "with real services that are killed",
 }
-_SERVED = ("tests/integration/", "tests/fault/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,10 +62,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class _Shares(LoadScopeScheduling):
-    """Gives one process all that needs services, with one Apache Kafka, and the rest file by file to who is free."""
+    """Gives one process every file that asks for the run's Apache Kafka, and the others one by one to who is free."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "services" if nodeid.startswith(_SERVED) else nodeid.partition("::")[0]
+        return _share(self.config.rootpath / nodeid.partition("::")[0])
+
+
+@cache
+def _share(file: Path) -> str:
+    return "kafka" if "kafka: Broker" in file.read_text(encoding="utf-8") else str(file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Shares:
