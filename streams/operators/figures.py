@@ -62,9 +62,11 @@ class Losses:
             entry = self._served[application]
             entry[0] += seen.loss
             entry[1] += 1
-        for arm, loss in zip(seen.decision.arms, seen.losses, strict=True):
+        names, losses = seen.decision.arms, seen.losses
+        for arm in seen.decision.chosen:
+            loss = losses[arm]
             if loss is not None:
-                entry = self._models[application, arm]
+                entry = self._models[application, names[arm]]
                 entry[0] += loss
                 entry[1] += 1
 

@@ -260,7 +260,8 @@ class Learner(Operator):
         partition = self._partitions[number]
         if partition.fetching or not partition.queue:
             return
-        names = {name for _, seen in partition.queue for name in _needed(seen)}
+        names = {seen.decision.state for _, seen in partition.queue}
+        names.update(name for _, seen in partition.queue if seen.context is not None for name in _needed(seen))
         missing = names - partition.states.keys()
         if missing:
             partition.fetching |= missing
@@ -294,14 +295,18 @@ class Learner(Operator):
         if not partition.seen.add(seen.query_id, record.timestamp_us):
             self._counters["duplicate_observations_total", "application", seen.application] += 1
             return True
+        name, states = seen.decision.state, partition.states
         try:
-            after = taught(partition.states, seen)
+            if seen.context is None:  # one state to teach, as `taught` would say for a microsecond more
+                states[name] = changed[name] = apply(states[name], seen)
+                states.move_to_end(name)
+            else:
+                for other, state in taught(states, seen).items():
+                    states[other] = changed[other] = state
+                    states.move_to_end(other)
         except PolicyError as error:
             effects.append(DeadLetter(record, "impossible_decision", str(error)))
             return False
-        for name, state in after.items():
-            partition.states[name] = changed[name] = state
-            partition.states.move_to_end(name)
         self._counters["applied_total", "application", seen.application] += 1
         self._losses.add(seen)
         return True
