@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from policies import linear
-from policies.contract import PLAIN
-from policies.draw import pick
 from policies.errors import require
 from policies.gaussian import best_probabilities
+from policies.linear_policy import LinearPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from policies.contract import Situation, State
 
@@ -23,7 +22,7 @@ _LEAST = 1e-9  # of a standard deviation: what is certain still has one
 
 
 @dataclass(frozen=True, slots=True)
-class LinearThompson:
+class LinearThompson(LinearPolicy):
     """Ask each arm with the probability that its reward is the highest for this query's features.
 
     Each arm has a ridge regression of its own of the reward (1 - loss) on x = (1, features), and its weights a normal
@@ -54,22 +53,13 @@ class LinearThompson:
     """
 
     name: ClassVar[str] = "linear_thompson"
-    full_information: ClassVar[bool] = False
-    uses: ClassVar[Literal["features"]] = "features"
 
-    features: int = 8
-    gamma: float = 0.01
-    ridge: float = 1.0
     spread: float = 0.5
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         require(0.0 < self.spread < inf, f"linear_thompson: spread is {self.spread}; it must be positive, 0.5 is usual")
         linear.check(self.name, self.features, self.ridge, self.gamma)
-
-    def init(self, arms: int) -> State:
-        """Return arms without observations."""
-        return linear.empty(arms, self.features, self.ridge)
 
     def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return (1 - gamma) * P(arm is best at x) + gamma / K."""
@@ -81,39 +71,3 @@ class LinearThompson:
             return tuple(((1.0 - self.gamma) * best + self.gamma / arms).tolist())
 
         return propensities
-
-    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return those of a query without features."""
-        return self.situated(state, arms)(PLAIN)
-
-    def floor(self, arms: int) -> float:
-        """Return gamma / K."""
-        return self.gamma / arms
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return one arm, for a query without features."""
-        return (pick(self.propensities(state, arms), u),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        features: tuple[float, ...] = (),
-    ) -> State:
-        """Add the reward of the chosen arm at these features to its regression."""
-        return linear.added(state, arms, chosen, losses, linear.vector(features, self.features))
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm starts with the average weights of those kept."""
-        return linear.extended(state, old_arms, new_arms, self.features, self.ridge)
-
-    def start(self, state: State, arms: int) -> State:
-        """Return the weights of all contexts, as an expectation that the context's own observations soon outweigh."""
-        return linear.started(state, arms, self.features, self.ridge)

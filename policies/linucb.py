@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from policies import linear
-from policies.contract import PLAIN
-from policies.draw import pick
 from policies.errors import require
+from policies.linear_policy import LinearPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from policies.contract import Situation, State
 
 
 @dataclass(frozen=True, slots=True)
-class LinUcb:
+class LinUcb(LinearPolicy):
     """Ask the arm of the highest bound for this query's features: expected reward + alpha * its standard deviation.
 
     Each arm has a ridge regression of its own of the reward (1 - loss) on (1, features): what is known of an arm is
@@ -51,22 +50,13 @@ class LinUcb:
     """
 
     name: ClassVar[str] = "linucb"
-    full_information: ClassVar[bool] = False
-    uses: ClassVar[Literal["features"]] = "features"
 
     alpha: float = 1.0
-    features: int = 8
-    gamma: float = 0.01
-    ridge: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         require(0.0 <= self.alpha < inf, f"linucb: alpha is {self.alpha}; it must not be negative, 1 is usual")
         linear.check(self.name, self.features, self.ridge, self.gamma)
-
-    def init(self, arms: int) -> State:
-        """Return arms without observations."""
-        return linear.empty(arms, self.features, self.ridge)
 
     def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return 1 - gamma for the arm of the highest bound (the first of equals), and gamma / K for each."""
@@ -79,39 +69,3 @@ class LinUcb:
             return tuple([uniform + (1.0 - self.gamma if arm == best else 0.0) for arm in range(arms)])
 
         return propensities
-
-    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return those of a query without features."""
-        return self.situated(state, arms)(PLAIN)
-
-    def floor(self, arms: int) -> float:
-        """Return gamma / K."""
-        return self.gamma / arms
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return one arm, for a query without features."""
-        return (pick(self.propensities(state, arms), u),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-        features: tuple[float, ...] = (),
-    ) -> State:
-        """Add the reward of the chosen arm at these features to its regression."""
-        return linear.added(state, arms, chosen, losses, linear.vector(features, self.features))
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm starts with the average weights of those kept."""
-        return linear.extended(state, old_arms, new_arms, self.features, self.ridge)
-
-    def start(self, state: State, arms: int) -> State:
-        """Return the weights of all contexts, as an expectation that the context's own observations soon outweigh."""
-        return linear.started(state, arms, self.features, self.ridge)

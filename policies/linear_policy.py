@@ -1,0 +1,79 @@
+"""What the linear policies share: everything but how a query's features become propensities."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from policies import linear
+from policies.contract import PLAIN
+from policies.draw import pick
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from policies.contract import Situation, State
+
+
+@dataclass(frozen=True, slots=True)
+class LinearPolicy(ABC):
+    """One arm is asked, by ridge regressions of the reward on the query's features; see `policies.linear`.
+
+    Args:
+        features: How many of a query's count: further ones are left out, missing ones are 0. Keep them about 1.
+        gamma: Share of the queries drawn uniformly, in [0, 1].
+        ridge: How many observations the belief that an arm's weights are 0 is worth, for features of 1.
+    """
+
+    name: ClassVar[str]
+    full_information: ClassVar[bool] = False
+    uses: ClassVar[Literal["features"]] = "features"
+
+    features: int = 8
+    gamma: float = 0.01
+    ridge: float = 1.0
+
+    @abstractmethod
+    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+        """Return what gives each arm's propensity for a query's features, at least gamma / K."""
+
+    def init(self, arms: int) -> State:
+        """Return arms without observations."""
+        return linear.empty(arms, self.features, self.ridge)
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return those of a query without features."""
+        return self.situated(state, arms)(PLAIN)
+
+    def floor(self, arms: int) -> float:
+        """Return gamma / K."""
+        return self.gamma / arms
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return one arm, for a query without features."""
+        return (pick(self.propensities(state, arms), u),)
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the propensities: one arm answers, so nothing is weighed."""
+        return self.propensities(state, arms)
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        features: tuple[float, ...] = (),
+    ) -> State:
+        """Add the reward of the chosen arm at these features to its regression."""
+        return linear.added(state, arms, chosen, losses, linear.vector(features, self.features))
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Re-map by name; a new arm starts with the average weights of those kept."""
+        return linear.extended(state, old_arms, new_arms, self.features, self.ridge)
+
+    def start(self, state: State, arms: int) -> State:
+        """Return the weights of all contexts, as an expectation that the context's own observations soon outweigh."""
+        return linear.started(state, arms, self.features, self.ridge)
