@@ -131,8 +131,7 @@ class ModelWorker(Operator):
             ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
             if self._routes.takers or queries.version:
                 asked = self._routed(asked, queries.version, ranked, now_us, effects)
-            if ranked:
-                ranks |= _ranks(asked, ranked, len(items))
+            ranks |= _ranks(asked, ranked, len(items))
             items += asked
             if not queries.query_ids:
                 effects.append(Skip((source.position,), ""))
