@@ -20,7 +20,7 @@ demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy wa
 	@$(BIN)/skysail demo
 
 test: lint  ## style, types, import contracts and every test (TESTS=tests/unit for a part)
-	@$(BIN)/python -m pytest --numprocesses 2 $(TESTS)
+	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
 bench: $(VENV)/test.stamp  ## the loop beside hand-written ones, the short form (two minutes)
 	@$(BIN)/skysail load run loop --seconds $(BENCH_SECONDS)
@@ -47,5 +47,5 @@ $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 	@echo "installing what the tests need, torch included"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[torch,onnx,registry,dev]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,registry,dev]'
 	@touch $@ $(VENV)/demo.stamp

@@ -9,21 +9,22 @@ from __future__ import annotations
 import gc
 import os
 import uuid
-from functools import cache
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
-from xdist.scheduler import LoadScopeScheduling
 
 from deploy.local.apache import ApacheKafka
 from deploy.local.errors import MissingError
 from deploy.local.redis import RedisServer
-from deploy.local.services import Broker, open_broker
+from tests.sharing import shared_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from deploy.local.services import Broker
 
 # "quick" runs on every change, "ci" before one is taken, "thorough" when a law is doubted: HYPOTHESIS_PROFILE=thorough.
 settings.register_profile("quick", max_examples=30, deadline=None)
@@ -61,32 +62,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
 
 
-class _Shares(LoadScopeScheduling):
-    """Gives one process every file that asks for the run's Apache Kafka, and the others one by one to who is free."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return _share(self.config.rootpath / nodeid.partition("::")[0])
-
-
-@cache
-def _share(file: Path) -> str:
-    return "kafka" if "kafka: Broker" in file.read_text(encoding="utf-8") else str(file)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> _Shares:
-    """Share tests among processes, if there are several (`--numprocesses`)."""
-    return _Shares(config, log)
-
-
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Broker]:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The run's Apache Kafka: `bootstrap`, `create_topics({name: partitions})`. Do not stop it; see `own_kafka`."""
-    try:
-        broker = open_broker(os.environ.get("BROKER", "apache"))
-    except MissingError as error:
-        pytest.skip(f"no Apache Kafka: {error}")
-    yield broker
-    broker.stop()
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(shared_broker(os.environ.get("BROKER", "apache"), folder))
+        except MissingError as error:
+            pytest.skip(f"no Apache Kafka: {error}")
+        yield broker
 
 
 @pytest.fixture(scope="session")
