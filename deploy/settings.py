@@ -220,7 +220,7 @@ class ApplicationSettings(Section):
     """The competing models, by name."""
     policy: str = "exp3"
     """What chooses among them: `single`, `epsilon_greedy`, `ucb1`, `discounted_ucb`, `thompson` or `exp3`; by each
-    query's features `linucb` or `linear_thompson`; of all together `exp4` or `timely`."""
+    query's features `linucb` or `linear_thompson`; of all together `exp4`, `class_vote` or `timely`."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False

@@ -11,10 +11,14 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeGuard
 
+    from schemas.records import Value
+
 State: TypeAlias = tuple[float, ...]
+# How much each asked arm's answer counts, positive, by what each has answered; None = nothing has come.
+Ballots: TypeAlias = "Callable[[Mapping[int, Value | None]], Mapping[int, float]]"
 
 
 class Situation(NamedTuple):
@@ -124,6 +128,32 @@ class Situated(Policy, Protocol):
         ...
 
 
+class Judging(Policy, Protocol):
+    """A policy of full information whose weights depend on what is answered, too.
+
+    The answers are logged with the observation.
+    """
+
+    def ballots(self, state: State, arms: int) -> Ballots:
+        """Return the weights as a function of the answers; what depends on the state alone is worked out once.
+
+        `weights(state, arms)` are those of arms whose answers are not known, made to sum to 1.
+        """
+        ...
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        answers: Sequence[Value | None] = (),
+    ) -> State:
+        """Return the state after one observation; `answers` as logged with it: labels, None for all else."""
+        ...
+
+
 class Starting(Policy, Protocol):
     """A policy with which a context (a user, say) starts from what all contexts of its application have taught."""
 
@@ -140,3 +170,8 @@ def has_start(policy: Policy) -> TypeGuard[Starting]:
 def is_situated(policy: Policy) -> TypeGuard[Situated]:
     """Tell whether a policy wants to know the situation."""
     return hasattr(policy, "situated")
+
+
+def is_judging(policy: Policy) -> TypeGuard[Judging]:
+    """Tell whether an answer's weight depends on what it is."""
+    return hasattr(policy, "ballots")

@@ -7,6 +7,7 @@ from functools import lru_cache
 from inspect import signature
 from typing import TYPE_CHECKING
 
+from policies.class_vote import ClassVote
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
@@ -35,6 +36,7 @@ POLICIES: Mapping[str, Callable[..., Policy]] = {
     LinearThompson.name: LinearThompson,
     Exp3.name: Exp3,
     Exp4.name: Exp4,
+    ClassVote.name: ClassVote,
     Timely.name: Timely,
 }
 

@@ -187,6 +187,7 @@ class Observation(NamedTuple):
     status: JoinStatus
     predicted_us: int
     observed_us: int  # event time: the feedback's timestamp, or the end of the window
+    answers: tuple[int | str | None, ...] | None = None  # labels by arm, where the policy learns from them
 
 
 @dataclass(frozen=True, slots=True)

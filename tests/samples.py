@@ -55,7 +55,9 @@ FULL: tuple[object, ...] = (
         "q-1", "digits", "ann", DECISION, Status.PARTIAL, "deadline", 7, 0.5, OUTPUTS, 1, NOW_US, NOW_US + 1, NOW_US + 2
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
-    Observation("q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9),
+    Observation(
+        "q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9, (None, 3, "x")
+    ),
     Application(
         "digits",
         ("good", "bad"),

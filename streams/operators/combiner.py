@@ -21,6 +21,7 @@ from streams.operators.standins import RUNNING_MEAN, StandIns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from policies.contract import Ballots
     from schemas.codec import Codec
     from schemas.records import Application, Decision, Input, ModelPredictions, Value
     from streams.operators.contract import Record
@@ -57,7 +58,7 @@ class Pending:
     version: str | None = None  # that the query names
     decision: Decision | None = None
     models: tuple[str, ...] = ()  # that were asked
-    weights: tuple[float, ...] = ()
+    weights: tuple[float, ...] | Ballots = ()
     outputs: dict[str, ModelOutput] = field(default_factory=dict)
     answered: bool = False
     is_reduced: bool = False  # some of the decision's models were overloaded, and not asked
@@ -259,15 +260,16 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
 
 
 def _combined(
-    weights: Sequence[float], asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
+    weights: Sequence[float] | Ballots, asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
 ) -> tuple[Value, float]:
     """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
+    votes = weights({arm: output.answer for arm, output in asked.items()}) if callable(weights) else weights
     answers = {arm: output.answer for arm, output in asked.items() if output.answer is not None}
-    answer, agreeing = combine({arm: weights[arm] for arm in answers}, answers, how)
-    total = sum(weights[arm] for arm in asked)
+    answer, agreeing = combine({arm: votes[arm] for arm in answers}, answers, how)
+    total = sum(votes[arm] for arm in asked)
     if len(answers) == len(usable):
-        return answer, agreeing * sum(weights[arm] for arm in answers) / total
-    return answer, sum(weights[arm] for arm in usable if agrees(answers[arm], answer)) / total
+        return answer, agreeing * sum(votes[arm] for arm in answers) / total
+    return answer, sum(votes[arm] for arm in usable if agrees(answers[arm], answer)) / total
 
 
 def _why(outputs: Mapping[int, ModelOutput], query: Pending) -> str:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import is_situated
+from policies.contract import is_judging, is_situated
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
 from schemas.records import Observation, PolicyState
@@ -55,6 +55,10 @@ def apply(state: PolicyState | None, seen: Observation) -> PolicyState:
             values = policy.observe(
                 state.values, count, decision.chosen, decision.propensities, seen.losses, decision.features
             )
+        elif seen.answers is not None and is_judging(policy):
+            values = policy.observe(
+                state.values, count, decision.chosen, decision.propensities, seen.losses, seen.answers
+            )
         else:
             values = policy.observe(state.values, count, decision.chosen, decision.propensities, seen.losses)
     except IndexError as error:
@@ -88,6 +92,8 @@ def _check(seen: Observation) -> None:
         raise PolicyError(f"chosen arms {decision.chosen} of {count}")
     if not all(map(_is_share, decision.propensities)) or not all(map(_is_share, seen.losses)):
         raise PolicyError("propensities and losses lie in [0, 1]")
+    if seen.answers is not None and len(seen.answers) != count:
+        raise PolicyError(f"{count} arms, {len(seen.answers)} answers")
 
 
 def _is_share(value: float | None) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from policies.errors import LossError
+from policies import registry
+from policies.contract import is_judging
+from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from schemas import topics
 from schemas.records import JoinStatus, Observation, Outcome, Tensor
@@ -87,19 +90,38 @@ def _observation(
     status: JoinStatus,
     observed_us: int,
 ) -> Observation:
-    assert prediction.decision is not None
+    decision = prediction.decision
+    assert decision is not None
+    judged = len(decision.chosen) > 1 and _is_judged(decision.policy)
     return Observation(
         prediction.query_id,
         prediction.application,
         prediction.context,
-        prediction.decision,
+        decision,
         losses,
         served,
         label,
         status,
         prediction.answered_us,
         observed_us,
+        _labels(prediction, decision.arms) if judged else None,
     )
+
+
+@lru_cache(maxsize=1024)
+def _is_judged(policy: str) -> bool:
+    """Tell whether a policy learns from what was answered; of one that does not exist the learner tells."""
+    try:
+        return is_judging(registry.parse(policy))
+    except PolicyError:
+        return False
+
+
+def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | None, ...]:
+    """Return the label that each arm answered, None where it answered none."""
+    answered = {output.model: output.answer for output in prediction.outputs if output.outcome is Outcome.OK}
+    labels = [answered.get(arm) for arm in arms]
+    return tuple([label if isinstance(label, int | str) else None for label in labels])
 
 
 def _served_loss(

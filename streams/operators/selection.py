@@ -278,7 +278,7 @@ class Selection(Operator):
             choice, pending.weights = arms.decide_in(situation, uniform(pending.query_id))
             pending.decision, models, model_topics = choice
         else:
-            pending.weights = arms.weights
+            pending.weights = arms.votes
             pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
         deployed = self._configuration.models
         for model in models:

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import has_start, is_situated
+from policies.contract import has_start, is_judging, is_situated
 from policies.draw import pick
 from schemas import topics
 from schemas.records import Decision
@@ -22,7 +22,7 @@ from streams.operators.starts import started
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.contract import Policy, Situation
+    from policies.contract import Ballots, Policy, Situation
     from schemas.records import PolicyState
 
 # A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
@@ -47,6 +47,7 @@ class Arms:
         names: of the arms.
         cumulative: of the propensities, one for each arm.
         weights: how much each arm's answer counts.
+        votes: the same by what is answered, of a policy that judges that; else the weights.
         choices: one for each arm that can be asked alone, or the one that asks them all.
         situated: the propensities in a situation, of a policy that goes by it.
     """
@@ -55,6 +56,7 @@ class Arms:
     names: tuple[str, ...]
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
+    votes: tuple[float, ...] | Ballots
     choices: tuple[Choice, ...]
     situated: Callable[[Situation], tuple[float, ...]] | None = None
 
@@ -64,12 +66,12 @@ class Arms:
             return self.choices[0]
         return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
 
-    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...]]:
+    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...] | Ballots]:
         """Return the choice in a situation, with its features, and the weights for that choice."""
         features = situation.features
         if self.situated is None:
             choice = self.decide(u)
-            return choice._replace(decision=choice.decision._replace(features=features)), self.weights
+            return choice._replace(decision=choice.decision._replace(features=features)), self.votes
         shares = self.situated(situation)
         known = self.choices[0].decision
         if not self.policy.full_information:
@@ -77,9 +79,9 @@ class Arms:
             decision = known._replace(chosen=(arm,), propensities=shares, features=features)
             return self.choices[arm]._replace(decision=decision), shares
         if shares == known.propensities and not features:
-            return self.choices[0], self.weights
+            return self.choices[0], self.votes
         chosen = tuple([arm for arm, share in enumerate(shares) if share])
-        return _choice(known._replace(chosen=chosen, propensities=shares, features=features)), self.weights
+        return _choice(known._replace(chosen=chosen, propensities=shares, features=features)), self.votes
 
 
 def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
@@ -96,13 +98,14 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
     if state is not None and state.policy == spec:
         version = state.version
         values = state.values if state.arms == names else policy.extend(state.values, state.arms, names)
-    shares = policy.propensities(values, count)
+    shares, weights = policy.propensities(values, count), policy.weights(values, count)
     asked = [tuple(range(count))] if policy.full_information else [(arm,) for arm in range(count)]
     return Arms(
         policy,
         names,
         tuple(accumulate(shares)),
-        policy.weights(values, count),
+        weights,
+        policy.ballots(values, count) if is_judging(policy) else weights,
         tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
         policy.situated(values, count) if is_situated(policy) else None,
     )

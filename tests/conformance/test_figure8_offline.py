@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from policies.combine import combine
+from policies.contract import is_judging
 from policies.draw import uniform
 from policies.losses import loss
 from policies.registry import parse
@@ -59,10 +60,12 @@ def play(policy: Policy, answers: Labels, labels: Labels, run: str = "") -> NDAr
         chosen = policy.select(state, arms, uniform(f"{run}{number}"))
         propensities = policy.propensities(state, arms)
         asked = {arm: row[arm] for arm in chosen}
-        answer, _ = combine(dict(enumerate(policy.weights(state, arms))), asked)
+        votes = policy.ballots(state, arms)(asked) if is_judging(policy) else policy.weights(state, arms)
+        answer, _ = combine({arm: votes[arm] for arm in asked}, asked)
         served.append(loss("zero_one", answer, label))
         losses = [loss("zero_one", row[arm], label) if arm in asked else None for arm in range(arms)]
-        state = policy.observe(state, arms, chosen, propensities, losses)
+        seen = state, arms, chosen, propensities, losses
+        state = policy.observe(*seen, row) if is_judging(policy) else policy.observe(*seen)
     return np.array(served)
 
 
@@ -96,6 +99,18 @@ def test_exp4_beats_every_synthetic_model() -> None:
     """Independent models outvote their best, broken or not."""
     answers, labels = (values[::2] for values in synthetic())
     assert play(parse("exp4"), answers, labels).mean() < (answers != labels[:, None]).mean(axis=0).min()
+
+
+def test_class_vote_makes_the_most_of_models_that_err_independently() -> None:
+    """It counts agreement as evidence, where exp4 nearly follows one model: less than half of its error."""
+    answers, labels = (values[::2] for values in synthetic())
+    assert play(parse("class_vote"), answers, labels).mean() < 0.5 * play(parse("exp4"), answers, labels).mean()
+
+
+def test_class_vote_on_public_predictions() -> None:
+    """Models that err alike are counted as if they did not: it does as well as the best of them, exp4 better."""
+    answers, labels = public()
+    assert play(parse("class_vote"), answers, labels).mean() == pytest.approx(0.0688, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["epsilon_greedy", "ucb1", "thompson"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from policies import linear
 from policies.aimd import Aimd
 from policies.beta import best_probabilities
+from policies.class_vote import ClassVote
 from policies.combine import COMBINES, MEAN, MEDIAN, combine
 from policies.draw import pick, uniform
 from policies.epsilon_greedy import EpsilonGreedy
@@ -39,6 +40,31 @@ values = st.one_of(
     st.none(),
 )
 finite = st.one_of(st.integers(0, 3), st.floats(-10, 10), st.sampled_from(["a", "b"]))
+
+
+@given(
+    st.lists(st.tuples(st.tuples(finite, finite), st.tuples(unit, unit)), max_size=30),
+    st.tuples(finite, finite),
+    st.floats(1e-3, 1e3),
+    st.floats(1e-3, 1.0),
+)
+def test_class_vote_treats_arms_alike(
+    log: list[tuple[tuple[object, object], tuple[float, float]]],
+    answers: tuple[object, object],
+    prior: float,
+    discount: float,
+) -> None:
+    """Two arms that change places change votes, whatever they answer, as long as all classes are told apart."""
+    policy = ClassVote(prior, discount)
+    state = turned = policy.init(2)
+    for given_answers, losses in log:
+        state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, given_answers)
+        turned = policy.observe(turned, 2, (0, 1), (1.0, 1.0), losses[::-1], given_answers[::-1])
+    first, second = policy.ballots(state, 2)(dict(enumerate(answers))).values()
+    assert [*policy.ballots(turned, 2)(dict(enumerate(answers[::-1]))).values()] == [second, first]
+    assert first > 0.0
+    assert second > 0.0
+    assert math.isclose(sum(policy.weights(state, 2)), 1.0)
 
 
 @given(logs, unit, st.floats(1e-6, 1.0), st.data())

@@ -1,0 +1,134 @@
+"""`class_vote`: models that are all asked vote, each as strongly as it is mostly right with what it has answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, log
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from policies import class_counts
+from policies.class_counts import ALL
+from policies.errors import require
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from policies.contract import Ballots, State
+    from schemas.records import Value
+
+_MOST_CLASSES: Final = 256  # a hundred arms still fit a record
+# Of an answer that is right no more often than a guess: nearly nothing, but where all are such, they still vote.
+_LEAST: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class ClassVote:
+    """Ask every arm and weigh each answer by how often the arm was right when it answered that class.
+
+    One weight a model (`exp4`) cannot say that a model knows cats and another one dogs. Here an answer c of an arm that
+    is right with it with probability p weighs ln(p (L - 1) / (1 - p)), where L is the number of classes: the naive
+    Bayes vote, best possible where the arms err independently, every class is as frequent as another and a wrong answer
+    means any other class. Below a guess (p = 1 / L) an answer weighs next to nothing; it never counts against a class.
+
+    p is the mean of a Beta posterior: the arm's counts with this class, and `prior` observations of its overall rate,
+    whose own prior is `prior` observations of 1/2 (2 = Laplace's rule). Labels are classes, texts and whole numbers
+    alike; other numbers, scores and a model that has not answered weigh as the arm overall, for which an answer that
+    did not come counts as well. Classes beyond the first `classes` that were met share one count for each arm.
+
+    Args:
+        prior: Observations that the belief before any is worth, positive.
+        discount: What a count keeps when one more is added to it, in (0, 1]: a class is judged by about the last
+            1 / (1 - discount) answers, so that a repaired model comes back; 1 = by all.
+        classes: How many are told apart, from 2 to 256; the state is 1 + 2 K (1 + 2 / classes) numbers for each.
+
+    Examples:
+        >>> policy = ClassVote()
+        >>> state = policy.observe(policy.init(2), 2, (0, 1), (1.0, 1.0), (0.0, 1.0), ("cat", "dog"))
+        >>> votes = policy.ballots(state, 2)({0: "cat", 1: "dog"})
+        >>> votes[0] > votes[1]
+        True
+
+    References:
+        Nitzan and Paroush, Int. Econ. Rev. 23 (1982), for two classes: ln(p / (1 - p)); Kuncheva and Rodriguez, Knowl.
+        Inf. Syst. 38 (2014), for L; Xu, Krzyzak and Suen, IEEE Trans. SMC 22 (1992), by what was answered. Where models
+        err alike the votes claim too much: on the public MNIST predictions of Figure 8 the total error is .069 and that
+        of `exp4` .062; of five models that err independently .033 and .114.
+    """
+
+    name: ClassVar[str] = "class_vote"
+    full_information: ClassVar[bool] = True
+
+    prior: float = 2.0
+    discount: float = 0.99
+    classes: int = 16
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        require(0.0 < self.prior < inf, f"class_vote: prior is {self.prior}; it must be positive, 2 is usual")
+        require(
+            0.0 < self.discount <= 1.0,
+            f"class_vote: discount is {self.discount}; it must lie in (0, 1], 0.99 is usual",
+        )
+        require(
+            2 <= self.classes <= _MOST_CLASSES,
+            f"class_vote: classes is {self.classes}; it must lie in [2, {_MOST_CLASSES}], 16 is usual",
+        )
+
+    def init(self, arms: int) -> State:
+        """Return arms without observations."""
+        return class_counts.empty(arms, self.classes)
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return 1.0 for every arm."""
+        return (1.0,) * arms
+
+    def floor(self, arms: int) -> float:
+        """Return 1.0: every arm is asked."""
+        return 1.0
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return all arms."""
+        return tuple(range(arms))
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the shares of the arms as they vote with what is of no class."""
+        votes = self.ballots(state, arms)(dict.fromkeys(range(arms)))
+        total = sum(votes.values())
+        return tuple([votes[arm] / total for arm in range(arms)])
+
+    def ballots(self, state: State, arms: int) -> Ballots:
+        """Return the weight of each arm, given what each has answered."""
+        others = class_counts.class_count(state, arms, self.classes) - 1
+        known = class_counts.cells(state, self.classes)
+
+        def votes(answers: Mapping[int, Value | None]) -> dict[int, float]:
+            cells = {arm: class_counts.cell(answer, known) for arm, answer in answers.items()}
+            return {arm: max(_LEAST, log(self._odds(state, arm, cell) * others)) for arm, cell in cells.items()}
+
+        return votes
+
+    def _odds(self, state: State, arm: int, cell: int) -> float:
+        """Return p / (1 - p) of what is counted in one cell."""
+        right, wrong = class_counts.counts(state, self.classes, arm, ALL)
+        right, wrong = right + self.prior / 2, wrong + self.prior / 2
+        if cell == ALL:
+            return right / wrong
+        scale = self.prior / (right + wrong)
+        hits, misses = class_counts.counts(state, self.classes, arm, cell)
+        return (hits + scale * right) / (misses + scale * wrong)
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+        answers: Sequence[Value | None] = (),
+    ) -> State:
+        """Count every known loss, overall and for the class that the arm answered."""
+        return class_counts.added(state, self.classes, losses, answers, self.discount)
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Re-map by name; a new arm starts with one observation of the average reward of those kept."""
+        return class_counts.extended(state, self.classes, old_arms, new_arms)
