@@ -39,7 +39,7 @@ class ClassVote:
         prior: Observations that the belief before any is worth, positive.
         discount: What a count keeps when one more is added to it, in (0, 1]: a class is judged by about the last
             1 / (1 - discount) answers, so that a repaired model comes back; 1 = by all.
-        classes: How many are told apart, from 2 to 256; the state is 1 + 2 K (1 + 2 / classes) numbers for each.
+        classes: How many are told apart, from 2 to 256; a state is classes + 2 K (classes + 2) numbers.
 
     Examples:
         >>> policy = ClassVote()
