@@ -26,9 +26,10 @@ from streams.operators.contract import Effects, Emit, FetchStates, Record, Write
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
+from workers.answering import Asked, Identity
 from workers.batcher import Batcher
 from workers.manifest import Manifest, Signature
-from workers.operator import Asked, Identity, ModelWorker
+from workers.operator import ModelWorker
 from workers.rows import predict_rows
 from workers.runtimes.contract import Outputs, Rows
 

@@ -11,72 +11,29 @@ all its rows are answered to one partition, in whose lane what was written befor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.codec import MAX_TEXT
-from schemas.errors import DecodeError, SchemaError
-from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
-from streams.operators.contract import DeadLetter, Emit, Operator, Skip
+from schemas.errors import DecodeError
+from schemas.records import ModelQueries, Outcome, Tensor
+from streams.operators.contract import DeadLetter, Operator, Skip
 from streams.operators.counters import Counters, render
 from streams.operators.figures import Durations
+from workers.answering import Answering, Asked, Batch, Source
 from workers.batcher import Take, Waiting
 from workers.traffic import SHADOW, Routes, label, named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input
-    from streams.operators.contract import Effects, Position, Record
+    from streams.operators.contract import Effects, Record
+    from workers.answering import Identity
     from workers.batcher import Batcher
     from workers.rows import Predicted
-    from workers.runtimes.contract import Answers
-
-
-class Source:
-    """A record whose rows wait: where it stood, where its answers go, and how many are still to be written."""
-
-    __slots__ = ("left", "position", "reply_partition")
-
-    def __init__(self, position: Position, reply_partition: int, rows: int) -> None:
-        self.position = position
-        self.reply_partition = reply_partition
-        self.left = rows
-
-
-class Asked(NamedTuple):
-    """One row: a query's id and input, and the record it came in."""
-
-    query_id: str
-    input: Input
-    source: Source
-
-
-class Identity(NamedTuple):
-    """Who answers."""
-
-    model: str
-    version: str
-    worker: str
-
-
-class _Batch(NamedTuple):
-    """Columns of everything that one batch decided; row i of each belongs to asked[i]."""
-
-    asked: tuple[Waiting[Asked], ...]
-    outcomes: tuple[Outcome, ...]
-    answers: Answers
-    scores: NDArray[np.generic] | None
-    started_us: int
-    predict_us: int
-    rows: int
-    cap: int
-    queued: int
 
 
 class ModelWorker(Operator):
@@ -96,13 +53,13 @@ class ModelWorker(Operator):
         """
         self.gauges: Mapping[str, float] = {}  # reported besides: what is known of the model once it is loaded
         self._codec = codec
-        self._identity = identity
         self._batcher = batcher
         self._partitions = partitions
         self._counters = Counters()
         self._durations = Durations("model", "model")
         self._beside = beside
-        self._topic = topics.SHADOWS if beside == SHADOW else topics.MODEL_PREDICTIONS
+        topic = topics.SHADOWS if beside == SHADOW else topics.MODEL_PREDICTIONS
+        self._answering = Answering(codec, topic, identity)
         self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
         self._routes: Routes[ModelWorker] = Routes({}, {})
         self._now_us = 0
@@ -165,7 +122,7 @@ class ModelWorker(Operator):
 
     def succeed(self, version: str) -> None:
         """Answer in the name of this version from now on; what another one predicted has been answered."""
-        self._identity = self._identity._replace(version=version)
+        self._answering = replace(self._answering, identity=self.identity._replace(version=version))
 
     def take(self, now_us: int) -> Take[Asked]:
         """Take the next batch; its rows wait for `answer`, and with no rows `expire` says so of the expired."""
@@ -187,17 +144,8 @@ class ModelWorker(Operator):
         """
         self._count(take, predicted, predict_us)
         done_us = started_us + predict_us
-        self._durations.latest[self._identity.model].extend([done_us - row.fetched_us for row in take.rows])
-        late = len(take.expired)
-        answers, scores = predicted.answers, predicted.scores
-        if late:
-            answers = (*answers, *[""] * late) if isinstance(answers, tuple) else _padded(answers, late)
-            scores = None if scores is None else _padded(scores, late)
-        outcomes = predicted.outcomes + (Outcome.EXPIRED,) * late
-        rows = take.rows + take.expired
-        return self._records(
-            _Batch(rows, outcomes, answers, scores, started_us, predict_us, len(take.rows), take.cap, take.queued)
-        )
+        self._durations.latest[self.identity.model].extend([done_us - row.fetched_us for row in take.rows])
+        return self._answering.records(Batch.of(take, predicted, started_us, predict_us))
 
     def expire(self, take: Take[Asked], now_us: int) -> Effects:
         """Say of a take without rows that its queries are expired."""
@@ -215,6 +163,11 @@ class ModelWorker(Operator):
             beside.on_revoked(partitions)
 
     @property
+    def identity(self) -> Identity:
+        """Who answers."""
+        return self._answering.identity
+
+    @property
     def held(self) -> int:
         """Rows that wait, for whichever version: a record may hold hundreds."""
         answering = (taker for version, taker in self._routes.takers.items() if self._routes.shares[version])
@@ -230,7 +183,7 @@ class ModelWorker(Operator):
             render(("queue_rows", *self._label)): float(len(self._batcher)),
             render(("objective_us", *self._label)): float(self._batcher.objective(self._now_us)),
         }
-        model, version, _ = self._identity
+        model, version, _ = self.identity
         if not self._beside:
             figures[render(("serving", "model", model, "version", version))] = 1.0
         for beside, share in self._routes.shares.items():
@@ -239,12 +192,8 @@ class ModelWorker(Operator):
         return figures
 
     def _unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int) -> Effects:
-        rows = len(take.expired)
-        self._counters["rows_total", *self._label, "outcome", outcome.value] += rows
-        answers = np.zeros(rows, dtype=np.int64)
-        return self._records(
-            _Batch(take.expired, (outcome,) * rows, answers, None, now_us, 0, 0, take.cap, take.queued)
-        )
+        self._counters["rows_total", *self._label, "outcome", outcome.value] += len(take.expired)
+        return self._answering.records(Batch.unpredicted(take, outcome, now_us))
 
     def _routed(
         self,
@@ -257,11 +206,11 @@ class ModelWorker(Operator):
         """Give the rows of a record to the versions that answer them; returns what is left for this one."""
         for shadow in self._routes.shadows:
             shadow.mirror(asked, now_us)
-        name = named(version, self._identity.model)
+        name = named(version, self.identity.model)
         if not name:
             groups = self._routes.split(asked)
         else:
-            wanted = self._routes.wanted(name, self._identity.version)
+            wanted = self._routes.wanted(name, self.identity.version)
             groups = {wanted: asked} if wanted is not None else {}
             if wanted is None and asked:
                 rows = tuple(Waiting(due_us, 0, now_us, row) for due_us, row in asked)
@@ -305,39 +254,6 @@ class ModelWorker(Operator):
         counters["batch_rows_total", *label] += len(take.rows)
         counters["predict_us_total", *label] += predict_us
 
-    def _records(self, batch: _Batch) -> Effects:
-        groups: dict[int, list[int]] = {}
-        for row, waiting in enumerate(batch.asked):
-            groups.setdefault(waiting.item.source.reply_partition, []).append(row)
-        return [emit for partition, rows in groups.items() for emit in self._emits(batch, partition, rows)]
-
-    def _emits(self, batch: _Batch, partition: int, rows: list[int]) -> Effects:
-        """Make one record; what is too large for one (many classes, many rows) is halved."""
-        try:
-            value = self._codec.encode(self._columns(batch, rows))
-        except SchemaError:
-            if len(rows) > 1:
-                middle = len(rows) // 2
-                return self._emits(batch, partition, rows[:middle]) + self._emits(batch, partition, rows[middle:])
-            value = self._codec.encode(self._columns(_unanswered(batch), rows))
-        done = tuple(_finished([batch.asked[row].item.source for row in rows]))
-        return [Emit(self._topic, partition, None, value, done)]
-
-    def _columns(self, batch: _Batch, rows: list[int]) -> ModelPredictions:
-        answers, scores = batch.answers, batch.scores
-        return ModelPredictions(
-            *self._identity,
-            query_ids=tuple([batch.asked[row].item.query_id for row in rows]),
-            outcomes=tuple([batch.outcomes[row] for row in rows]),
-            answers=tuple([answers[row] for row in rows]) if isinstance(answers, tuple) else Tensor.of(answers[rows]),
-            scores=None if scores is None else Tensor.of(scores[rows]),
-            waited_us=tuple([max(0, batch.started_us - batch.asked[row].fetched_us) for row in rows]),
-            predict_us=batch.predict_us,
-            batch_rows=batch.rows,
-            batch_cap=batch.cap,
-            queue_rows=batch.queued,
-        )
-
 
 def rows_of(inputs: Tensor | tuple[str | bytes, ...]) -> Sequence[Input]:
     """Split a column of inputs into its rows."""
@@ -351,25 +267,6 @@ def rows_of(inputs: Tensor | tuple[str | bytes, ...]) -> Sequence[Input]:
     )
 
 
-def _finished(sources: list[Source]) -> Iterator[Position]:
-    """Count one written row of each source; those that have none left are complete."""
-    for source in sources:
-        source.left -= 1
-        if not source.left:
-            yield source.position
-
-
 def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:
     """Return the priorities of rows by index, counted from `start`."""
     return {start + index: ranked[row.query_id] for index, (_, row) in enumerate(asked)} if ranked else {}
-
-
-def _padded(column: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
-    return np.concatenate([column, np.zeros((rows, *column.shape[1:]), dtype=column.dtype)])
-
-
-def _unanswered(batch: _Batch) -> _Batch:
-    """Give up answers that are too large to travel."""
-    count = len(batch.asked)
-    outcomes = tuple(Outcome.FAILED if outcome is Outcome.OK else outcome for outcome in batch.outcomes)
-    return batch._replace(outcomes=outcomes, answers=np.zeros(count, dtype=np.int64), scores=None)

@@ -15,11 +15,12 @@ from policies.allowed import Allowed
 from policies.batching import create_controller
 from schemas.records import Outcome
 from workers import traffic
+from workers.answering import Identity
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
 from workers.choice import SIZES
 from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
-from workers.operator import Asked, Identity, ModelWorker
+from workers.operator import ModelWorker
 from workers.packaging import load_package
 from workers.predictor import predictor
 from workers.traffic import SHADOW
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Model
     from streams.operators.contract import Effects, Record
+    from workers.answering import Asked
     from workers.choice import Choice
     from workers.rows import Predicted
     from workers.settings import WorkerSettings
@@ -229,7 +231,7 @@ class _Waking(ModelWorker):
     def statistics(self) -> Mapping[str, float]:
         if self.versions is None or self.beside is None:
             return super().statistics()
-        label = f"{{model={self._identity.model}}}"
+        label = f"{{model={self.identity.model}}}"
         return {
             **super().statistics(),
             f"version_switches_total{label}": float(self.versions.switches),

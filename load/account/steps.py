@@ -110,6 +110,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.runtime.reader": "fetch",
     "streams.runtime.redis_store": "states",
     "streams.runtime.watchdog": "commit",
+    "workers.answering": "gather",
     "workers.batcher": "heap",
     "workers.estimates": "heap",
     "workers.executor": "hand over",

@@ -27,8 +27,8 @@ generations, of which the older is dropped whole: forgetting them one by one cos
 (`streams/operators/recent.py`). Redis is never waited for.""",
     "gather": """\
 Queries of one poll that go the same way become the columns of one record (`streams/operators/asking.py`), and so do the
-rows of a worker's batch (`workers/operator.py`). This step is what that costs. What it saves is a record for each query
-to encode, append, fetch and decode on both legs between selection and workers (`ModelQueries` in
+rows of a worker's batch (`workers/answering.py`). This step is what that costs. What it saves is a record for each
+query to encode, append, fetch and decode on both legs between selection and workers (`ModelQueries` in
 `schemas/records.py`).""",
     "encode": """\
 The writers are generated like the readers (`schemas/encoders.py`). Model queries are written once for all models that

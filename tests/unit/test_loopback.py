@@ -10,9 +10,10 @@ from schemas.codec import Codec
 from schemas.records import Application, Model, Outcome, Prediction, Query, Status, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, Position, Record
 from streams.operators.selection import Selection, SelectionSettings
+from workers.answering import Identity
 from workers.batcher import Batcher
 from workers.loopback import Loopback
-from workers.operator import Identity, ModelWorker
+from workers.operator import ModelWorker
 from workers.rows import Predicted
 
 CODEC = Codec()

@@ -11,8 +11,9 @@ from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record, Skip
 from tests.samples import model_query
+from workers.answering import Identity
 from workers.batcher import Batcher
-from workers.operator import Identity, ModelWorker
+from workers.operator import ModelWorker
 from workers.rows import Predicted
 
 CODEC = Codec()
