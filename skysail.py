@@ -8,7 +8,8 @@ Whatever is not named here may change without notice.
 from schemas.codec import Codec
 from schemas.records import Application, Feedback, Model, Observation, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
-from workers.packaging import load_package, package_function, package_onnx, package_sklearn, package_torch
+from workers.loading import load_package
+from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
 
 __all__ = [
     "Application",

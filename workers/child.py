@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from workers import frames
 from workers.errors import PackageError
-from workers.packaging import load_package
+from workers.loading import load_package
 from workers.predictor import predictor
 
 if TYPE_CHECKING:

@@ -1,10 +1,9 @@
-"""Makes and loads model packages.
+"""Makes model packages.
 
     package_sklearn(forest, folder, "digits-forest", "1", X[:5])      a fitted estimator
     package_torch(network, folder, "mnist", "1", x[:5], architecture="my_package.nets:make_mlp")
     package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
     package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
-    load_package(folder)                                              verified first, then loaded
 
 `sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. A
 package never changes once it is written; a new model is a new version in a new folder.
@@ -12,13 +11,11 @@ package never changes once it is written; a new model is a new version in a new 
 
 from __future__ import annotations
 
-import importlib
-import logging
 import shutil
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,79 +24,17 @@ from workers import choice as choices
 from workers import manifest as manifests
 from workers.dotted import resolve
 from workers.errors import PackageError
+from workers.loading import EXAMPLES_FILE, import_extra, load_package, runtime_module
 from workers.manifest import Manifest, Signature
 from workers.rows import predict_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from schemas.records import Input
-    from workers.choice import Choice
-    from workers.runtimes.contract import Runtime
+    from workers.runtimes.contract import Rows
 
-_log = logging.getLogger(__name__)
-
-# Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
-# alone: the only place in the project that imports by name on demand.
-RUNTIMES: Mapping[str, str] = {
-    "sklearn": "workers.runtimes.sklearn",
-    "torch": "workers.runtimes.torch",
-    "function": "workers.runtimes.function",
-    "onnx": "workers.runtimes.onnx",
-}
 CONVERSIONS = ("none", "onnx", "auto")
-EXAMPLES_FILE = "examples.npy"
-
-Sample: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """A verified package, ready to answer."""
-
-    manifest: Manifest
-    runtime: Runtime
-    digest: str
-    choice: Choice | None = None  # where the package has two runtimes, and the faster was chosen by measuring
-
-
-def load_package(
-    folder: Path | str,
-    *,
-    allow_pickle: bool = False,
-    digest: str | None = None,
-    threads: int = 1,
-    sizes: Sequence[int] = choices.SIZES,
-) -> LoadedModel:
-    """Verify every file of a package, then load it.
-
-    Args:
-        folder: the package.
-        allow_pickle: load a pickled estimator; needs `digest` too, because whoever can change the pickle can change
-            the manifest beside it.
-        digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
-        threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
-        sizes: of the batches by which a package with two runtimes is measured, rising.
-
-    Raises:
-        PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
-    """
-    folder = Path(folder)
-    found = manifests.digest(folder)
-    if digest is not None and found != digest:
-        raise PackageError(
-            f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
-        )
-    manifest = manifests.read(folder)
-    manifests.verify(folder, manifest)
-    if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
-        raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
-    runtime = _module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
-    if "conversion" not in manifest.options or manifest.runtime == "onnx":
-        return LoadedModel(manifest, runtime, found)
-    return _faster(LoadedModel(manifest, runtime, found), folder, threads, sizes)
 
 
 def package_sklearn(
@@ -107,7 +42,7 @@ def package_sklearn(
     folder: Path | str,
     name: str,
     version: str,
-    sample_input: Sample,
+    sample_input: Rows,
     *,
     output: str = "label",
     allow_nan: bool = False,
@@ -137,7 +72,7 @@ def package_sklearn(
         raise PackageError(
             "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
         )
-    module = _module("sklearn")
+    module = runtime_module("sklearn")
     manifest = Manifest(
         name,
         version,
@@ -158,7 +93,7 @@ def package_torch(
     folder: Path | str,
     name: str,
     version: str,
-    sample_input: Sample,
+    sample_input: Rows,
     *,
     architecture: str,
     arguments: Mapping[str, Any] | None = None,
@@ -192,7 +127,7 @@ def package_torch(
         options["min_rows"] = min_rows
     signature = _signature(sample_input, allow_nan=allow_nan)
     manifest = Manifest(name, version, "torch", signature, output, classes=tuple(classes), options=options)
-    runtime = _module("torch")
+    runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
     with _new_folder(folder) as path:
@@ -204,7 +139,7 @@ def package_function(
     folder: Path | str,
     name: str,
     version: str,
-    sample_input: Sample,
+    sample_input: Rows,
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
@@ -239,7 +174,7 @@ def package_onnx(
     folder: Path | str,
     name: str,
     version: str,
-    sample_input: Sample,
+    sample_input: Rows,
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
@@ -264,13 +199,13 @@ def package_onnx(
     if signature.kind != "tensor":
         raise PackageError("an ONNX model takes tensors: give an array as sample input")
     manifest = Manifest(name, version, "onnx", signature, output, classes=tuple(classes))
-    file = _module("onnx").ONNX_FILE
+    file = runtime_module("onnx").ONNX_FILE
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / file)
         return _finish(path, replace(manifest, files={file: ""}), sample_input)
 
 
-def _converted(path: Path, manifest: Manifest, estimator: Any, sample: Sample, convert: str) -> Manifest:
+def _converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
     """Add the estimator as an ONNX graph, its agreement checked, and the rows by which that was done.
 
     What either took for batches of these rows here goes into the manifest, for people to read.
@@ -280,49 +215,17 @@ def _converted(path: Path, manifest: Manifest, estimator: Any, sample: Sample, c
     if not isinstance(sample, np.ndarray):
         raise PackageError("only models of tensors can be converted: package this one without conversion")
     rows = choices.examples(sample)
-    file = _import("workers.runtimes.onnx_conversion", "onnx").convert(estimator, path, rows)
+    file = import_extra("workers.runtimes.onnx_conversion", "onnx").convert(estimator, path, rows)
     np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
     both = replace(manifest, files={**manifest.files, file: "", EXAMPLES_FILE: ""})
-    runtimes = {name: _module(name).load(both, path, allow_pickle=True, threads=1) for name in (both.runtime, "onnx")}
-    apart = _apart(runtimes, rows)
+    runtimes = {
+        name: runtime_module(name).load(both, path, allow_pickle=True, threads=1) for name in (both.runtime, "onnx")
+    }
+    apart = choices.difference(*(runtime.predict_batch(rows) for runtime in runtimes.values()))
     found = choices.measure(runtimes, rows)
     conversion = {"from": manifest.runtime, "rows": len(rows), "difference": apart, "batch_us": found.batch_us}
     runtime = "onnx" if convert == "onnx" else both.runtime
     return replace(both, runtime=runtime, options={**both.options, "conversion": conversion})
-
-
-def _apart(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic]) -> float:
-    original, converted = (runtime.predict_batch(rows) for runtime in runtimes.values())
-    return choices.difference(original, converted)
-
-
-def _faster(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
-    """Give the model the faster of its two runtimes; the original one where the other does not load or agree here."""
-    manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
-    try:
-        converted = _module("onnx").load(manifest, folder, allow_pickle=False, threads=threads)
-        runtimes = {manifest.runtime: model.runtime, "onnx": converted}
-        _apart(runtimes, rows)
-    except PackageError as error:
-        _log.warning("%s %s runs under %s only: %s", manifest.name, manifest.version, manifest.runtime, error)
-        return model
-    found = choices.measure(runtimes, rows, sizes)
-    _log.info("%s %s runs under %s", manifest.name, manifest.version, found)
-    return replace(model, runtime=runtimes[found.runtime], choice=found)
-
-
-def _module(runtime: str) -> Any:
-    """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
-    if runtime not in RUNTIMES:
-        raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
-    return _import(RUNTIMES[runtime], runtime)
-
-
-def _import(module: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        raise PackageError(f"the {extra} runtime needs {error.name}: pip install 'skysail[{extra}]'") from error
 
 
 @contextmanager
@@ -338,7 +241,7 @@ def _new_folder(folder: Path | str) -> Iterator[Path]:
         undo.pop_all()
 
 
-def _signature(sample: Sample, *, allow_nan: bool) -> Signature:
+def _signature(sample: Rows, *, allow_nan: bool) -> Signature:
     if isinstance(sample, np.ndarray):
         if sample.ndim == 0 or len(sample) == 0:
             raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
@@ -350,7 +253,7 @@ def _signature(sample: Sample, *, allow_nan: bool) -> Signature:
     raise PackageError("the sample input must be an array (n, ...), or a list of strings or of byte strings")
 
 
-def _finish(path: Path, manifest: Manifest, sample: Sample, *, allow_pickle: bool = False) -> Manifest:
+def _finish(path: Path, manifest: Manifest, sample: Rows, *, allow_pickle: bool = False) -> Manifest:
     """Write the manifest, load the package as a worker would, and let it answer the sample."""
     manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path))

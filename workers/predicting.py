@@ -20,8 +20,8 @@ from workers.batcher import Batcher, Take
 from workers.beside import Beside
 from workers.choice import SIZES
 from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
+from workers.loading import load_package
 from workers.operator import ModelWorker
-from workers.packaging import load_package
 from workers.predictor import predictor
 from workers.traffic import SHADOW
 from workers.versions import Versions, Wanted

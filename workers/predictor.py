@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input
+    from workers.loading import LoadedModel
     from workers.manifest import Signature
-    from workers.packaging import LoadedModel
     from workers.rows import Predicted
     from workers.runtimes.contract import Runtime
 

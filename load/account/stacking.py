@@ -10,7 +10,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING
 
-from workers.packaging import load_package
+from workers.loading import load_package
 from workers.rows import predict_rows, validate
 
 if TYPE_CHECKING:

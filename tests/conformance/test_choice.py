@@ -19,8 +19,9 @@ from schemas.codec import Codec
 from schemas.records import Model
 from workers.choice import EXAMPLES, EXAMPLES_BYTES, Choice, difference, examples, measure
 from workers.errors import PackageError
+from workers.loading import RUNTIMES, load_package
 from workers.manifest import MANIFEST, digest
-from workers.packaging import RUNTIMES, load_package, package_onnx, package_sklearn
+from workers.packaging import package_onnx, package_sklearn
 from workers.predicting import Predicting
 from workers.runtimes.contract import Outputs
 from workers.settings import WorkerSettings

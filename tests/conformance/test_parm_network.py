@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome, Tensor
-from workers.packaging import load_package, package_torch
+from workers.loading import load_package
+from workers.packaging import package_torch
 from workers.rows import predict_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from workers.packaging import LoadedModel
+    from workers.loading import LoadedModel
 
 DATA = Path(__file__).parents[3] / "shared/data"
 NETWORK = DATA / "vectors/parm/mnist-base-mlp.t7"

@@ -29,8 +29,9 @@ from sklearn.svm import SVC
 
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
+from workers.loading import RUNTIMES, load_package
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
-from workers.packaging import RUNTIMES, load_package, package_function, package_onnx, package_sklearn, package_torch
+from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
 from workers.padding import Padded
 from workers.rows import Predicted, predict_rows
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
-    from workers.packaging import LoadedModel
+    from workers.loading import LoadedModel
 
 ROWS = 41  # odd, so that no split is even
 _RANDOM = np.random.default_rng(7)
@@ -288,7 +289,7 @@ def test_a_scikit_learn_worker_loads_no_torch_and_stays_small(tmp_path: Path) ->
     """Only a torch model pays for torch: 140 MB without, 630 with it (measured)."""
     CASES["sklearn-forest-threads-scores"].package(tmp_path / "package")
     code = (
-        "import psutil, sys; from workers.packaging import load_package; load_package(sys.argv[1]); "
+        "import psutil, sys; from workers.loading import load_package; load_package(sys.argv[1]); "
         "assert 'torch' not in sys.modules; print(psutil.Process().memory_info().rss // 2**20)"
     )
     done = subprocess.run(
@@ -307,7 +308,7 @@ def test_a_worker_of_a_converted_model_loads_neither_scikit_learn_nor_torch(tmp_
     """The original lies in its package, but it needs ONNX Runtime alone: 80 MB with the model (measured)."""
     CASES["onnx-forest-scores"].package(tmp_path / "package")
     code = (
-        "import psutil, sys; from workers.packaging import load_package; load_package(sys.argv[1]); "
+        "import psutil, sys; from workers.loading import load_package; load_package(sys.argv[1]); "
         "assert not {'torch', 'sklearn', 'skops', 'skl2onnx', 'onnx'} & set(sys.modules); "
         "print(psutil.Process().memory_info().rss // 2**20)"
     )

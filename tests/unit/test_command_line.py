@@ -28,8 +28,9 @@ from load import results
 from load.results import Result
 from schemas.records import Application, Tensor
 from workers.errors import PackageError
+from workers.loading import load_package
 from workers.manifest import sha256
-from workers.packaging import load_package, package_sklearn
+from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

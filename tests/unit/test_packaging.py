@@ -14,8 +14,9 @@ from sklearn.preprocessing import FunctionTransformer
 from workers import manifest as manifests
 from workers.dotted import resolve
 from workers.errors import OutputError, PackageError
+from workers.loading import load_package
 from workers.manifest import MANIFEST, Manifest, Signature
-from workers.packaging import load_package, package_function, package_sklearn
+from workers.packaging import package_function, package_sklearn
 from workers.runtimes import contract
 
 if TYPE_CHECKING:

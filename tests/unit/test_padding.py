@@ -9,8 +9,8 @@ import pytest
 
 from schemas.records import Outcome, Tensor
 from workers.errors import OutputError
+from workers.loading import LoadedModel
 from workers.manifest import Manifest, Signature
-from workers.packaging import LoadedModel
 from workers.padding import Padded
 from workers.predictor import predictor
 from workers.runtimes.contract import Outputs

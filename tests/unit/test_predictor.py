@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome, Tensor
+from workers.loading import LoadedModel
 from workers.manifest import Manifest, Signature
-from workers.packaging import LoadedModel
 from workers.predictor import blank, predictor
 from workers.runtimes.contract import Outputs
 
