@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from policies import means
 from policies.errors import require
+from policies.ucb1 import Ucb1
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ _FORGOTTEN = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class DiscountedUcb:
+class DiscountedUcb(Ucb1):
     """Ask the arm with the smallest lower bound: mean loss - sqrt(exploration * ln n / (2 n_i)), all discounted.
 
     Each observation with a known loss multiplies all counts and sums by `discount` first, so about the last
@@ -41,7 +41,6 @@ class DiscountedUcb:
     """
 
     name: ClassVar[str] = "discounted_ucb"
-    full_information: ClassVar[bool] = False
 
     discount: float = 0.99
     exploration: float = 1.0
@@ -57,19 +56,6 @@ class DiscountedUcb:
             f"discounted_ucb: exploration is {self.exploration}; it must not be negative, 1 is usual",
         )
 
-    def init(self, arms: int) -> State:
-        """Return counts and sums of zero."""
-        return means.empty(arms)
-
-    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return 1.0 for the arm of the smallest bound, 0.0 for the others."""
-        (best,) = self.select(state, arms, 0.0)
-        return tuple([1.0 if index == best else 0.0 for index in range(arms)])
-
-    def floor(self, arms: int) -> float:
-        """Return 0.0: between two updates only one arm is asked."""
-        return 0.0
-
     def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
         """Return the first arm of which nothing is remembered, else the one of the smallest bound."""
         counts = state[:arms]
@@ -78,10 +64,6 @@ class DiscountedUcb:
         spread = self.exploration * log(max(1.0, sum(counts))) / 2.0
         bounds = [state[arms + arm] / count - sqrt(spread / count) for arm, count in enumerate(counts)]
         return (bounds.index(min(bounds)),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
 
     def observe(
         self,
@@ -94,8 +76,4 @@ class DiscountedUcb:
         """Discount everything, then add the loss of the chosen arm."""
         if all(losses[arm] is None for arm in chosen):
             return state
-        return means.added(tuple([self.discount * value for value in state]), arms, chosen, losses)
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm starts with one observation of the average loss."""
-        return means.extended(state, old_arms, new_arms)
+        return Ucb1.observe(self, tuple([self.discount * value for value in state]), arms, chosen, propensities, losses)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from policies import means
-from policies.draw import pick
 from policies.errors import require
+from policies.means import Averaging
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from policies.contract import State
 
 
 @dataclass(frozen=True, slots=True)
-class EpsilonGreedy:
+class EpsilonGreedy(Averaging):
     """Ask the arm with the smallest mean loss; with probability epsilon ask one drawn uniformly (maybe the same).
 
     Simple and robust where models do not change; its regret grows linearly, and it forgets nothing, so it follows a
@@ -37,7 +34,6 @@ class EpsilonGreedy:
     """
 
     name: ClassVar[str] = "epsilon_greedy"
-    full_information: ClassVar[bool] = False
 
     epsilon: float = 0.1  # Clipper's constant
 
@@ -45,13 +41,9 @@ class EpsilonGreedy:
         """Check the parameter."""
         require(0.0 <= self.epsilon <= 1.0, f"epsilon_greedy: epsilon is {self.epsilon}; it must lie in [0, 1]")
 
-    def init(self, arms: int) -> State:
-        """Return counts and sums of zero."""
-        return means.empty(arms)
-
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return epsilon / K for every arm and the rest for the best."""
-        losses = means.mean_losses(state, arms)
+        losses = [total / count if count else 0.0 for count, total in zip(state[:arms], state[arms:], strict=True)]
         best = losses.index(min(losses))
         share = self.epsilon / arms
         return tuple([share + (1.0 - self.epsilon) if index == best else share for index in range(arms)])
@@ -59,26 +51,3 @@ class EpsilonGreedy:
     def floor(self, arms: int) -> float:
         """Return epsilon / K."""
         return self.epsilon / arms
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return one arm."""
-        return (pick(self.propensities(state, arms), u),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
-        """Add the loss of the chosen arm to its mean."""
-        return means.added(state, arms, chosen, losses)
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm starts with one observation of the average loss."""
-        return means.extended(state, old_arms, new_arms)

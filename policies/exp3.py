@@ -7,8 +7,8 @@ from math import e, exp, inf, log
 from typing import TYPE_CHECKING, ClassVar
 
 from policies import logweights
-from policies.draw import pick
 from policies.errors import require
+from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ _SMALLEST_PROPENSITY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Exp3:
+class Exp3(OneArm):
     """Ask arms in proportion to weights that fall exponentially with their estimated losses.
 
     A loss is divided by the probability with which its arm was asked, *as logged with the decision*, so the estimate
@@ -48,7 +48,6 @@ class Exp3:
     """
 
     name: ClassVar[str] = "exp3"
-    full_information: ClassVar[bool] = False
 
     eta: float = 0.05
     gamma: float = 0.05
@@ -72,10 +71,6 @@ class Exp3:
     def floor(self, arms: int) -> float:
         """Return gamma / K."""
         return self.gamma / arms
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return one arm."""
-        return (pick(self.propensities(state, arms), u),)
 
     def weights(self, state: State, arms: int) -> tuple[float, ...]:
         """Return the weights, without the mixing."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from policies import linear
 from policies.contract import PLAIN
-from policies.draw import pick
+from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LinearPolicy(ABC):
+class LinearPolicy(OneArm):
     """One arm is asked, by ridge regressions of the reward on the query's features; see `policies.linear`.
 
     Args:
@@ -27,7 +27,6 @@ class LinearPolicy(ABC):
     """
 
     name: ClassVar[str]
-    full_information: ClassVar[bool] = False
     uses: ClassVar[Literal["features"]] = "features"
 
     features: int = 8
@@ -49,14 +48,6 @@ class LinearPolicy(ABC):
     def floor(self, arms: int) -> float:
         """Return gamma / K."""
         return self.gamma / arms
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return one arm, for a query without features."""
-        return (pick(self.propensities(state, arms), u),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
 
     def observe(
         self,

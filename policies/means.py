@@ -1,12 +1,10 @@
-"""Counts and sums of the losses seen on each arm: the state of the policies that compare averages.
-
-The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. Only asked arms count. The sums of zero-one
-losses are exact up to 2^53 observations, so their order does not matter at all.
-"""
+"""Counts and sums of the losses seen on each arm: the state of the policies that compare averages."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,35 +12,45 @@ if TYPE_CHECKING:
     from policies.contract import State
 
 
-def empty(arms: int) -> State:
-    """Return the state of arms that nothing is known of."""
-    return (0.0,) * (2 * arms)
+class Averaging(OneArm):
+    """Part of the policies that compare average losses.
 
-
-def mean_losses(state: State, arms: int) -> list[float]:
-    """Return the mean loss of each arm; 0.0 where nothing is known, so that an unknown arm is tried."""
-    return [state[arms + arm] / state[arm] if state[arm] else 0.0 for arm in range(arms)]
-
-
-def added(state: State, arms: int, chosen: tuple[int, ...], losses: Sequence[float | None]) -> State:
-    """Count the known losses of the chosen arms."""
-    values = list(state)
-    for arm in chosen:
-        loss = losses[arm]
-        if loss is not None:
-            values[arm] += 1.0
-            values[arms + arm] += loss
-    return tuple(values)
-
-
-def extended(state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-    """Re-map by name; a new arm starts with one observation of the average loss of those kept.
-
-    One, not the average count: a new arm among old ones with a million observations each would stay average for ever.
+    The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. Only asked arms count. The sums of zero-one
+    losses are exact up to 2^53 observations, so their order does not matter at all.
     """
-    size = len(old_arms)
-    known = dict(zip(old_arms, zip(state[:size], state[size:], strict=True), strict=True))
-    means = [known[arm][1] / known[arm][0] for arm in new_arms if arm in known and known[arm][0]]
-    fresh = (1.0, sum(means) / len(means)) if means else (0.0, 0.0)
-    pairs = [known.get(arm, fresh) for arm in new_arms]
-    return (*(count for count, _ in pairs), *(total for _, total in pairs))
+
+    __slots__ = ()
+
+    def init(self, arms: int) -> State:
+        """Return counts and sums of zero."""
+        return (0.0,) * (2 * arms)
+
+    def observe(
+        self,
+        state: State,
+        arms: int,
+        chosen: tuple[int, ...],
+        propensities: tuple[float, ...],
+        losses: Sequence[float | None],
+    ) -> State:
+        """Count the known losses of the chosen arms."""
+        values = list(state)
+        for arm in chosen:
+            loss = losses[arm]
+            if loss is not None:
+                values[arm] += 1.0
+                values[arms + arm] += loss
+        return tuple(values)
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Re-map by name; a new arm starts with one observation of the average loss of those kept.
+
+        One, not the average count: a new arm among old ones with a million observations each would stay average for
+        ever.
+        """
+        size = len(old_arms)
+        known = dict(zip(old_arms, zip(state[:size], state[size:], strict=True), strict=True))
+        means = [known[arm][1] / known[arm][0] for arm in new_arms if arm in known and known[arm][0]]
+        fresh = (1.0, sum(means) / len(means)) if means else (0.0, 0.0)
+        pairs = [known.get(arm, fresh) for arm in new_arms]
+        return (*(count for count, _ in pairs), *(total for _, total in pairs))

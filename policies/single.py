@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.errors import require
+from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Single:
+class Single(OneArm):
     """Ask one arm and learn nothing: the baseline, and what an application with one model needs.
 
     Args:
@@ -26,7 +27,6 @@ class Single:
     """
 
     name: ClassVar[str] = "single"
-    full_information: ClassVar[bool] = False
 
     arm: int = 0
 
@@ -46,14 +46,6 @@ class Single:
     def floor(self, arms: int) -> float:
         """Return 0.0: the others are never asked."""
         return 0.0
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return the arm."""
-        return (self.arm,)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return 1.0 for the arm."""
-        return self.propensities(state, arms)
 
     def observe(
         self,

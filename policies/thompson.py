@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.beta import best_probabilities
-from policies.draw import pick
 from policies.errors import require
+from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ _best = lru_cache(_CACHED_STATES)(best_probabilities)
 
 
 @dataclass(frozen=True, slots=True)
-class Thompson:
+class Thompson(OneArm):
     """Ask each arm with the probability that its success rate is the highest, given what was observed.
 
     Each arm's rate (1 - mean loss) has a Beta posterior that starts uniform. Thompson sampling draws one rate for each
@@ -46,7 +46,6 @@ class Thompson:
     """
 
     name: ClassVar[str] = "thompson"
-    full_information: ClassVar[bool] = False
 
     gamma: float = 0.01
 
@@ -66,14 +65,6 @@ class Thompson:
     def floor(self, arms: int) -> float:
         """Return gamma / K."""
         return self.gamma / arms
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return one arm."""
-        return (pick(self.propensities(state, arms), u),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
 
     def observe(
         self,

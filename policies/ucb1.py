@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
-from policies import means
 from policies.errors import require
+from policies.means import Averaging
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from policies.contract import State
 
 
 @dataclass(frozen=True, slots=True)
-class Ucb1:
+class Ucb1(Averaging):
     """Ask the arm with the smallest lower confidence bound: mean loss - sqrt(exploration * ln t / n).
 
     t counts all observations, n those of the arm; every arm is asked once first; ties go to the lowest index. Regret
@@ -40,17 +38,12 @@ class Ucb1:
     """
 
     name: ClassVar[str] = "ucb1"
-    full_information: ClassVar[bool] = False
 
     exploration: float = 2.0  # the paper's constant, for losses in [0, 1]
 
     def __post_init__(self) -> None:
         """Check the parameter."""
         require(0.0 <= self.exploration < inf, f"ucb1: exploration is {self.exploration}; it must not be negative")
-
-    def init(self, arms: int) -> State:
-        """Return counts and sums of zero."""
-        return means.empty(arms)
 
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return 1.0 for the arm of the smallest bound, 0.0 for the others."""
@@ -69,22 +62,3 @@ class Ucb1:
         spread = self.exploration * log(sum(counts))
         bounds = [state[arms + arm] / count - sqrt(spread / count) for arm, count in enumerate(counts)]
         return (bounds.index(min(bounds)),)
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
-        return self.propensities(state, arms)
-
-    def observe(
-        self,
-        state: State,
-        arms: int,
-        chosen: tuple[int, ...],
-        propensities: tuple[float, ...],
-        losses: Sequence[float | None],
-    ) -> State:
-        """Add the loss of the chosen arm to its mean."""
-        return means.added(state, arms, chosen, losses)
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm starts with one observation of the average loss."""
-        return means.extended(state, old_arms, new_arms)
