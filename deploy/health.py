@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +26,11 @@ from workers import manifest as manifests
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from deploy.settings import Settings
     from schemas.codec import Codec
+    from streams.operators.contract import Record
 
 REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
@@ -148,12 +150,7 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
     try:
         end_s = asyncio.get_running_loop().time() + REPORTS_S
         while not expected <= {*map(_role_of, latest)} and asyncio.get_running_loop().time() < end_s:
-            for record in await reader.poll(POLL_MS):
-                try:
-                    report = codec.decode(Report, record.value)
-                except DecodeError:
-                    continue
-                latest[report.instance] = report
+            latest |= {report.instance: report for report in _decoded(codec, await reader.poll(POLL_MS))}
     finally:
         await reader.stop()
     found: defaultdict[str, list[Report]] = defaultdict(list)
@@ -161,6 +158,12 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
         found[_role_of(instance)].append(report)
     found.pop(PAGE, None)
     return found
+
+
+def _decoded(codec: Codec, records: Iterable[Record]) -> Iterator[Report]:
+    for record in records:
+        with suppress(DecodeError):
+            yield codec.decode(Report, record.value)
 
 
 def _role_of(instance: str) -> str:

@@ -69,9 +69,10 @@ def latest_gauge(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: fl
         wire.follow((topics.REPORTS,))
         end_s = time.monotonic() + timeout_s
         while time.monotonic() < end_s:
-            for report in (codec.decode(Report, arrival.value) for arrival in wire.poll(1.0)):
-                if report.role == role:
-                    return report.gauges.get(gauge, 0.0)
+            reports = (codec.decode(Report, arrival.value) for arrival in wire.poll(1.0))
+            said = next((report for report in reports if report.role == role), None)
+            if said is not None:
+                return said.gauges.get(gauge, 0.0)
         raise TimeoutError(f"{role} has not reported within {timeout_s:g} s")
     finally:
         wire.close()

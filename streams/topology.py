@@ -115,7 +115,35 @@ def build(
         window_ms: the longest feedback window: joiners read one back when they start, learners two.
     """
     names = tuple(sorted(set(models)))
-    consumed = [
+    asked = [
+        Topic(topics.model_queries(name), "ModelQueries", "none", model_partitions, retention_ms=HOUR_MS)
+        for name in names
+    ]
+    circle = _circle(partitions, window_ms)
+    consumed = (
+        *circle,
+        Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
+        Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
+        *asked,
+    )
+    dead = [Topic(topics.dead_letters(t.name), "verbatim", "verbatim", 1, retention_ms=30 * DAY_MS) for t in consumed]
+    reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)
+    table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
+    return Topology(
+        topics={topic.name: topic for topic in (*consumed, *dead, reports, table)},
+        nodes=_nodes(names),
+        copartitioned=(tuple(topic.name for topic in circle),),
+    )
+
+
+def worker_role(model: str) -> str:
+    """Return the name of the role that runs one model."""
+    return f"worker.{model}"
+
+
+def _circle(partitions: int, window_ms: int) -> list[Topic]:
+    """Return the topics on the circle of data."""
+    return [
         Topic(topics.QUERIES, "Query", "context, else query_id", partitions),
         Topic(
             topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
@@ -134,35 +162,7 @@ def build(
             needed_ms=2 * window_ms + MINUTE_MS,
             timestamps="LogAppendTime",  # monotonic, so that the learner's window is the same on every reading
         ),
-        Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
-        Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
-        *(
-            Topic(topics.model_queries(m), "ModelQueries", "none", model_partitions, retention_ms=HOUR_MS)
-            for m in names
-        ),
     ]
-    dead = [Topic(topics.dead_letters(t.name), "verbatim", "verbatim", 1, retention_ms=30 * DAY_MS) for t in consumed]
-    reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)
-    table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
-    return Topology(
-        topics={topic.name: topic for topic in (*consumed, *dead, reports, table)},
-        nodes=_nodes(names),
-        copartitioned=(
-            (
-                topics.QUERIES,
-                topics.MODEL_PREDICTIONS,
-                topics.SHADOWS,
-                topics.PREDICTIONS,
-                topics.FEEDBACK,
-                topics.OBSERVATIONS,
-            ),
-        ),
-    )
-
-
-def worker_role(model: str) -> str:
-    """Return the name of the role that runs one model."""
-    return f"worker.{model}"
 
 
 def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:

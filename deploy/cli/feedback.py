@@ -103,12 +103,12 @@ async def _tell(settings: Settings, codec: Codec, record: Feedback, *, context: 
 async def _fate(watch: KafkaTail, codec: Codec, query_id: str, wait_s: float) -> Fate:
     try:
         async with asyncio.timeout(wait_s):
-            while True:
-                for record in await watch.poll(POLL_MS):
-                    if _is_about(record, query_id):
-                        return _what(record, codec)
+            found = None
+            while found is None:
+                found = next((record for record in await watch.poll(POLL_MS) if _is_about(record, query_id)), None)
     except TimeoutError:
         return Fate()
+    return _what(found, codec)
 
 
 def _is_about(record: Record, query_id: str) -> bool:

@@ -130,6 +130,19 @@ def _nothing() -> None:
     """What the first signal does when everything is ending anyway."""
 
 
+async def _watch(
+    run: Run, link: Link, traffic: Traffic, tally: Tally, recorder: Recorder, sending: asyncio.Task[None]
+) -> None:
+    """Show what happens at each full second, until all is sent; nothing more once an interrupt asks for the end."""
+    with display(run.console) as show:
+        while not sending.done():
+            await asyncio.wait([sending], timeout=1 - (link.now_us() - recorder.start_us) % 1_000_000 / 1e6)
+            now_us = link.now_us()
+            if not run.interrupts.asked:
+                show(take(tally, recorder, run.plan.seconds, traffic.feedback_sent, now_us, models.BREAKING))
+    await sending
+
+
 async def _send(run: Run, link: Link, topology: Topology) -> Ran:
     """Run the client in a thread, break the model on time, show what happens."""
     plan, data = run.plan, run.stage.data
@@ -145,13 +158,7 @@ async def _send(run: Run, link: Link, topology: Topology) -> Ran:
     _end_early(run, traffic)
     timers = _break_on_time(run, (start_us - link.now_us()) / 1e6)
     try:
-        with display(run.console) as show:
-            while not sending.done():
-                await asyncio.wait([sending], timeout=1 - (link.now_us() - start_us) % 1_000_000 / 1e6)
-                now_us = link.now_us()
-                if not run.interrupts.asked:
-                    show(take(tally, recorder, plan.seconds, traffic.feedback_sent, now_us, models.BREAKING))
-        await sending
+        await _watch(run, link, traffic, tally, recorder, sending)
     finally:
         for timer in timers:
             timer.cancel()

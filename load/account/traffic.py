@@ -109,9 +109,8 @@ def read(stage: Stage, prefix: str, models: Iterable[str], windows: Mapping[str,
     try:
         wire.follow((*circle, *map(topics.model_queries, models)), from_start=True)
         for record in wire.rest():
-            for name, window in windows.items():
-                if record.timestamp_us in window:
-                    found[name].add(record, codec)
+            for name in (name for name, window in windows.items() if record.timestamp_us in window):
+                found[name].add(record, codec)
     finally:
         wire.close()
     return found

@@ -67,13 +67,17 @@ async def main(task: Task) -> None:
 
 async def _ready(client: aiohttp.ClientSession) -> None:
     while True:
-        try:
-            async with client.get("/readyz") as response:
-                if response.status == 200:
-                    return
-        except aiohttp.ClientConnectionError:
-            pass
+        if await _is_ready(client):
+            return
         await asyncio.sleep(_WAIT_S)
+
+
+async def _is_ready(client: aiohttp.ClientSession) -> bool:
+    try:
+        async with client.get("/readyz") as response:
+            return response.status == 200
+    except aiohttp.ClientConnectionError:
+        return False
 
 
 def _free_port() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -97,12 +98,11 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
 
 def _ratios(rows: Sequence[Row]) -> dict[str, float]:
     ratios: dict[str, float] = {}
-    for lane in (SHORTEST, WHOLE):
-        for kind in ("hand", "peer"):
-            for figure, end in (("rate_per_s", "rate"), ("cpu_us_per_query", "cpu")):
-                own, other = _value(rows, lane.name, figure), best(rows, kind, figure)
-                if own and other:
-                    ratios[f"{lane.name}_to_{kind}_ratio_{end}"] = own / other
+    compared = (("rate_per_s", "rate"), ("cpu_us_per_query", "cpu"))
+    for lane, kind, (figure, end) in product((SHORTEST, WHOLE), ("hand", "peer"), compared):
+        own, other = _value(rows, lane.name, figure), best(rows, kind, figure)
+        if own and other:
+            ratios[f"{lane.name}_to_{kind}_ratio_{end}"] = own / other
     return ratios
 
 

@@ -29,7 +29,7 @@ from load.training import forest, images
 from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from load.peers.contenders import Contender
     from load.peers.running import Running
@@ -134,6 +134,10 @@ async def run(stage: Stage) -> Result:
         for contender, setting in turns:
             if contender.name not in climbs.out:
                 await climbs.visit(contender, setting)
+    return _result(stage, source, rounds, climbed, climbs)
+
+
+def _result(stage: Stage, source: str, rounds: int, climbed: Sequence[Mapping[str, Any]], climbs: _Climbs) -> Result:
     systems = batching.rows(climbs.visits)
     return Result(
         NAME,

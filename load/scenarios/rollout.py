@@ -18,7 +18,7 @@ from load import topics
 from load.driving import Driver
 from load.results import Result
 from load.system import Deployment
-from load.training import digits
+from load.training import Digits, digits
 from load.workload import Rows, query_id
 from schemas.records import Application, Outcome
 from streams.runtime.clock import SystemClock
@@ -77,13 +77,7 @@ class Judge:
 async def run(stage: Stage) -> Result:
     """Load without a change, then the same with a version that comes and goes."""
     data = digits()
-    estimators = {
-        "1": LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
-        "2": RandomForestClassifier(20, random_state=stage.seed).fit(data.train_x, data.train_y),
-    }
-    says = {version: estimator.predict(data.test_x).tolist() for version, estimator in estimators.items()}
-    for version, estimator in estimators.items():
-        package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5])
+    says = _package(stage, data)
     deployment = Deployment(
         topics.new_prefix(NAME),
         (Application("digits", (MODEL,), "single", slo_ms=_SLO_MS),),
@@ -107,6 +101,23 @@ async def run(stage: Stage) -> Result:
             changed |= await changing if changing is not None else {}
     topics.delete(stage.bootstrap, deployment.prefix)
     before, during = (recorder.figures() for recorder in recorders)
+    return _result(stage, before, during, {"wrong_version": sum(judge.wrong for judge in judges), **changed})
+
+
+def _package(stage: Stage, data: Digits) -> dict[str, list[int]]:
+    """Train and package two versions; returns what each answers to the test rows."""
+    estimators = {
+        "1": LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
+        "2": RandomForestClassifier(20, random_state=stage.seed).fit(data.train_x, data.train_y),
+    }
+    for version, estimator in estimators.items():
+        package_sklearn(estimator, stage.folder / version, MODEL, version, data.test_x[:5])
+    return {version: estimator.predict(data.test_x).tolist() for version, estimator in estimators.items()}
+
+
+def _result(
+    stage: Stage, before: Mapping[str, float], during: Mapping[str, float], changed: Mapping[str, float]
+) -> Result:
     names = ("lost", "defaults", "late", "p50_ms", "p99_ms", "max_ms")
     return Result(
         NAME,
@@ -115,7 +126,6 @@ async def run(stage: Stage) -> Result:
             **{f"before_{name}": before[name] for name in names},
             "lost_more": during["lost"] - before["lost"],
             "unserved_more": _unserved(during) - _unserved(before),
-            "wrong_version": sum(judge.wrong for judge in judges),
             **changed,
         },
         parameters={"rate": RATE, "seconds": stage.seconds, "seed": stage.seed, "slo_ms": _SLO_MS, "share": SHARE},

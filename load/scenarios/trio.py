@@ -49,6 +49,7 @@ HOW = {"without": 2, "with": 3}  # models
 _SHORT = ("skysail", "hand_aiokafka", "faststream")
 _ROUNDS, _SHORT_ROUNDS = 3, 1
 _WARM_UP_S, _LIMIT_S = 3.0, 10.0
+_SPREAD = ("goodput_per_s", "share_in_time", "p50_ms", "p99_ms", "cpu_us_per_query")
 _FITTED_ON = 150  # rows a tree
 
 
@@ -105,22 +106,20 @@ class _Rounds:
             client.application = how
             client.ready()
             client.stretch(RATE, _WARM_UP_S, _LIMIT_S)
-        for _ in range(rounds):
-            for how in HOW:
-                client.application = how
-                self.ask(client, "Skysail, Exp4 over workers", SKYSAIL, how)
+        for how in [*HOW] * rounds:
+            client.application = how
+            self.ask(client, "Skysail, Exp4 over workers", SKYSAIL, how)
 
     async def other(self, contender: Contender, rounds: int) -> None:
         """Start one that runs the models in line, with the slow one and without it; leave it out if it fails."""
         try:
             if contender.environment:
                 environments.ensure(contender.environment, _say)
-            for _ in range(rounds):
-                for how in HOW:
-                    _say(f"{contender.label}, {how} the slow model")
-                    ground = replace(self.ground, model=self.ground.stage.folder / f"{how}.joblib")
-                    async with contender.start(ground, contender.grid[0]) as running:
-                        await asyncio.to_thread(self._one, Client(ground, running, contender.speech), contender, how)
+            for how in [*HOW] * rounds:
+                _say(f"{contender.label}, {how} the slow model")
+                ground = replace(self.ground, model=self.ground.stage.folder / f"{how}.joblib")
+                async with contender.start(ground, contender.grid[0]) as running:
+                    await asyncio.to_thread(self._one, Client(ground, running, contender.speech), contender, how)
         except (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError) as error:
             _say(f"{contender.label} is left out: {error}")
             self.out.append({"label": contender.label, "why": " ".join(str(error).split())})
@@ -185,9 +184,8 @@ def summary(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         about: dict[str, Any] = {"name": system, "label": mine[0]["label"]}
         for how in HOW:
             these = [row for row in mine if row["how"] == how]
-            for figure in ("goodput_per_s", "share_in_time", "p50_ms", "p99_ms", "cpu_us_per_query"):
-                if values := [row[figure] for row in these if figure in row]:
-                    about[f"{how}_{figure}"] = spread(values)
+            spreads = {figure: [row[figure] for row in these if figure in row] for figure in _SPREAD}
+            about |= {f"{how}_{figure}": spread(values) for figure, values in spreads.items() if values}
             about |= {f"{how}_{count}": sum(row[count] for row in these) for count in ("lost", "duplicates", "wrong")}
         # Stretches have a few arrivals more or fewer than the rate says, so shares of those asked are compared.
         if "with_share_in_time" in about and "without_share_in_time" in about:

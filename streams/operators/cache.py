@@ -178,12 +178,15 @@ class PredictionCache:
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Give up on all outputs that would come to these partitions: another process takes them."""
-        for asked in self._asked.values():
-            for partition in partitions:
-                flights = asked.flights.pop(partition, {})
-                for query_id, key in flights.items():
-                    if key in self._entries and not self._was_late(key, (partition, query_id)):
-                        self._abandon(key)
+        flights = (
+            ((partition, query_id), key)
+            for asked in self._asked.values()
+            for partition in partitions
+            for query_id, key in asked.flights.pop(partition, {}).items()
+        )
+        for flight, key in flights:
+            if key in self._entries and not self._was_late(key, flight):
+                self._abandon(key)
 
     @property
     def has_orphans(self) -> bool:

@@ -186,14 +186,10 @@ class KafkaTransport:
         topic, partition = place
         try:
             async with asyncio.timeout(self._settings.topic_timeout_s):
-                await client.add_topic(topic)
-                while (partitions := client.cluster.partitions_for_topic(topic)) is None:
-                    if topic in client.cluster.unauthorized_topics:
-                        raise TopicAuthorizationFailedError(topic)
-                    await asyncio.sleep(_METADATA_S)
-                    await client.force_metadata_update()
+                await _make_known(client, topic)
         except TimeoutError as fault:
             raise UnknownPartitionError(f"topic {topic} is not there; create it (`skysail topics create`)") from fault
+        partitions = client.cluster.partitions_for_topic(topic)
         if partition not in partitions:
             raise UnknownPartitionError(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
         leader = _leader(client, place)
@@ -242,6 +238,16 @@ class KafkaTransport:
         self._leaving.discard(leaving)
         if not leaving.cancelled() and leaving.exception() is not None:
             _log.warning("the producer did not stop cleanly: %r", leaving.exception())
+
+
+async def _make_known(client: AIOKafkaClient, topic: str) -> None:
+    """Wait until the client knows a topic's partitions."""
+    await client.add_topic(topic)
+    while client.cluster.partitions_for_topic(topic) is None:
+        if topic in client.cluster.unauthorized_topics:
+            raise TopicAuthorizationFailedError(topic)
+        await asyncio.sleep(_METADATA_S)
+        await client.force_metadata_update()
 
 
 def _leader(client: AIOKafkaClient, place: KafkaPartition) -> int | None:
