@@ -7,7 +7,7 @@ from math import inf, log, sqrt
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.errors import require
-from policies.ucb1 import Ucb1
+from policies.ucb1 import LowestBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ _FORGOTTEN = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class DiscountedUcb(Ucb1):
+class DiscountedUcb(LowestBound):
     """Ask the arm with the smallest lower bound: mean loss - sqrt(exploration * ln n / (2 n_i)), all discounted.
 
     Each observation with a known loss multiplies all counts and sums by `discount` first, so about the last
@@ -76,4 +76,5 @@ class DiscountedUcb(Ucb1):
         """Discount everything, then add the loss of the chosen arm."""
         if all(losses[arm] is None for arm in chosen):
             return state
-        return Ucb1.observe(self, tuple([self.discount * value for value in state]), arms, chosen, propensities, losses)
+        discounted = tuple([self.discount * value for value in state])
+        return LowestBound.observe(self, discounted, arms, chosen, propensities, losses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING, ClassVar
@@ -13,8 +14,27 @@ if TYPE_CHECKING:
     from policies.contract import State
 
 
+class LowestBound(Averaging):
+    """Part of the policies that ask the arm of the smallest bound: between two updates all queries go to it."""
+
+    __slots__ = ()
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return 1.0 for the arm of the smallest bound, 0.0 for the others."""
+        (best,) = self.select(state, arms, 0.0)
+        return tuple([1.0 if index == best else 0.0 for index in range(arms)])
+
+    def floor(self, arms: int) -> float:
+        """Return 0.0: between two updates only one arm is asked."""
+        return 0.0
+
+    @abstractmethod
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return the arm of the smallest bound."""
+
+
 @dataclass(frozen=True, slots=True)
-class Ucb1(Averaging):
+class Ucb1(LowestBound):
     """Ask the arm with the smallest lower confidence bound: mean loss - sqrt(exploration * ln t / n).
 
     t counts all observations, n those of the arm; every arm is asked once first; ties go to the lowest index. Regret
@@ -44,15 +64,6 @@ class Ucb1(Averaging):
     def __post_init__(self) -> None:
         """Check the parameter."""
         require(0.0 <= self.exploration < inf, f"ucb1: exploration is {self.exploration}; it must not be negative")
-
-    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return 1.0 for the arm of the smallest bound, 0.0 for the others."""
-        (best,) = self.select(state, arms, 0.0)
-        return tuple([1.0 if index == best else 0.0 for index in range(arms)])
-
-    def floor(self, arms: int) -> float:
-        """Return 0.0: between two updates only one arm is asked."""
-        return 0.0
 
     def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
         """Return the first arm never observed, else the one of the smallest bound."""
