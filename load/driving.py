@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -125,15 +126,12 @@ class Driver:
         drain_s: float,
         linger_ms: float,
     ) -> tuple[Recorder, int]:
-        wire = Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms)
-        try:
+        with closing(Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms)) as wire:
             wire.follow((topics.PREDICTIONS,))
             now_us = SystemClock().now_us
             recorder = Recorder(now_us(), slo_us)
             loop = OpenLoop(wire, Codec(), workload, recorder, now_us, on_predictions=on_predictions)
             loop.run(offsets_us, drain_s)
-        finally:
-            wire.close()
         return recorder, loop.feedback_sent
 
     def _after(self, before: Mapping[str, Usage]) -> dict[str, Usage]:

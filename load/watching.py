@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -13,7 +14,11 @@ from schemas.codec import Codec
 from schemas.records import Report
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from load.system import Stage
+
+R = TypeVar("R")
 
 _POLL_S = 0.1
 
@@ -45,17 +50,13 @@ def await_gauge(stage: Stage, prefix: str, role: str, gauge: str, least: float, 
     Raises:
         TimeoutError: it has not in time.
     """
-    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
-    try:
-        wire.follow((topics.REPORTS,))
-        end_s, seen = time.monotonic() + timeout_s, 0.0
+    seen = 0.0
+    with closing(_gauges(stage, prefix, role, gauge, timeout_s)) as reported:
         while seen < least:
-            if time.monotonic() > end_s:
+            latest = next(reported, None)
+            if latest is None:
                 raise TimeoutError(f"{role} reports {gauge} {seen:g}, not {least:g}, after {timeout_s:g} s")
-            reports = [codec.decode(Report, arrival.value) for arrival in wire.poll(1.0)]
-            seen = max([seen, *(report.gauges.get(gauge, 0.0) for report in reports if report.role == role)])
-    finally:
-        wire.close()
+            seen = max(seen, latest)
 
 
 def latest_gauge(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> float:
@@ -64,15 +65,26 @@ def latest_gauge(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: fl
     Raises:
         TimeoutError: no report came in time.
     """
-    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
-    try:
-        wire.follow((topics.REPORTS,))
-        end_s = time.monotonic() + timeout_s
-        while time.monotonic() < end_s:
-            reports = (codec.decode(Report, arrival.value) for arrival in wire.poll(1.0))
-            said = next((report for report in reports if report.role == role), None)
-            if said is not None:
-                return said.gauges.get(gauge, 0.0)
+    with closing(_gauges(stage, prefix, role, gauge, timeout_s)) as reported:
+        latest = next(reported, None)
+    if latest is None:
         raise TimeoutError(f"{role} has not reported within {timeout_s:g} s")
-    finally:
-        wire.close()
+    return latest
+
+
+def written(stage: Stage, prefix: str, topic: str, kind: type[R]) -> list[R]:
+    """Return everything that a topic holds."""
+    codec = Codec()
+    with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
+        wire.follow((topic,), from_start=True)
+        return [codec.decode(kind, arrival.value) for arrival in wire.rest(2.0)]
+
+
+def _gauges(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> Generator[float, None, None]:
+    """Yield what a role's reports say of a gauge, 0 where they say nothing, until the time is up."""
+    codec, end_s = Codec(), time.monotonic() + timeout_s
+    with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
+        wire.follow((topics.REPORTS,))
+        while time.monotonic() < end_s:
+            reports = [codec.decode(Report, arrival.value) for arrival in wire.poll(1.0)]
+            yield from (report.gauges.get(gauge, 0.0) for report in reports if report.role == role)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import e, exp, inf, log
 from typing import TYPE_CHECKING, ClassVar
 
-from policies import logweights
 from policies.errors import require
+from policies.logweights import LogWeights, normalised
 from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _SMALLEST_PROPENSITY = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Exp3(OneArm):
+class Exp3(LogWeights, OneArm):
     """Ask arms in proportion to weights that fall exponentially with their estimated losses.
 
     A loss is divided by the probability with which its arm was asked, *as logged with the decision*, so the estimate
@@ -59,10 +59,6 @@ class Exp3(OneArm):
         require(0.0 < self.gamma <= 1.0, f"exp3: gamma is {self.gamma}; it must lie in (0, 1], 0.05 is usual")
         require(0.0 <= self.share <= 1.0, f"exp3: share is {self.share}; it must lie in [0, 1], 0.0001 is usual")
 
-    def init(self, arms: int) -> State:
-        """Return equal log-weights."""
-        return logweights.equal(arms)
-
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return (1 - gamma) * weight + gamma / K."""
         greedy, uniform = 1.0 - self.gamma, self.gamma / arms
@@ -71,10 +67,6 @@ class Exp3(OneArm):
     def floor(self, arms: int) -> float:
         """Return gamma / K."""
         return self.gamma / arms
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the weights, without the mixing."""
-        return tuple([exp(value) for value in state])
 
     def observe(
         self,
@@ -95,12 +87,8 @@ class Exp3(OneArm):
         if not known:
             return state
         if not self.share:
-            return logweights.normalised(logs)
+            return normalised(logs)
         back = e * self.share / arms  # of the weights before this step, which sum to 1
         weights = [exp(value) + back for value in logs]
         total = log(sum(weights))
         return tuple([log(weight) - total for weight in weights])
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm gets the average weight."""
-        return logweights.extended(state, old_arms, new_arms)

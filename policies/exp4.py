@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import exp, inf, log
 from typing import TYPE_CHECKING, ClassVar
 
-from policies import logweights
 from policies.errors import require
+from policies.logweights import LogWeights, log_sum, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Exp4:
+class Exp4(LogWeights):
     """Ask every arm and vote with weights that fall exponentially with each arm's loss.
 
     Every arm's loss is seen, so nothing is estimated and no propensity divides (Clipper's code divided, wrongly). The
@@ -51,10 +51,6 @@ class Exp4:
         require(0.0 < self.eta < inf, f"exp4: eta is {self.eta}; it must be positive, 0.1 is usual")
         require(0.0 <= self.share <= 1.0, f"exp4: share is {self.share}; it must lie in [0, 1], 0.001 is usual")
 
-    def init(self, arms: int) -> State:
-        """Return equal log-weights."""
-        return logweights.equal(arms)
-
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return 1.0 for every arm."""
         return (1.0,) * arms
@@ -66,10 +62,6 @@ class Exp4:
     def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
         """Return all arms."""
         return tuple(range(arms))
-
-    def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the weights."""
-        return tuple([exp(value) for value in state])
 
     def observe(
         self,
@@ -84,10 +76,10 @@ class Exp4:
         if not awake:
             return state
         lowered = [state[arm] - self.eta * loss for arm, loss in enumerate(losses) if loss is not None]
-        moved = self._shared(logweights.normalised(lowered))
+        moved = self._shared(normalised(lowered))
         if len(awake) == len(state):
             return moved
-        mass = logweights.log_sum([state[arm] for arm in awake])
+        mass = log_sum([state[arm] for arm in awake])
         logs = list(state)
         for arm, value in zip(awake, moved, strict=True):
             logs[arm] = value + mass
@@ -99,7 +91,3 @@ class Exp4:
             return logs
         kept, back = 1.0 - self.share, self.share / len(logs)
         return tuple([log(kept * exp(value) + back) for value in logs])
-
-    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-        """Re-map by name; a new arm gets the average weight."""
-        return logweights.extended(state, old_arms, new_arms)

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
     from policies.contract import State
 
 
-def equal(arms: int) -> State:
-    """Return equal weights."""
-    return (-log(arms),) * arms
-
-
 def log_sum(logs: Sequence[float]) -> float:
     """Return the logarithm of the sum of the weights, whatever the size of the logarithms."""
     top = max(logs)
@@ -28,11 +23,24 @@ def normalised(logs: Sequence[float]) -> State:
     return tuple([value - total for value in logs])
 
 
-def extended(logs: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
-    """Re-map by name; a new arm gets the average weight of those kept (as in Clipper)."""
-    known = dict(zip(old_arms, logs, strict=True))
-    kept = [known[arm] for arm in new_arms if arm in known]
-    if not kept:
-        return equal(len(new_arms))
-    average = log_sum(kept) - log(len(kept))
-    return normalised([known.get(arm, average) for arm in new_arms])
+class LogWeights:
+    """Part of the policies that weigh arms: the state is the logarithms of the weights."""
+
+    __slots__ = ()
+
+    def init(self, arms: int) -> State:
+        """Return equal weights."""
+        return (-log(arms),) * arms
+
+    def weights(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return the weights."""
+        return tuple([exp(value) for value in state])
+
+    def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
+        """Re-map by name; a new arm gets the average weight of those kept (as in Clipper)."""
+        known = dict(zip(old_arms, state, strict=True))
+        kept = [known[arm] for arm in new_arms if arm in known]
+        if not kept:
+            return self.init(len(new_arms))
+        average = log_sum(kept) - log(len(kept))
+        return normalised([known.get(arm, average) for arm in new_arms])

@@ -11,7 +11,7 @@ import asyncio
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -115,11 +115,8 @@ async def _perform(run: Run, folder: Path) -> Ran:
     try:
         run.interrupts.then(_nothing)
         await asyncio.sleep(0)  # an interrupt of a moment ago cancels here, where no thread is at work
-        wire = Wire(stage.settings.kafka.bootstrap, stage.settings.prefix, stage.client_properties())
-        try:
+        with closing(Wire(stage.settings.kafka.bootstrap, stage.settings.prefix, stage.client_properties())) as wire:
             ran = await _send(run, Link(wire, codec, SystemClock().now_us), build(stage.settings, stage.packages))
-        finally:
-            wire.close()
         return ran._replace(restarts={child.name: child.restarts for child in system.status() if child.restarts})
     finally:
         run.interrupts.then(_nothing)

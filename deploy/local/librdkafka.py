@@ -37,8 +37,6 @@ _SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
     "rd_kafka_mock_topic_create": (c_int, (c_void_p, c_char_p, c_int, c_int)),
     "rd_kafka_mock_broker_set_down": (c_int, (c_void_p, c_int32)),
     "rd_kafka_mock_broker_set_up": (c_int, (c_void_p, c_int32)),
-    "rd_kafka_mock_broker_set_rtt": (c_int, (c_void_p, c_int32, c_int)),
-    "rd_kafka_mock_partition_set_leader": (c_int, (c_void_p, c_char_p, c_int32, c_int32)),
     "rd_kafka_mock_coordinator_set": (c_int, (c_void_p, c_char_p, c_char_p, c_int32)),
     "rd_kafka_mock_push_request_errors_array": (None, (c_void_p, c_int16, c_size_t, ctypes.POINTER(c_int))),
     "rd_kafka_mock_clear_request_errors": (None, (c_void_p, c_int16)),
@@ -104,14 +102,6 @@ class MockCluster:
     def broker_up(self, broker: int = 1) -> None:
         """Let a broker accept connections again."""
         self._check("rd_kafka_mock_broker_set_up", broker)
-
-    def broker_rtt_ms(self, rtt_ms: int, broker: int = 1) -> None:
-        """Delay every reply of a broker."""
-        self._check("rd_kafka_mock_broker_set_rtt", broker, rtt_ms)
-
-    def partition_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move a partition's leadership; -1 leaves it without a leader."""
-        self._check("rd_kafka_mock_partition_set_leader", topic.encode(), partition, broker)
 
     def group_coordinator(self, group: str, broker: int) -> None:
         """Move a group's coordinator."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -104,15 +105,12 @@ class Traffic:
 def read(stage: Stage, prefix: str, models: Iterable[str], windows: Mapping[str, Window]) -> dict[str, Traffic]:
     """Read a deployment's topics from their start; returns by window what was written in it."""
     circle = (topics.QUERIES, topics.MODEL_PREDICTIONS, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
-    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
-    found = {name: Traffic() for name in windows}
-    try:
+    found, codec = {name: Traffic() for name in windows}, Codec()
+    with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
         wire.follow((*circle, *map(topics.model_queries, models)), from_start=True)
         for record in wire.rest():
             for name in (name for name, window in windows.items() if record.timestamp_us in window):
                 found[name].add(record, codec)
-    finally:
-        wire.close()
     return found
 
 

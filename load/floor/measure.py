@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,12 +90,9 @@ class Chain:
         return await asyncio.to_thread(self._at, rate, offsets_us, workload, seconds)
 
     def _at(self, rate: float, offsets_us: Iterator[int], workload: Workload, seconds: float) -> Recorder:
-        wire = Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms(rate))
-        try:
+        with closing(Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms(rate))) as wire:
             wire.follow(self.legs[-1:])
             return _send_through(wire, self.legs[0], workload, offsets_us, seconds)
-        finally:
-            wire.close()
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -101,8 +102,8 @@ class Client:
             TimeoutError: none has.
             PeerFailedError: the contender has ended.
         """
-        rows, end_s, wire = self._rows(self.slo_ms), time.monotonic() + _READY_S, self._wire(0)
-        try:
+        rows, end_s = self._rows(self.slo_ms), time.monotonic() + _READY_S
+        with closing(self._wire(0)) as wire:
             for index in itertools.count():
                 self.running.pids()
                 query = rows(index, self._now_us()).query
@@ -111,8 +112,6 @@ class Client:
                     return
                 if time.monotonic() > end_s:
                     raise TimeoutError(f"no answer within {_READY_S:g} s")
-        finally:
-            wire.close()
 
     def backlog(self, count: int, limit_s: float) -> Part:
         """Write `count` queries at once and wait for their answers, which the broker stamps when it appends them."""
@@ -139,10 +138,10 @@ class Client:
 
     def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
         """Send Poisson arrivals at `rate` a second and wait for the last answers."""
-        asking, wire = self._asking(self.slo_ms), self._wire(_LINGER_MS if rate > _LINGER_FROM_PER_S else 0)
-        offsets_us = list(arrivals.until(arrivals.poisson(rate, next(self._seeds)), seconds))
-        start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
-        try:
+        asking, linger_ms = self._asking(self.slo_ms), _LINGER_MS if rate > _LINGER_FROM_PER_S else 0
+        with closing(self._wire(linger_ms)) as wire:
+            offsets_us = list(arrivals.until(arrivals.poisson(rate, next(self._seeds)), seconds))
+            start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
             intended_us = [start_us + offset_us for offset_us in offsets_us]
             side = Side(wire, asking, intended_us, self._now_us, feedback=self.feedback)
             before_s = self._cpu_s()
@@ -150,8 +149,6 @@ class Client:
             settled = self._wait(lambda: side.take(_LOOK_S), len(offsets_us), limit_s)
             cpu_s = self._cpu_s() - before_s
             tally = _judged(asking.ledger, side.taken, lambda quiet_s: _take_rest(side, quiet_s))
-        finally:
-            wire.close()
         return Part(tally, tally.answered / seconds, cpu_s, side.late_us, settled)
 
     def _wait(self, count: Callable[[], int], expected: int, limit_s: float) -> bool:

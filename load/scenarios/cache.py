@@ -19,7 +19,7 @@ from load.driving import Driver
 from load.models import MODULUS, residue
 from load.results import Result
 from load.system import Deployment
-from load.wire import Wire
+from load.watching import written
 from load.workload import Rows, query_id
 from schemas import topics as names
 from schemas.codec import Codec
@@ -182,12 +182,7 @@ async def _through_the_system(stage: Stage, keys: Sequence[int]) -> dict[str, fl
 
 def _asked(stage: Stage, prefix: str) -> int:
     """Return how many rows the model was asked."""
-    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
-    try:
-        wire.follow((names.model_queries(_MODEL),), from_start=True)
-        return sum(len(codec.decode(ModelQueries, arrival.value).query_ids) for arrival in wire.rest(2.0))
-    finally:
-        wire.close()
+    return sum(len(found.query_ids) for found in written(stage, prefix, names.model_queries(_MODEL), ModelQueries))
 
 
 def _input(key: int) -> Tensor:

@@ -18,10 +18,9 @@ from load import topics
 from load.driving import Driver
 from load.results import Result
 from load.system import Deployment
-from load.wire import Wire
+from load.watching import written
 from load.workload import Rows
 from schemas import topics as names
-from schemas.codec import Codec
 from schemas.records import Application, ModelPredictions, Tensor
 from workers.packaging import package_function
 
@@ -82,11 +81,11 @@ async def _with(stage: Stage, package: Path, wait_ms: float) -> dict[str, float]
         await driver.greet(_MODEL, row)
         workload = Rows(_MODEL, (row,), seed=stage.seed)
         stretch = await driver.at(RATE, workload, _seconds(stage), int(SLO_MS * 1e3))
-        batches = await asyncio.to_thread(_batches, stage, deployment.prefix)
+        batches = await asyncio.to_thread(written, stage, deployment.prefix, names.MODEL_PREDICTIONS, ModelPredictions)
     topics.delete(stage.bootstrap, deployment.prefix)
     measured = stretch.recorder.figures()
     return {
-        **per_batch(batches),
+        **per_batch(batch for batch in batches if batch.batch_rows),
         "within_slo": measured["within_slo"],
         "p50_ms": measured["p50_ms"],
         "p99_ms": measured["p99_ms"],
@@ -107,16 +106,6 @@ def per_batch(batches: Iterable[ModelPredictions]) -> dict[str, float]:
         count += share
         busy_us += share * batch.predict_us
     return {"rows_a_batch": rows / max(1.0, count), "model_per_s": rows / max(1.0, busy_us) * 1e6}
-
-
-def _batches(stage: Stage, prefix: str) -> list[ModelPredictions]:
-    wire, codec = Wire(stage.bootstrap, prefix, stage.properties), Codec()
-    try:
-        wire.follow((names.MODEL_PREDICTIONS,), from_start=True)
-        found = [codec.decode(ModelPredictions, arrival.value) for arrival in wire.rest(2.0)]
-    finally:
-        wire.close()
-    return [batch for batch in found if batch.batch_rows]
 
 
 def _seconds(stage: Stage) -> float:
