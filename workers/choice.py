@@ -1,4 +1,4 @@
-"""Whether two runtimes of one model agree, and which of them is faster.
+"""Whether the runtimes of one model agree, and which of them is the fastest.
 
 What batching can win is a property of the runtime as much as of the model: a random forest on MNIST answers 63 rows/s
 one by one under scikit-learn and 8,200 under ONNX Runtime, but 24,500 against 17,000 in batches of 1,024. So it is
@@ -42,7 +42,7 @@ class Choice(NamedTuple):
         return f"{self.runtime} ({'; '.join(heads)} us for batches of {' '.join(map(str, sizes))})"
 
     def gauges(self, model: str) -> dict[str, float]:
-        """Return what a worker reports: 1 for the runtime that answers, and the times of both."""
+        """Return what a worker reports: 1 for the runtime that answers, and the times of all."""
         found = {f"runtime{{model={model},runtime={self.runtime}}}": 1.0}
         for name, times in self.batch_us.items():
             found |= {f"measured_us{{model={model},rows={rows},runtime={name}}}": us for rows, us in times.items()}

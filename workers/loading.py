@@ -1,4 +1,4 @@
-"""Loads model packages: every file is verified before their runtime, or the faster one of two, reads any."""
+"""Loads model packages: every file is verified before their runtime, or the fastest of several, reads any."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import numpy as np
 
 from workers import choice as choices
 from workers import manifest as manifests
-from workers.errors import PackageError
+from workers.errors import OutputError, PackageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from workers.choice import Choice
     from workers.manifest import Manifest
@@ -30,6 +32,12 @@ RUNTIMES: Mapping[str, str] = {
     "torch": "workers.runtimes.torch",
     "function": "workers.runtimes.function",
     "onnx": "workers.runtimes.onnx",
+    "trees": "workers.runtimes.trees",
+}
+# What an estimator can be converted to -> the module that does it, where models are packaged.
+CONVERTERS: Mapping[str, str] = {
+    "onnx": "workers.runtimes.onnx_conversion",
+    "trees": "workers.runtimes.trees_conversion",
 }
 EXAMPLES_FILE = "examples.npy"
 
@@ -41,7 +49,7 @@ class LoadedModel:
     manifest: Manifest
     runtime: Runtime
     digest: str
-    choice: Choice | None = None  # where the package has two runtimes, and the faster was chosen by measuring
+    choice: Choice | None = None  # where the package has several runtimes, and the fastest was chosen by measuring
 
 
 def load_package(
@@ -60,7 +68,7 @@ def load_package(
             the manifest beside it.
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
-        sizes: of the batches by which a package with two runtimes is measured, rising.
+        sizes: of the batches by which a package with several runtimes is measured, rising.
 
     Raises:
         PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
@@ -76,9 +84,9 @@ def load_package(
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
     runtime = runtime_module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
-    if "conversion" not in manifest.options or manifest.runtime == "onnx":
+    if "conversion" not in manifest.options or manifest.runtime in CONVERTERS:
         return LoadedModel(manifest, runtime, found)
-    return _faster(LoadedModel(manifest, runtime, found), folder, threads, sizes)
+    return _fastest(LoadedModel(manifest, runtime, found), folder, threads, sizes)
 
 
 def runtime_module(runtime: str) -> Any:
@@ -100,15 +108,31 @@ def import_extra(module: str, extra: str) -> Any:
         raise PackageError(f"the {extra} runtime needs {error.name}: pip install 'skysail[{extra}]'") from error
 
 
-def _faster(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
-    """Give the model the faster of its two runtimes; the original one where the other does not load or agree here."""
-    manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
+def apart(original: Runtime, converted: Runtime, rows: NDArray[np.generic]) -> float:
+    """Return how far a converted model's answers lie from the original's, see `choice.difference`.
+
+    Raises:
+        PackageError: They do not agree, or it does not answer.
+    """
     try:
-        converted = runtime_module("onnx").load(manifest, folder, allow_pickle=False, threads=threads)
-        runtimes = {manifest.runtime: model.runtime, "onnx": converted}
-        choices.difference(*(runtime.predict_batch(rows) for runtime in runtimes.values()))
-    except PackageError as error:
-        _log.warning("%s %s runs under %s only: %s", manifest.name, manifest.version, manifest.runtime, error)
+        found = converted.predict_batch(rows)
+    except OutputError as error:
+        raise PackageError(f"the converted model does not answer ({error}): package it without conversion") from error
+    return choices.difference(original.predict_batch(rows), found)
+
+
+def _fastest(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
+    """Give the model the fastest of its runtimes; one that does not load or agree here is left out."""
+    manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
+    runtimes = {manifest.runtime: model.runtime}
+    for name in manifest.options["conversion"].get("to", ("onnx",)):  # not said before there were others
+        try:
+            converted = runtime_module(name).load(manifest, folder, allow_pickle=False, threads=threads)
+            apart(model.runtime, converted, rows)
+            runtimes[name] = converted
+        except PackageError as error:
+            _log.warning("%s %s does not run under %s: %s", manifest.name, manifest.version, name, error)
+    if len(runtimes) == 1:
         return model
     found = choices.measure(runtimes, rows, sizes)
     _log.info("%s %s runs under %s", manifest.name, manifest.version, found)

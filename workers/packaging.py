@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schemas.records import Outcome, Tensor
-from workers import choice as choices
 from workers import manifest as manifests
+from workers.conversion import converted
 from workers.dotted import resolve
 from workers.errors import PackageError
-from workers.loading import EXAMPLES_FILE, import_extra, load_package, runtime_module
+from workers.loading import load_package, runtime_module
 from workers.manifest import Manifest, Signature
 from workers.rows import predict_rows
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
     from workers.runtimes.contract import Rows
-
-CONVERSIONS = ("none", "onnx", "auto")
 
 
 def package_sklearn(
@@ -60,9 +58,10 @@ def package_sklearn(
         output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number).
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle, which may need any type and whose loading may run any code.
-        convert: `onnx` = workers run it under ONNX Runtime and load no scikit-learn; `auto` = each worker measures
-            both and keeps the faster. Either way the original stays in the package, and the two must agree on the
-            sample and on rows mixed from it: give a sample of some hundred rows.
+        convert: `onnx` = workers run it under ONNX Runtime and load no scikit-learn; `trees` = so with trees as
+            arrays, under NumPy; `auto` = each worker measures the original and all that it can be converted to, and
+            keeps the fastest. Either way the original stays in the package, and what it was converted to must agree
+            with it on the sample and on rows mixed from it: give a sample of some hundred rows.
 
     Raises:
         PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
@@ -84,7 +83,7 @@ def package_sklearn(
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
         if convert != "none":
-            manifest = _converted(path, manifest, estimator, sample_input, convert)
+            manifest = converted(path, manifest, estimator, sample_input, convert)
         return _finish(path, manifest, sample_input, allow_pickle=allow_pickle)
 
 
@@ -203,29 +202,6 @@ def package_onnx(
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / file)
         return _finish(path, replace(manifest, files={file: ""}), sample_input)
-
-
-def _converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
-    """Add the estimator as an ONNX graph, its agreement checked, and the rows by which that was done.
-
-    What either took for batches of these rows here goes into the manifest, for people to read.
-    """
-    if convert not in CONVERSIONS:
-        raise PackageError(f"conversion {convert!r} is unknown: use one of {', '.join(CONVERSIONS)}")
-    if not isinstance(sample, np.ndarray):
-        raise PackageError("only models of tensors can be converted: package this one without conversion")
-    rows = choices.examples(sample)
-    file = import_extra("workers.runtimes.onnx_conversion", "onnx").convert(estimator, path, rows)
-    np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
-    both = replace(manifest, files={**manifest.files, file: "", EXAMPLES_FILE: ""})
-    runtimes = {
-        name: runtime_module(name).load(both, path, allow_pickle=True, threads=1) for name in (both.runtime, "onnx")
-    }
-    apart = choices.difference(*(runtime.predict_batch(rows) for runtime in runtimes.values()))
-    found = choices.measure(runtimes, rows)
-    conversion = {"from": manifest.runtime, "rows": len(rows), "difference": apart, "batch_us": found.batch_us}
-    runtime = "onnx" if convert == "onnx" else both.runtime
-    return replace(both, runtime=runtime, options={**both.options, "conversion": conversion})
 
 
 @contextmanager

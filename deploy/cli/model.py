@@ -14,7 +14,7 @@ from deploy.errors import UsageError
 from deploy.registry import codec_for
 from schemas.records import Application, Model
 from workers import manifest as manifests
-from workers.packaging import CONVERSIONS
+from workers.conversion import CONVERSIONS
 from workers.traffic import STABLE, label
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def model() -> None:
     type=click.Choice(CONVERSIONS),
     default="none",
     show_default=True,
-    help="Add an estimator as an ONNX graph, too, if both agree: `onnx` runs that, `auto` the faster, by measuring.",
+    help="Add an estimator as an ONNX graph or arrays of trees, if they agree: workers run that; `auto` the fastest.",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
@@ -103,7 +103,10 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
     click.echo(f"packaged {manifest.name} {manifest.version} ({manifest.runtime}) in {folder}, digest {digest}")
     conversion = manifest.options.get("conversion")
     if conversion is not None:
-        click.echo(f"converted to ONNX: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
+        forms = ", ".join(conversion["to"])
+        click.echo(f"converted to {forms}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
+        for name, reason in conversion["refused"].items():
+            click.echo(f"not to {name}: {reason}")
         _print_timings(conversion["batch_us"])
     click.echo(f"deploy it with: skysail model add {folder}")
     if options["allow_pickle"]:

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from sklearn.ensemble import (
+    ExtraTreesClassifier,
     GradientBoostingClassifier,
+    GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
 )
@@ -26,6 +29,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
@@ -166,6 +170,33 @@ CASES = {
     "onnx-ridge": fitted(Ridge(), X[:, 3], output="value", convert="onnx"),
     "onnx-support-vectors": fitted(make_pipeline(StandardScaler(), SVC()), convert="onnx"),
     "onnx-measured-forest": fitted(RandomForestClassifier(20, random_state=0), output="scores", convert="auto"),
+    "trees-forest-label": fitted(RandomForestClassifier(20, random_state=0), NAMES, convert="trees"),
+    "trees-forest-missing-scores": fitted(
+        RandomForestClassifier(20, random_state=0), LABELS, MISSING, output="scores", allow_nan=True, convert="trees"
+    ),
+    "trees-forest-float64-value": fitted(
+        RandomForestRegressor(20, random_state=0), X[:, 3], X.astype(float), output="value", convert="trees"
+    ),
+    "trees-single-label": fitted(DecisionTreeClassifier(random_state=0), convert="trees"),
+    "trees-extra-scores": fitted(ExtraTreesClassifier(20, random_state=0), output="scores", convert="trees"),
+    "trees-boosting-names": fitted(GradientBoostingClassifier(n_estimators=5), NAMES, convert="trees"),
+    "trees-boosting-value": fitted(GradientBoostingRegressor(n_estimators=5), X[:, 3], output="value", convert="trees"),
+    "trees-histogram-missing-scores": fitted(
+        HistGradientBoostingClassifier(max_iter=5, min_samples_leaf=3),
+        LABELS,
+        MISSING,
+        output="scores",
+        allow_nan=True,
+        convert="trees",
+    ),
+    "trees-histogram-float64-value": fitted(
+        HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=3),
+        X[:, 3],
+        X.astype(float),
+        output="value",
+        convert="trees",
+    ),
+    "trees-measured-histogram": fitted(HistGradientBoostingClassifier(max_iter=5), output="scores", convert="auto"),
     "onnx-graph-label": graph(output="label"),
     "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),
 }
@@ -303,13 +334,21 @@ def test_a_new_runtime_takes_fewer_than_25_lines(documented_runtime: str) -> Non
     assert len([line for line in documented_runtime.splitlines() if line.strip()]) < 25
 
 
-@NEEDS["onnx"]
-def test_a_worker_of_a_converted_model_loads_neither_scikit_learn_nor_torch(tmp_path: Path) -> None:
-    """The original lies in its package, but it needs ONNX Runtime alone: 80 MB with the model (measured)."""
-    CASES["onnx-forest-scores"].package(tmp_path / "package")
+@pytest.mark.parametrize(
+    ("case", "others"),
+    [
+        pytest.param("onnx-forest-scores", ("skl2onnx", "onnx"), marks=NEEDS["onnx"]),
+        ("trees-forest-missing-scores", ("onnxruntime", "scipy")),
+    ],
+)
+def test_a_worker_of_a_converted_model_loads_neither_scikit_learn_nor_torch(
+    tmp_path: Path, case: str, others: tuple[str, ...]
+) -> None:
+    """The original lies in its package, but it needs ONNX Runtime or NumPy alone: 80 MB with the model (measured)."""
+    CASES[case].package(tmp_path / "package")
     code = (
         "import psutil, sys; from workers.loading import load_package; load_package(sys.argv[1]); "
-        "assert not {'torch', 'sklearn', 'skops', 'skl2onnx', 'onnx'} & set(sys.modules); "
+        f"assert not {{'torch', 'sklearn', 'skops', *{others}}} & set(sys.modules); "
         "print(psutil.Process().memory_info().rss // 2**20)"
     )
     done = subprocess.run(

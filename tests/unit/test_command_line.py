@@ -272,10 +272,12 @@ def test_an_estimator_is_kept_as_a_pickle_only_if_that_is_asked_for(estimator: P
 def test_an_estimator_is_converted_if_that_is_asked_for(
     estimator: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """How far the two are apart and what they take is printed; the graph alone is a model, too, and no pickle."""
+    """How far they are apart, what was refused and what each takes is printed; the graph alone is a model, too."""
     arguments = [str(estimator), str(tmp_path / "p"), "--name", "m", "--sample", "[[1, 2], [5, 6]]"]
     trust = ["--trust-pickle", sha256(estimator), "--output", "scores", "--convert", "auto"]
-    assert "converted to ONNX: 256 rows agree within" in run("model", "package", *arguments, *trust)
+    told = run("model", "package", *arguments, *trust)
+    assert "converted to onnx: 256 rows agree within" in told
+    assert "not to trees: GaussianNB cannot be compiled" in told
     shown = run("model", "show", str(tmp_path / "p"))
     assert all(word in shown for word in ("us a batch of", "sklearn", "onnx", "1024"))
     assert package(tmp_path / "p" / "model.onnx", tmp_path / "q")["runtime"] == "onnx"

@@ -66,7 +66,7 @@ def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"runtime": "tvm"}, "use one of sklearn, torch, function, onnx"),
+        ({"runtime": "tvm"}, "use one of sklearn, torch, function, onnx, trees"),
         ({"output": "logits"}, "use one of label, scores, value"),
         ({"name": "Digits!"}, "lower-case"),
         ({"version": ""}, "version"),

@@ -1,0 +1,231 @@
+"""Ensembles of trees as arrays: what scikit-learn answers, without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import threadpoolctl  # type: ignore[import-untyped] # has no annotations
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
+
+from workers.errors import PackageError
+from workers.manifest import Manifest, Signature
+from workers.runtimes.trees import TREES_FILE, TreesRuntime, linked, load, save
+from workers.runtimes.trees_conversion import below, compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_RANDOM = np.random.default_rng(11)
+X = _RANDOM.normal(size=(200, 5)).astype(np.float32).round(1)  # rounded: many rows lie on a threshold
+MISSING = np.where(_RANDOM.random(X.shape) < 0.2, np.float32("nan"), X)
+THREE = (X[:, 0] > X[:, 1]).astype(int) + (X[:, 2] > 0)
+TWO = THREE % 2
+NUMBERS = X[:, 0] + X[:, 1] * X[:, 2]
+COUNTS = np.exp(X[:, 0].astype(float))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Train with one thread: several that wait for each other on busy cores take seconds for a few trees."""
+    with threadpoolctl.threadpool_limits(1):
+        yield
+
+
+def answered(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Return probabilities, or values as a column, of the compiled trees."""
+    trees = compiled(estimator, rows.dtype)
+    return linked(trees.raw(rows), trees.link, trees.stages)
+
+
+def expected(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what scikit-learn answers."""
+    proba = getattr(estimator, "predict_proba", None)
+    return proba(rows) if proba else estimator.predict(rows)[:, None]
+
+
+CLASSIFIERS = {
+    "tree": DecisionTreeClassifier(random_state=0),
+    "extra-tree": ExtraTreeClassifier(random_state=0),
+    "stump": DecisionTreeClassifier(max_depth=1),
+    "forest": RandomForestClassifier(9, random_state=0),
+    "boosting": GradientBoostingClassifier(n_estimators=5),
+    "boosting-from-zero": GradientBoostingClassifier(n_estimators=5, init="zero"),
+    "histogram": HistGradientBoostingClassifier(max_iter=5),
+}
+REGRESSORS = {
+    "tree": DecisionTreeRegressor(random_state=0),
+    "forest": RandomForestRegressor(9, random_state=0),
+    "extra-trees": ExtraTreesRegressor(9, random_state=0),
+    "boosting": GradientBoostingRegressor(n_estimators=5),
+    "histogram": HistGradientBoostingRegressor(max_iter=5),
+    "histogram-poisson": HistGradientBoostingRegressor(max_iter=5, loss="poisson"),
+}
+
+
+@pytest.mark.parametrize("labels", [TWO, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers_give_their_probabilities(name: str, labels: NDArray[Any]) -> None:
+    """Of two classes and of three, to the last digits."""
+    estimator = CLASSIFIERS[name].fit(X, labels)
+    np.testing.assert_allclose(answered(estimator, X), expected(estimator, X), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressors_give_their_values(name: str) -> None:
+    """Means of trees and sums of boosting, with their link."""
+    estimator = REGRESSORS[name].fit(X, COUNTS)
+    np.testing.assert_allclose(answered(estimator, X), expected(estimator, X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8"])
+@pytest.mark.parametrize("estimator", [RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=5)])
+def test_rows_of_any_dtype_are_compared_as_the_estimator_compares_them(estimator: Any, dtype: str) -> None:
+    """Forests in float32, histogram gradient boosting in float64: rows a little off their thresholds tell."""
+    rows = (4 * np.abs(X)).astype(dtype)
+    estimator.fit(rows, THREE)
+    near = rows * (1 + 1e-9) if dtype == "float64" else rows
+    assert np.array_equal(answered(estimator, near).argmax(axis=1), estimator.predict_proba(near).argmax(axis=1))
+    np.testing.assert_allclose(answered(estimator, near), expected(estimator, near), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "estimator", [RandomForestClassifier(9, random_state=0), HistGradientBoostingClassifier(max_iter=5)]
+)
+def test_missing_values_go_where_they_went_in_training(estimator: Any) -> None:
+    """Left or right at each node, and the rows beside them as if there were none."""
+    estimator.fit(MISSING, THREE)
+    np.testing.assert_allclose(answered(estimator, MISSING), expected(estimator, MISSING), rtol=0, atol=1e-14)
+    alone = np.vstack([answered(estimator, row[None]) for row in MISSING[:20]])
+    assert np.array_equal(alone, answered(estimator, MISSING)[:20])
+
+
+def test_exponential_loss_has_its_own_link() -> None:
+    """AdaBoost's loss: the raw output is half the log odds."""
+    estimator = GradientBoostingClassifier(n_estimators=5, loss="exponential").fit(X, TWO)
+    np.testing.assert_allclose(answered(estimator, X), expected(estimator, X), rtol=0, atol=1e-14)
+
+
+def test_a_batch_of_many_parts_is_one_batch() -> None:
+    """More rows and trees than go through at once: each row as alone, to the bit."""
+    estimator = RandomForestRegressor(60, max_depth=3, random_state=0).fit(X, NUMBERS)
+    trees = compiled(estimator, X.dtype)
+    many = np.tile(X, (3, 1))
+    alone = np.vstack([trees.raw(row[None]) for row in X[:50]])
+    assert np.array_equal(trees.raw(many)[400:450], alone)
+
+
+def test_trees_of_a_single_leaf_are_trees() -> None:
+    """Nothing to learn: every row gets the same."""
+    estimator = RandomForestClassifier(3).fit(X, np.zeros(len(X)))
+    assert np.array_equal(answered(estimator, X[:4]), np.ones((4, 1)))
+
+
+def test_thresholds_are_rounded_down_to_what_rows_are_compared_in() -> None:
+    """So that every float32 falls on the side of the float64 on which it fell; infinite stays infinite."""
+    thresholds = np.array([0.1, 0.3, -0.1, 1.5, np.inf, 1e300, -1e300])
+    rounded = below(thresholds, np.dtype("float32"))
+    assert rounded.dtype == np.float32
+    for value in (np.nextafter(rounded[:4], np.float32(9)), rounded[:4], np.float32([0.1, 0.3, -0.1, 1.5])):
+        assert np.array_equal(value <= rounded[:4], value.astype(float) <= thresholds[:4])
+    assert rounded[4:].tolist() == [np.inf, np.finfo(np.float32).max, -np.inf]
+    assert np.array_equal(below(thresholds, np.dtype("float64")), thresholds)
+
+
+@pytest.mark.parametrize(
+    "estimator", [RandomForestClassifier(5, random_state=0), HistGradientBoostingClassifier(max_iter=5)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_beside_a_threshold_fall_on_its_side(estimator: Any, dtype: str) -> None:
+    """On each threshold of a feature, and on the next number above and below it, in a row like those of training."""
+    estimator.fit(X.astype(dtype), THREE)
+    trees = compiled(estimator, np.dtype(dtype))
+    inner = np.flatnonzero(np.isfinite(trees.threshold))
+    exact = trees.threshold[inner].astype(dtype)
+    for beside in (exact, np.nextafter(exact, exact + 1), np.nextafter(exact, exact - 1)):
+        rows = X[inner % len(X)].astype(dtype)
+        rows[np.arange(len(inner)), trees.feature[inner]] = beside
+        np.testing.assert_allclose(answered(estimator, rows), expected(estimator, rows), rtol=0, atol=1e-14)
+
+
+def manifest(output: str, classes: tuple[int | str, ...] = ()) -> Manifest:
+    """Return a manifest of rows like X."""
+    return Manifest("m", "1", "trees", Signature("tensor", "float32", (5,)), output, classes, files={TREES_FILE: ""})
+
+
+@pytest.mark.parametrize(
+    ("estimator", "label"),
+    [(GradientBoostingClassifier(n_estimators=1), 1), (HistGradientBoostingClassifier(max_iter=1), 0)],
+)
+def test_between_two_labels_the_estimators_own_is_answered(estimator: Any, label: int) -> None:
+    """At probability one half exactly, gradient boosting says the second and histogram gradient boosting the first."""
+    rows, labels = np.zeros((40, 5), dtype=np.float32), np.arange(40) % 2
+    estimator.fit(rows, labels)
+    assert estimator.predict(rows[:1]).tolist() == [label]
+    runtime = TreesRuntime(manifest("label", (0, 1)), compiled(estimator, rows.dtype))
+    assert np.asarray(runtime.predict_batch(rows[:3]).answers).tolist() == [label] * 3
+
+
+def test_what_is_stored_is_what_is_loaded(tmp_path: Path) -> None:
+    """Names as classes, and the answers of the arrays in memory."""
+    estimator = RandomForestClassifier(5, random_state=0).fit(X, np.array(["ant", "bee", "cat"])[THREE])
+    save(compiled(estimator, X.dtype), tmp_path)
+    runtime = load(manifest("scores", ("ant", "bee", "cat")), tmp_path, allow_pickle=False, threads=1)
+    outputs = runtime.predict_batch(X)
+    assert outputs.answers == tuple(estimator.predict(X))
+    assert np.array_equal(np.asarray(outputs.scores), estimator.predict_proba(X))
+
+
+def test_a_file_that_holds_no_trees_is_refused(tmp_path: Path) -> None:
+    """Absent from the manifest, garbage, other arrays, or an unknown link: one sentence each."""
+    with pytest.raises(PackageError, match=r"lists no trees\.npz"):
+        load(replace(manifest("label"), files={}), tmp_path, allow_pickle=False, threads=1)
+    path = tmp_path / TREES_FILE
+    for content in (b"garbage", b"PK\x03\x04", b""):
+        path.write_bytes(content)
+        with pytest.raises(PackageError, match="holds no trees"):
+            load(manifest("label"), tmp_path, allow_pickle=False, threads=1)
+    np.savez(path, roots=np.zeros(1))
+    with pytest.raises(PackageError, match="holds no trees"):
+        load(manifest("label"), tmp_path, allow_pickle=False, threads=1)
+    save(replace(compiled(DecisionTreeClassifier().fit(X, TWO), X.dtype), link="tanh"), tmp_path)
+    with pytest.raises(PackageError, match="unknown link 'tanh'"):
+        load(manifest("label"), tmp_path, allow_pickle=False, threads=1)
+
+
+def test_what_cannot_be_compiled_is_refused() -> None:
+    """With the reason: another kind, several outputs, categories, an estimator to start from, a class of one's own."""
+
+    class Own(RandomForestClassifier):
+        """Could answer anything."""
+
+    refused: dict[str, Any] = {
+        "not one of scikit-learn's trees": LogisticRegression().fit(X, TWO),
+        "Own cannot be compiled": Own(2).fit(X, TWO),
+        "several outputs": RandomForestRegressor(2).fit(X, X[:, :2]),
+        "categorical features": HistGradientBoostingClassifier(max_iter=2, categorical_features=[0]).fit(
+            np.abs(X).round(), TWO
+        ),
+        "its `init` is an estimator": GradientBoostingClassifier(n_estimators=2, init=LogisticRegression()).fit(X, TWO),
+    }
+    for reason, estimator in refused.items():
+        with pytest.raises(PackageError, match=reason):
+            compiled(estimator, X.dtype)
+    started = GradientBoostingClassifier(n_estimators=2, init=DummyClassifier()).fit(X, TWO)
+    assert compiled(started, X.dtype).stages == 2

@@ -1,0 +1,146 @@
+"""Runs ensembles of decision trees as arrays: every tree of every row goes down one level with each array operation.
+
+The TreeTraversal strategy of Hummingbird (Nakandala et al., OSDI 2020) in NumPy. A node's two children stand side by
+side, so that a level is four look-ups, a comparison and an addition; a leaf is its own child. A single row costs a few
+array operations a level, where scikit-learn calls each tree. `trees_conversion` writes the arrays.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workers.errors import PackageError
+from workers.runtimes.contract import Outputs, scored, values
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Rows
+
+TREES_FILE = "trees.npz"
+LINKS = ("mean", "identity", "exp", "logistic", "half_logistic", "softmax")
+_AT_ONCE = 1 << 14  # pairs of a tree and a row: their arrays stay in the second-level cache
+_LEVELS = 4  # after so many are pairs left out that have reached their leaf: most do long before the deepest
+
+
+@dataclass(frozen=True, slots=True)
+class Trees:
+    """A forest, all its nodes in one list: s stages of g trees each, whose leaves hold k numbers.
+
+    A row's raw outputs are g·k sums over the stages, plus `base`. It goes to the right child where its feature is above
+    the threshold: rows are compared in the thresholds' dtype.
+    """
+
+    roots: NDArray[np.intp]  # (s·g,), stage by stage
+    feature: NDArray[np.intp]  # (nodes,)
+    threshold: NDArray[np.floating[Any]]  # (nodes,), infinite at leaves
+    left: NDArray[np.intp]  # (nodes,), the right child is the next; a leaf's is itself
+    missing_right: NDArray[np.bool_]  # (nodes,), where NaN goes
+    leaves: NDArray[np.float64]  # (nodes, k), 0 at other nodes
+    base: NDArray[np.float64]  # (g·k,)
+    depth: int
+    stages: int
+    link: str  # of LINKS: what makes the answer of the raw outputs
+    tie: float  # where one raw output decides between two labels: above it is the second
+
+    def raw(self, rows: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return the raw outputs (n, g·k) of rows (n, features)."""
+        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and above every threshold
+            compared = np.ascontiguousarray(rows, dtype=self.threshold.dtype)
+        step = max(1, _AT_ONCE // len(self.roots))
+        parts = [self._sums(compared[start : start + step]) for start in range(0, len(compared), step)]
+        return self.base + np.concatenate(parts)
+
+    def _sums(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Add the leaves up one stage after the other: the sum does not depend on how many rows there are."""
+        found = self.leaves.take(self._reached(rows), axis=0).reshape(self.stages, -1)
+        sums = np.add.accumulate(found)[-1] if found.shape[1] == 1 else found.sum(axis=0)
+        groups: NDArray[np.float64] = sums.reshape(-1, len(rows), self.leaves.shape[1])
+        return groups.transpose(1, 0, 2).reshape(len(rows), -1)
+
+    def _reached(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
+        """Return the leaf of each tree and row, (trees·n,); pairs that have reached theirs are soon left out."""
+        flat, missing = rows.ravel(), bool(np.isnan(rows).any())
+        node = np.repeat(self.roots, len(rows))
+        start = np.tile(np.arange(len(rows)) * rows.shape[1], len(self.roots))
+        reached, pairs = node.copy(), np.arange(len(node))
+        for level in range(0, self.depth, _LEVELS):
+            for _ in range(min(_LEVELS, self.depth - level)):
+                node = self._children(node, flat.take(self.feature.take(node) + start), missing=missing)
+            reached[pairs] = node
+            inner = np.flatnonzero(self.left.take(node) != node)
+            node, start, pairs = node[inner], start[inner], pairs[inner]
+        return reached
+
+    def _children(
+        self, node: NDArray[np.intp], compared: NDArray[np.floating[Any]], *, missing: bool
+    ) -> NDArray[np.intp]:
+        right = compared > self.threshold.take(node)
+        if missing:
+            right |= np.isnan(compared) & self.missing_right.take(node)
+        return self.left.take(node) + right
+
+
+def linked(raw: NDArray[np.float64], link: str, stages: int) -> NDArray[np.float64]:
+    """Return what the model answers with: probabilities (n, classes), or values (n, 1)."""
+    if link == "mean":
+        return raw / stages
+    if link == "exp":
+        return np.exp(raw)
+    if link == "softmax":
+        risen: NDArray[np.float64] = np.exp(raw - raw.max(axis=1, keepdims=True))
+        risen /= risen.sum(axis=1, keepdims=True)
+        return risen
+    if link == "identity":
+        return raw
+    second = 0.5 + 0.5 * np.tanh(raw if link == "half_logistic" else 0.5 * raw)  # the logistic function, no overflow
+    return np.hstack([1.0 - second, second])
+
+
+class TreesRuntime:
+    """A forest as a model."""
+
+    def __init__(self, manifest: Manifest, trees: Trees) -> None:
+        self._manifest, self._trees = manifest, trees
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Send the whole batch down all trees."""
+        kind, classes, trees = self._manifest.output, self._manifest.classes, self._trees
+        raw = trees.raw(np.asarray(rows))
+        if kind == "label" and raw.shape[1] == 1 < len(classes):
+            return scored(np.hstack([np.full_like(raw, trees.tie), raw]), classes, keep=False)
+        answers = linked(raw, trees.link, trees.stages)
+        return values(answers) if kind == "value" else scored(answers, classes, keep=kind == "scores")
+
+
+def save(trees: Trees, folder: Path) -> str:
+    """Write the arrays into `folder` and return the name of the file."""
+    np.savez_compressed(folder / TREES_FILE, **{field.name: getattr(trees, field.name) for field in fields(Trees)})
+    return TREES_FILE
+
+
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> TreesRuntime:  # noqa: ARG001 - the contract's
+    """Load the arrays of a verified package; one thread, whatever `threads` says.
+
+    Raises:
+        PackageError: there are none, or they are not what `save` wrote.
+    """
+    if TREES_FILE not in manifest.files:
+        raise PackageError(f"{folder} lists no {TREES_FILE}: package the model again")
+    try:
+        with (folder / TREES_FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            arrays: dict[str, Any] = {field.name: stored[field.name] for field in fields(Trees)}
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise PackageError(f"{folder / TREES_FILE} holds no trees ({error}): package the model again") from error
+    plain = {name: arrays[name].item() for name in ("depth", "stages", "link", "tie")}
+    trees = Trees(**{**arrays, **plain})
+    if trees.link not in LINKS:
+        raise PackageError(f"{folder / TREES_FILE} has the unknown link {trees.link!r}: package the model again")
+    return TreesRuntime(manifest, trees)
