@@ -135,11 +135,14 @@ class Serving:
             model = self._models.get(batch.model)
             is_beside = model is not None and batch.version in model.shares
             self._admission.report(batch, now_us, is_beside=is_beside)
-        outputs = tuple(outputs_of(batch))
-        effects += self.combiner.on_outputs(record.partition, batch, outputs, now_us)
-        for query in () if self._cache is None else self._cache.land(record.partition, batch, outputs):
-            if len(query.outputs) == len(query.models):
-                effects.append(self.combiner.answer(query, now_us))
+        if self._cache is None:  # of a batch for which nobody waits no output is made
+            effects += self.combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
+        else:
+            outputs = tuple(outputs_of(batch))
+            effects += self.combiner.on_outputs(record.partition, batch, outputs, now_us)
+            for query in self._cache.land(record.partition, batch, outputs):
+                if len(query.outputs) == len(query.models):
+                    effects.append(self.combiner.answer(query, now_us))
         effects.append(Skip((record.position,), ""))
 
     def on_timer(self, now_us: int) -> Effects:
