@@ -36,7 +36,7 @@ OUTPUTS = (
 
 FULL: tuple[object, ...] = (
     Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary"),
-    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary"),
+    ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary", 15_000),
     ModelPredictions(
         model="good",
         version="1",

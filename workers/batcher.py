@@ -62,7 +62,11 @@ class Take(Generic[T]):
 
 
 class Batcher(Generic[T]):
-    """One replica's queue. Every time is an argument, in microseconds."""
+    """One replica's queue. Every time is an argument, in microseconds.
+
+    Attributes:
+        spare_us: how much later than due a row may be done where it keeps no other one waiting.
+    """
 
     def __init__(
         self, controller: BatchController[Any], *, limit: int = 10_000, objective_us: int | None = None
@@ -85,6 +89,7 @@ class Batcher(Generic[T]):
         self._since_us: int | None = None  # since when a free model is kept waiting for more rows
         self._held = 0  # rows of a smaller order were kept waiting
         self._is_ranked = False  # priorities may differ
+        self.spare_us = 0
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -207,7 +212,9 @@ class Batcher(Generic[T]):
         """
         if row.order < self._held:
             return row.due_us <= now_us
-        return row.due_us < now_us + self._times.predict(min(cap, len(self._heap)))
+        queued = len(self._heap)
+        spare_us = self.spare_us if queued <= cap else 0  # where all fit into the batch, a late one costs nobody
+        return row.due_us + spare_us < now_us + self._times.predict(min(cap, queued))
 
     def _release(self, now_us: int, cap: int) -> tuple[int, Reason]:
         """Return when the next batch starts, and why then."""

@@ -82,6 +82,7 @@ class ModelWorker(Operator):
             if fault is not None:
                 effects.append(DeadLetter(record, *fault))
                 continue
+            self._batcher.spare_us = queries.spare_us
             source = Source(record.position, queries.reply_partition, len(queries.query_ids))
             rows = zip(queries.due_us, queries.query_ids, rows_of(queries.inputs), strict=True)
             asked = [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]

@@ -34,9 +34,13 @@ class _Row(NamedTuple):
 
 
 class Asking:
-    """Gathers rows until they are flushed, in order of arrival."""
+    """Gathers rows until they are flushed, in order of arrival.
 
-    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse")
+    Attributes:
+        spare_us: how much later than due an output may still be of use: as the latest query has it.
+    """
+
+    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "spare_us")
 
     def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
         """Start with nothing to ask.
@@ -49,6 +53,7 @@ class Asking:
         self._refuse = refuse
         self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[_Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
+        self.spare_us = 0
 
     def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
         """Ask the models behind these topics; the query's input is given away."""
@@ -93,7 +98,7 @@ class Asking:
         ids = tuple([query.query_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         try:
-            columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or ""
+            columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or "", self.spare_us
             value = self._codec.encode(ModelQueries(ids, reply_partition, *columns))
         except SchemaError:
             middle = len(rows) // 2

@@ -74,8 +74,8 @@ class Serving:
         self._asking = Asking(codec, self._refuse)
         self._asked: Counter[tuple[str, tuple[str, ...]]] = Counter()  # by application and models
         # From a worker's record timestamp to here, µs; starts at one measured leg.
-        self._return_us = RunningQuantile(0.95, 2_000.0)
-        self._back_us = 2_000
+        self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
+        self._back_us = self._usual_us = 2_000
 
     def ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms, wait for them, and ask their models."""
@@ -95,7 +95,9 @@ class Serving:
         self._asked[pending.application_name, models] += 1
         deadline_us = pending.deadline_us
         allowed_us = int((deadline_us - pending.sent_us) * MAX_RETURN_SHARE)
-        due_us = deadline_us - self._margin_us - min(allowed_us, self._back_us)
+        kept_us = min(allowed_us, self._back_us)
+        due_us = deadline_us - self._margin_us - kept_us
+        self._asking.spare_us = max(0, kept_us - self._usual_us)
         if self._admission is not None:
             admitted = self._admitted(self._admission, pending, due_us, now_us)
             if admitted is not models:
@@ -129,8 +131,9 @@ class Serving:
         """
         batch = self._codec.decode(ModelPredictions, record.value)
         if record.timestamp_us < now_us:  # an inline model's answers have no way back
+            self._slow_return_us.add(now_us - record.timestamp_us)
             self._return_us.add(now_us - record.timestamp_us)
-            self._back_us = int(self._return_us.value)
+            self._back_us, self._usual_us = int(self._slow_return_us.value), int(self._return_us.value)
         if self._admission is not None:
             model = self._models.get(batch.model)
             is_beside = model is not None and batch.version in model.shares

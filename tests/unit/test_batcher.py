@@ -62,6 +62,22 @@ def test_rows_past_their_due_time_expire() -> None:
     assert items(queue.take(20 * MS)) == ("b", "a")
 
 
+def test_a_late_row_that_keeps_nobody_waiting_is_tried_for_as_long_as_it_may_be_of_use() -> None:
+    """There is room for it in the batch: whether its answer comes in time depends on the way back alone."""
+    queue = batcher(cap=4)
+    queue.spare_us = 15 * MS
+    queue.offer([(4 * MS, "a"), (10 * MS, "b"), (40 * MS, "c")], 0)
+    assert items(queue.take(20 * MS)) == ("bc", "a")
+
+
+def test_a_late_row_that_keeps_others_waiting_expires() -> None:
+    """Where rows are left over, each batch is for those that are sure to be in time."""
+    queue = batcher(cap=2)
+    queue.spare_us = 15 * MS
+    queue.offer([(10 * MS, "a"), (40 * MS, "b"), (50 * MS, "c")], 0)
+    assert items(queue.take(20 * MS)) == ("bc", "a")
+
+
 def test_rows_that_cannot_wait_for_the_planned_batch_are_dropped_early() -> None:
     """A full batch takes 10 ms: what is due within them is given up before it costs anything."""
     queue = batcher(cap=4)

@@ -9,6 +9,7 @@ import pytest
 from schemas import topics
 from schemas.codec import MAX_BYTES
 from schemas.records import ModelQueries, Outcome, Query, Status
+from streams.operators.contract import Record
 from streams.testing import Crash, StoreDown
 from tests.loops import CODEC, Loop, digits, model_predictions
 
@@ -237,6 +238,22 @@ def test_a_reply_of_a_model_that_was_not_asked_answers_nothing() -> None:
     loop.driver.run(1)
 
     assert loop.answer(query_id).reason == "deadline"
+
+
+def test_workers_are_told_until_when_an_output_is_sure_to_be_in_time_and_until_when_it_may_be() -> None:
+    """Sure is what the slowest twentieth of the ways back leaves; half of them take no longer than the usual one."""
+    loop = Loop(dict(GOOD), digits(policy="single", slo_ms=100))
+    selection, now_us = loop.driver.operator("selection"), loop.driver.now_us
+    value = CODEC.encode(model_predictions("good", {"nobody": 7}))
+    for number in range(1_000):
+        left_us = now_us - (20_000 if number % 10 == 0 else 4_000)
+        selection.on_records([Record(topics.MODEL_PREDICTIONS, 0, number, left_us, None, value)], now_us)
+    loop.query()
+    loop.driver.run(0.01)
+    asked = CODEC.decode(ModelQueries, loop.driver.read(topics.model_queries("good"))[-1].value)
+
+    assert now_us + 95_000 - asked.due_us[0] == pytest.approx(20_000, rel=0.2)
+    assert asked.spare_us == pytest.approx(16_000, rel=0.2)
 
 
 def test_names_of_strangers_are_not_labels() -> None:
