@@ -102,6 +102,7 @@ def asked() -> st.SearchStrategy[ModelQueries]:
             inputs=st.just(Tensor("uint8", (rows, 2), bytes(2 * rows)))
             | st.lists(TEXT | st.binary(max_size=9), min_size=rows, max_size=rows).map(tuple),
             priorities=st.just(()) | st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
+            spare_us=LONGS,
         )
     )
 
