@@ -141,7 +141,8 @@ class Worker(Section):
     """Of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`, `window` and
     `max_rows` of `quantile` and `deferred`, which has `linger_ms` and `eager_below` besides."""
     objective_ms: float | None = Field(default=None, gt=0)
-    """How long a batch may take; without it half of what the deadline leaves after the time outside the worker."""
+    """How long a batch may take; without it half of what the deadline leaves after the time outside the
+    worker, but at least twice what a call of the model costs."""
     queue_rows: int = Field(default=4096, gt=0)
     """How many rows may wait in a worker; it reads no more until there is room."""
     threads: int = Field(default=1, gt=0)
