@@ -33,8 +33,6 @@ APPLICATIONS = {
     "beside": {"models": ["moody", "steady"], "policy": "exp4", "slo_ms": SLO_MS, "default_output": "none"},
     "without": {"models": ["steady"], "policy": "single", "slo_ms": SLO_MS, "default_output": "none"},
 }
-# An answer leaves 5 ms before its deadline; a busy machine may add this. Who waited for a worker is seconds late.
-BUSY_US = 250_000
 BACK_S = 30.0  # a process that died tells nobody: the group waits a session of 10 s for it
 
 
@@ -57,7 +55,9 @@ async def ask(there: Deployed, word: str) -> tuple[Prediction, Prediction]:
     near = [there.client.predict("without", f"neighbour {number}") for number in range(8)]
     alone, beside, *neighbours = await asyncio.gather(*asked, *near)
     assert [(p.status, p.answer) for p in neighbours] == [(Status.COMPLETE, f"NEIGHBOUR {n}") for n in range(8)]
-    assert all(p.answered_us < p.deadline_us + BUSY_US for p in (alone, beside, *neighbours))
+    assert all(p.answered_us < p.deadline_us for p in neighbours)
+    # The answer leaves 5 ms before its deadline; twenty more are for a busy machine.
+    assert all(p.answered_us < p.deadline_us + 20_000 for p in (alone, beside))
     return alone, beside
 
 
