@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from policies import class_counts
 from policies.class_counts import ALL
 from policies.errors import require
+from policies.every_arm import EveryArm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ _LEAST: Final = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class ClassVote:
+class ClassVote(EveryArm):
     """Ask every arm and weigh each answer by how often the arm was right when it answered that class.
 
     One weight a model (`exp4`) cannot say that a model knows cats and another one dogs. Here an answer c of an arm that
@@ -56,7 +57,6 @@ class ClassVote:
     """
 
     name: ClassVar[str] = "class_vote"
-    full_information: ClassVar[bool] = True
 
     prior: float = 2.0
     discount: float = 0.99
@@ -77,18 +77,6 @@ class ClassVote:
     def init(self, arms: int) -> State:
         """Return arms without observations."""
         return class_counts.empty(arms, self.classes)
-
-    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return 1.0 for every arm."""
-        return (1.0,) * arms
-
-    def floor(self, arms: int) -> float:
-        """Return 1.0: every arm is asked."""
-        return 1.0
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return all arms."""
-        return tuple(range(arms))
 
     def weights(self, state: State, arms: int) -> tuple[float, ...]:
         """Return the shares of the arms as they vote with what is of no class."""

@@ -7,6 +7,7 @@ from math import exp, inf, log
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.errors import require
+from policies.every_arm import EveryArm
 from policies.logweights import LogWeights, log_sum, normalised
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Exp4(LogWeights):
+class Exp4(EveryArm, LogWeights):
     """Ask every arm and vote with weights that fall exponentially with each arm's loss.
 
     Every arm's loss is seen, so nothing is estimated and no propensity divides (Clipper's code divided, wrongly). The
@@ -41,7 +42,6 @@ class Exp4(LogWeights):
     """
 
     name: ClassVar[str] = "exp4"
-    full_information: ClassVar[bool] = True
 
     eta: float = 0.1
     share: float = 1e-3
@@ -50,18 +50,6 @@ class Exp4(LogWeights):
         """Check the parameters."""
         require(0.0 < self.eta < inf, f"exp4: eta is {self.eta}; it must be positive, 0.1 is usual")
         require(0.0 <= self.share <= 1.0, f"exp4: share is {self.share}; it must lie in [0, 1], 0.001 is usual")
-
-    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return 1.0 for every arm."""
-        return (1.0,) * arms
-
-    def floor(self, arms: int) -> float:
-        """Return 1.0: every arm is asked."""
-        return 1.0
-
-    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
-        """Return all arms."""
-        return tuple(range(arms))
 
     def observe(
         self,
