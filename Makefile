@@ -40,12 +40,12 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
-$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+$(VENV)/demo.stamp: pyproject.toml schemas/compiled.pyx | $(BIN)/python
 	@echo "installing what the demo needs (about 200 MB the first time)"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/test.stamp: pyproject.toml | $(BIN)/python
+$(VENV)/test.stamp: pyproject.toml schemas/compiled.pyx | $(BIN)/python
 	@echo "installing what the tests need, torch included"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,registry,dev]'
 	@touch $@ $(VENV)/demo.stamp

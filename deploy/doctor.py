@@ -18,6 +18,7 @@ from deploy.local.errors import MissingError
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis
+from schemas.compiling import IS_COMPILED
 
 _OLDEST_PYTHON = (3, 11)
 _GIB = 1024**3
@@ -54,6 +55,7 @@ def diagnose() -> tuple[Check, ...]:
         check_jars(),
         check_redis(),
         check_package("scikit-learn", "pip install scikit-learn", Level.MISSING),
+        check_codec(is_compiled=IS_COMPILED),
         check_package("uvloop", "pip install uvloop (roles run slower without it)", Level.WARN),
         check_package("torch", "pip install torch safetensors (only to serve torch models)", Level.WARN),
         check_docker(),
@@ -116,6 +118,14 @@ def check_package(name: str, advice: str, if_absent: Level) -> Check:
         return Check(name, Level.OK, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Check(name, if_absent, "not installed", advice)
+
+
+def check_codec(*, is_compiled: bool) -> Check:
+    """Check whether records are read and written in C."""
+    if is_compiled:
+        return Check("codec", Level.OK, "compiled")
+    advice = "records take ten times as long: install a C compiler, then install Skysail again"
+    return Check("codec", Level.WARN, "Python", advice)
 
 
 def check_docker() -> Check:

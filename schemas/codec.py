@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from schemas import framing
-from schemas.decoders import reader
+from schemas.compiling import reader, writer
 from schemas.definitions import CURRENT, RECORDS, readable
-from schemas.encoders import FAILURES, explain, writer
+from schemas.encoders import FAILURES, explain
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import ModelPredictions, ModelQueries, Tensor
 

@@ -158,16 +158,16 @@ def _fields(source: Source, writer: avsc.Record, record: type[Any]) -> list[str]
     for field in writer.fields:
         values[field.name] = source.fresh()
         _read(source, field.type, values[field.name])
-    return [values.get(name) or _default(record.__name__, name) for name in field_names(record)]
+    return [values.get(name) or repr(default(record.__name__, name)) for name in field_names(record)]
 
 
-def _default(record: str, name: str) -> str:
-    """Return the source text of a field's default in the current schema."""
+def default(record: str, name: str) -> object:
+    """Return a field's default in the current schema."""
     for schema in CURRENT.values():
         for inner in avsc.records_within(schema.record):
             field = inner.field(name) if inner.name == record else None
             if field is not None and field.optional:
-                return repr(tuple(field.default) if isinstance(field.default, list) else field.default)
+                return tuple(field.default) if isinstance(field.default, list) else field.default
     raise SchemaError(f"{record}.{name}: the writer has no such field, and the current schema has no default for it")
 
 

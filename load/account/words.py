@@ -16,10 +16,11 @@ The broker holds fetches that find nothing (`kafka.fetch_wait_ms`). The fetch is
 waits as a callback (`streams/runtime/kafka_wire.py`, `kafka_fetcher.py`): aiokafka's own way, a task and an object for
 each field, cost a quarter of all CPU at low rates. Records are made once, in the form that kernels take.""",
     "decode": """\
-The readers are generated from the schemas, straight-line Python for each record type (`schemas/decoders.py`), faster
-than fastavro's C with objects at the end. Tensors keep their bytes untouched. A decision, which many predictions share,
-is recognised by its bytes and read once (`schemas/recall.py`). Selection and workers exchange batch records: one
-envelope for hundreds of rows. The joiner reads no more than an id (`schemas/framing.py`) until it joins.""",
+Records are read in C (`schemas/compiled.pyx`), a prediction in a twentieth of what Python takes that is generated from
+its schema (`schemas/decoders.py`), which defines the format, reads all that is unusual, and everything where there is
+no compiler. Tensors keep their bytes untouched. A decision, which many predictions share, is recognised by its bytes and read once.
+Selection and workers exchange batch records: one envelope for hundreds of rows. The joiner reads no more than an id
+(`schemas/framing.py`) until it joins.""",
     "select": """\
 What does not depend on the query is worked out once for each state that is read: propensities, weights, the decision
 that each draw leads to (`streams/operators/views.py`). Names of states are cached. Ids that were seen are kept in two
@@ -31,8 +32,8 @@ rows of a worker's batch (`workers/answering.py`). This step is what that costs.
 query to encode, append, fetch and decode on both legs between selection and workers (`ModelQueries` in
 `schemas/records.py`).""",
     "encode": """\
-The writers are generated like the readers (`schemas/encoders.py`). Model queries are written once for all models that
-are asked; a decision that was written before is recognised and its bytes are copied (`schemas/recall.py`).""",
+Written in C, too, beside generated Python (`schemas/encoders.py`). Model queries are written once for all models that
+are asked; a decision that was written before is recognised and its bytes are copied.""",
     "append": """\
 Whole record batches are built without a future, a task or a log call for each record (`streams/runtime/lanes.py`). What
 is sent in one turn of the event loop goes in one request, whatever its partitions, and several requests may be on their

@@ -25,7 +25,7 @@ def test_every_data_file_of_a_package_is_installed() -> None:
 
 
 def _is_data(file: Path) -> bool:
-    return file.is_file() and file.suffix not in {".py", ".pyc"}
+    return file.is_file() and file.suffix not in {".py", ".pyc", ".pyx", ".c", ".so"}
 
 
 @pytest.mark.parametrize("package", sorted(PROJECT["tool"]["setuptools"]["package-data"]))
