@@ -2,6 +2,7 @@
 
 PYTHON ?= $(shell for v in 3.14 3.13 3.12 3.11 3; do p=$$(command -v python$$v) && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv
+COMPILED := schemas/compiled.pyx streams/runtime/kafka_unpacking.pyx
 BIN := $(VENV)/bin
 TESTS ?= tests
 
@@ -40,12 +41,12 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
-$(VENV)/demo.stamp: pyproject.toml schemas/compiled.pyx | $(BIN)/python
+$(VENV)/demo.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 	@echo "installing what the demo needs (about 200 MB the first time)"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-$(VENV)/test.stamp: pyproject.toml schemas/compiled.pyx | $(BIN)/python
+$(VENV)/test.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 	@echo "installing what the tests need, torch included"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,registry,dev]'
 	@touch $@ $(VENV)/demo.stamp
