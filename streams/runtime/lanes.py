@@ -12,23 +12,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from streams.operators.contract import Emit, Position
     from streams.runtime.ports import TopicPartition, Transport
 
 _log = logging.getLogger(__name__)
 
-# What one record costs beyond its key and value: the tuple, its positions, its place in the list (measured: 150-200).
-_OVERHEAD_BYTES = 200
+# What one record costs beyond its value: the tuple, its positions, its place in the list (measured: 150-200), the key,
+# which is an id that stands in the value, too.
+_OVERHEAD_BYTES = 250
 # More than any batch holds at 1 MiB and 100 bytes a record; bounds the slice that is offered to the transport.
 _OFFERED = 10_000
+_place = itemgetter(0, 1)
 BACKOFF_S = 0.05  # first wait after a failure, doubled each time
 BACKOFF_MAX_S = 2.0  # a broker that comes back is noticed within this
 
@@ -80,14 +83,15 @@ class Lanes:
 
     def send(self, emits: Iterable[Emit]) -> None:
         """Queue records; never waits, never refuses. Order within a partition is kept."""
-        for emit in emits:
-            lane = self._lanes.get((emit.topic, emit.partition))
+        for (topic, partition), run in groupby(emits, _place):
+            lane = self._lanes.get((topic, partition))
             if lane is None:
-                lane = self._lanes[emit.topic, emit.partition] = _Lane()
-            lane.pending.append(emit)
-            self._pending_bytes += _size(emit)
+                lane = self._lanes[topic, partition] = _Lane()
+            queued = [*run]
+            lane.pending.extend(queued)
+            self._pending_bytes += _size(queued)
             if not lane.active:
-                self._start(emit.topic, emit.partition, lane)
+                self._start(topic, partition, lane)
 
     def pressure(self) -> float:
         """Return pending bytes as a share of the bound; from 1 on the caller should take in less."""
@@ -149,14 +153,14 @@ class Lanes:
 
     def _take(self, lane: _Lane, count: int) -> list[Emit]:
         taken = [lane.pending.popleft() for _ in range(count)]
-        self._pending_bytes -= sum(map(_size, taken))
+        self._pending_bytes -= _size(taken)
         return taken
 
     def _shed(self, topic: str, lane: _Lane) -> None:
         """Drop what nobody waits for: a missing topic (a model without workers) must not stop the other lanes."""
         kept = [emit for emit in lane.pending if emit.completes]
         dropped = len(lane.pending) - len(kept)
-        self._pending_bytes -= sum(_size(emit) for emit in lane.pending) - sum(map(_size, kept))
+        self._pending_bytes -= _size(lane.pending) - _size(kept)
         lane.pending = deque(kept)
         self.counters[f"lane_shed_total{{topic={topic}}}"] += dropped
 
@@ -169,5 +173,5 @@ class Lanes:
         await asyncio.sleep(wait_s)
 
 
-def _size(emit: Emit) -> int:
-    return len(emit.value) + (len(emit.key) if emit.key else 0) + _OVERHEAD_BYTES
+def _size(emits: Collection[Emit]) -> int:
+    return sum([len(emit[3]) for emit in emits]) + _OVERHEAD_BYTES * len(emits)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.runtime.errors import OffsetOrderError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # completing stays O(1) amortised (three copies a record at most) and at most a quarter of the memory is waste.
 _WASTE = 0.25
 _WASTE_MIN = 1024
+_place = itemgetter(0, 1)
 
 
 class _Partition:
@@ -56,14 +59,18 @@ class _Partition:
         self.open += len(offsets)
         return len(offsets)
 
-    def complete(self, offset: int) -> bool:
-        """Mark one offset; False if it is not outstanding."""
-        index = self.open_index(offset)
-        if index is None:
-            return False
-        self.done[index] = 1
-        self.open -= 1
-        return True
+    def complete(self, offsets: Iterable[int]) -> int:
+        """Mark offsets; returns how many of them were outstanding."""
+        done, held, marked = self.done, self.offsets, 0
+        first, count = (held[0] if held else 0), len(held)
+        for offset in offsets:
+            at = offset - first  # right wherever offsets have no gaps
+            index = at if 0 <= at < count and held[at] == offset else self._index(offset)
+            if index is not None and not done[index]:
+                done[index] = 1
+                marked += 1
+        self.open -= marked
+        return marked
 
     def open_index(self, offset: int) -> int | None:
         """Return where an outstanding offset is held."""
@@ -72,11 +79,6 @@ class _Partition:
 
     def _index(self, offset: int) -> int | None:
         held = self.offsets
-        if not held:
-            return None
-        index = offset - held[0]  # right wherever offsets have no gaps
-        if 0 <= index < len(held) and held[index] == offset:
-            return index
         index = bisect_left(held, offset)
         return index if index < len(held) and held[index] == offset else None
 
@@ -142,16 +144,12 @@ class OffsetTracker:
 
     def complete(self, positions: Iterable[Position]) -> None:
         """Mark records complete, in any order."""
-        partitions = self._partitions
-        done = ignored = 0
-        for topic, number, offset in positions:
-            known = partitions.get((topic, number))
-            if known is not None and known.complete(offset):
-                done += 1
-            else:
-                ignored += 1
-        self._outstanding -= done
-        self.ignored_total += ignored
+        for place, run in groupby(positions, _place):
+            offsets = [position[2] for position in run]
+            known = self._partitions.get(place)
+            marked = known.complete(offsets) if known is not None else 0
+            self._outstanding -= marked
+            self.ignored_total += len(offsets) - marked
 
     def committable(self) -> dict[TopicPartition, int]:
         """Return the next offsets that may be committed, where they are ahead of the committed ones."""

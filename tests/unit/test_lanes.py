@@ -171,7 +171,7 @@ def test_pressure_is_the_share_of_the_bound_that_waits() -> None:
     async def scene() -> None:
         async with opened(bound_bytes=10_000) as s:
             s.transport.up.clear()
-            s.lanes.send([emit(b"x" * 4_800), emit(b"y" * 4_800)])
+            s.lanes.send([emit(b"x" * 4_750), emit(b"y" * 4_750)])
             await elapse(1)
             assert s.lanes.pressure() == 1.0
             s.transport.up.set()
