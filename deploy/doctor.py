@@ -18,7 +18,7 @@ from deploy.local.errors import MissingError
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis
-from schemas.compiling import IS_COMPILED
+from schemas.extension import IS_COMPILED
 
 _OLDEST_PYTHON = (3, 11)
 _GIB = 1024**3

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from schemas import framing
-from schemas.compiling import reader, writer
+from schemas.compiling import reader, values, writer
 from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain
 from schemas.errors import DecodeError, SchemaError
@@ -57,6 +57,7 @@ class Codec:
         self._max_bytes = max_bytes
         self._writers = {record: (_writer(record), _head(record, ids)) for record in RECORDS}
         self._readers = {record: _readers(record, ids, accepted) for record in RECORDS}
+        self._decode = values(self._readers, max_bytes, self._explained)
         allowed = {schema.fingerprint for record in RECORDS for schema in readable(record.__name__)}
         foreign = sorted(schema_id for schema_id, fingerprint in accepted.items() if fingerprint not in allowed)
         if foreign:
@@ -78,6 +79,11 @@ class Codec:
 
     def decode(self, record: type[R], value: bytes | None) -> R:
         """Return the record in `value`; raises DecodeError, and nothing else, where there is none."""
+        decoded: R = self._decode(record, value)
+        return decoded
+
+    def _explained(self, record: type[R], value: bytes | None) -> R:
+        """Decode step by step, so that an error can say which one fails."""
         if not value:
             raise DecodeError("empty", f"{record.__name__}: no value")
         if len(value) > self._max_bytes:

@@ -1,4 +1,7 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+_R = TypeVar("_R")
 
 class Node:
     def __init__(
@@ -14,6 +17,17 @@ class Node:
 class Reader:
     def __init__(self, root: Node, python: Callable[[bytes, int], tuple[object, int]]) -> None: ...
     def __call__(self, buffer: bytes, start: int, /) -> tuple[object, int]: ...
+
+class Values:
+    def __init__(
+        self,
+        readers: Mapping[type, Mapping[bytes, object]],
+        max_bytes: int,
+        python: Callable[[type, bytes | None], object],
+    ) -> None: ...
+    def __call__(self, record: type[_R], value: bytes | None, /) -> _R: ...
+
+def first_text(value: bytes | None, /) -> str | None: ...
 
 class Writer:
     def __init__(self, root: Node, python: Callable[[object, bytes], bytes]) -> None: ...

@@ -27,6 +27,8 @@ cdef extern from "Python.h":
         object (*tp_alloc)(PyTypeObject* of, Py_ssize_t items)
 
 cdef enum:
+    CONFLUENT_BYTES = 5  # as in schemas.framing
+    SINGLE_OBJECT_BYTES = 10
     KEY_BYTES = 48  # as in schemas.recall
     MAX_SHARED_BYTES = 2048
     CAPACITY = 1024
@@ -121,6 +123,64 @@ cdef class Reader:
         except Exception:
             return self.python(buffer, start)
         return record, cursor.at - begin
+
+
+cdef class Values:
+    """Reads whole values, framing and all: `read(record, value) -> record`.
+
+    Args:
+        readers: by record class, by framing.
+        max_bytes: larger values are unusual.
+        python: reads whatever is unusual.
+    """
+
+    cdef dict readers
+    cdef Py_ssize_t max_bytes
+    cdef object python
+
+    def __init__(self, dict readers, Py_ssize_t max_bytes, python):
+        self.readers = readers
+        self.max_bytes = max_bytes
+        self.python = python
+
+    def __call__(self, record, value):
+        cdef Cursor cursor
+        cdef Py_ssize_t start, size
+        if type(value) is not bytes:
+            return self.python(record, value)
+        size = PyBytes_GET_SIZE(value)
+        cursor.at = <const unsigned char*>PyBytes_AS_STRING(value)
+        cursor.end = cursor.at + size
+        start = CONFLUENT_BYTES if cursor.at[0] == 0 else SINGLE_OBJECT_BYTES
+        if start < size <= self.max_bytes:
+            reader = (<dict>self.readers[record]).get(PyBytes_FromStringAndSize(<const char*>cursor.at, start))
+            if type(reader) is Reader:
+                cursor.at += start
+                try:
+                    decoded = read((<Reader>reader).root, &cursor)
+                except Exception:
+                    return self.python(record, value)
+                if cursor.at == cursor.end:
+                    return decoded
+        return self.python(record, value)
+
+
+def first_text(value):
+    """Return a value's first field, which must be a text; None where anything is unusual."""
+    cdef Cursor cursor
+    cdef Py_ssize_t size
+    if type(value) is not bytes or PyBytes_GET_SIZE(value) <= SINGLE_OBJECT_BYTES:
+        return None
+    cursor.at = <const unsigned char*>PyBytes_AS_STRING(value)
+    cursor.end = cursor.at + PyBytes_GET_SIZE(value)
+    if cursor.at[0] and (cursor.at[0] != 0xC3 or cursor.at[1] != 1):
+        return None
+    cursor.at += SINGLE_OBJECT_BYTES if cursor.at[0] else CONFLUENT_BYTES
+    try:
+        size = read_size(&cursor)
+        return PyUnicode_DecodeUTF8(<const char*>cursor.at, size, NULL)
+    except Exception:
+        return None
 
 
 cdef object read(Node node, Cursor* cursor):

@@ -1,32 +1,22 @@
-"""Chooses between the compiled readers and writers and the generated Python ones, which are what defines the format.
-
-The extension is built when Skysail is installed and a C compiler is there. Without one everything works, more slowly;
-`skysail doctor` says which it is.
-"""
+"""Chooses between the compiled readers and writers and the generated Python ones, which are what defines the format."""
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schemas import avsc, decoders, encoders, records, wire
 from schemas.definitions import field_names, members
+from schemas.extension import IS_COMPILED, compiled
 from schemas.recall import SHARED
-
-try:
-    from schemas import compiled
-except ImportError:
-    compiled = None  # type: ignore[assignment] # the module is there for the checker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
     Write: TypeAlias = Callable[[object, bytes], bytes]
+    Explain: TypeAlias = Callable[[type[Any], bytes | None], Any]
 
-# Doubles and columns are copied as they lie in memory.
-IS_COMPILED: Final = compiled is not None and sys.byteorder == "little"
 _WIDTHS: Final = tuple(wire.ITEM_BYTES[name] for name in records.DTYPES)
 
 
@@ -46,6 +36,11 @@ def writer(schema: avsc.Record, *, is_compiled: bool = IS_COMPILED) -> Write:
     if not is_compiled or not _is_covered(schema) or not _is_in_order(schema):
         return write
     return compiled.Writer(_node(schema, getattr(records, schema.name)), write)
+
+
+def values(readers: dict[type, dict[bytes, Read]], max_bytes: int, python: Explain) -> Explain:
+    """Return what reads whole values; `python` takes what is unusual."""
+    return compiled.Values(readers, max_bytes, python) if IS_COMPILED else python
 
 
 def _is_covered(record: avsc.Record) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from schemas.errors import DecodeError, SchemaError
+from schemas.extension import IS_COMPILED, compiled
 from schemas.wire import read_size
 
 SINGLE_OBJECT: Final = b"\xc3\x01"
@@ -51,16 +52,8 @@ def peek_id(value: bytes | None) -> str:
     Raises:
         DecodeError: Where the framing or that string is not whole.
     """
-    if value and len(value) > SINGLE_OBJECT_BYTES:
-        start = SINGLE_OBJECT_BYTES if value[0] else CONFLUENT_BYTES
-        size = value[start]
-        end = start + 1 + (size >> 1)
-        if not size & 129 and end <= len(value) and value.startswith(_FRAMINGS):
-            try:
-                return value[start + 1 : end].decode()
-            except UnicodeDecodeError:
-                pass
-    return peek_texts(value, 1)[0]
+    text = compiled.first_text(value) if IS_COMPILED else None
+    return peek_texts(value, 1)[0] if text is None else text
 
 
 def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
