@@ -49,9 +49,9 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
     scalers = [step for step in before if step not in {None, "passthrough"}]
     link = _link(last)
     weights, intercept = _coefficients(last)
-    scaled = dtype if not scalers or dtype.name in (*_FLOATS, "float16") else np.dtype("float64")
+    scaled = dtype if not scalers or dtype.name in _FLOATS else np.dtype("float64")
     computed = np.result_type(scaled, weights, intercept)
-    if computed.name not in _FLOATS or scaled.name == "float16":
+    if computed.name not in _FLOATS:
         raise _refusal(estimator, f"it computes in {computed.name}: give a sample of float32")
     scaling = tuple(found for scaler in scalers for found in _operations(scaler, scaled))
     return Linear(weights.astype(computed), intercept.astype(computed), link, scaled, scaling)
