@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SEED = 0
-# What `--convert auto` chooses for `linear_models`: a third of what ONNX Runtime takes, a thirtieth of scikit-learn.
+# What `--convert auto` chooses for `linear_models`; see the table in docs/runtimes.md.
 LINEAR_RUNTIME = "linear"
 _SAMPLE_ROWS = 256  # by which a converted model is compared with the original
 _TRAIN_ROWS, _TEST_ROWS = 5_000, 2_000

@@ -169,6 +169,7 @@ CASES = {
     "onnx-boosting-names": fitted(GradientBoostingClassifier(n_estimators=5), NAMES, convert="onnx"),
     "onnx-ridge": fitted(Ridge(), X[:, 3], output="value", convert="onnx"),
     "onnx-support-vectors": fitted(make_pipeline(StandardScaler(), SVC()), convert="onnx"),
+    "onnx-linear-support-vectors": fitted(LinearSVC(), NAMES, convert="onnx"),
     "onnx-measured-forest": fitted(RandomForestClassifier(20, random_state=0), output="scores", convert="auto"),
     "trees-forest-label": fitted(RandomForestClassifier(20, random_state=0), NAMES, convert="trees"),
     "trees-forest-missing-scores": fitted(
