@@ -169,6 +169,15 @@ def test_what_is_stored_is_what_is_loaded(tmp_path: Path) -> None:
     assert np.array_equal(np.asarray(outputs.scores), np.asarray(kept.scores))
 
 
+def test_many_scalers_keep_their_order(tmp_path: Path) -> None:
+    """Twelve operations, the names of whose arrays do not sort as they follow each other."""
+    scalers = [StandardScaler(), MinMaxScaler(), StandardScaler(), MinMaxScaler(), StandardScaler(), MinMaxScaler()]
+    estimator = make_pipeline(*scalers, Ridge()).fit(X, NUMBERS)
+    save(compiled(estimator, X.dtype), tmp_path)
+    loaded = load(manifest("value"), tmp_path, allow_pickle=False, threads=1)
+    np.testing.assert_allclose(np.asarray(loaded.predict_batch(X).answers), estimator.predict(X), rtol=0, atol=1e-5)
+
+
 def test_a_file_that_holds_no_linear_model_is_refused(tmp_path: Path) -> None:
     """Absent from the manifest, garbage, other arrays, or an operation or link that there is not."""
 

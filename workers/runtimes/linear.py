@@ -137,8 +137,9 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
 
 def _linear(stored: dict[str, NDArray[Any]]) -> Linear:
     link = stored["link"].item()
-    names = [name.split("_") for name in stored if name.startswith("scaling_")]
-    scaling = tuple((name, stored[f"scaling_{place}_{name}"]) for _, place, name in sorted(names))
+    steps = [name.split("_") for name in stored if name.startswith("scaling_")]
+    ordered = sorted((int(place), name) for _, place, name in steps)
+    scaling = tuple((name, stored[f"scaling_{place}_{name}"]) for place, name in ordered)
     unknown = {link}.difference(LINKS) | {name for name, _ in scaling}.difference(OPERATIONS)
     if unknown:
         raise ValueError(f"unknown: {', '.join(unknown)}")
