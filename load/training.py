@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SEED = 0
+# What `--convert auto` chooses for `linear_models`; see the table in docs/runtimes.md.
+LINEAR_RUNTIME = "linear"
+_SAMPLE_ROWS = 256  # by which a converted model is compared with the original
 _TRAIN_ROWS, _TEST_ROWS = 5_000, 2_000
 _NOISE, _COPIES = 0.35, 6  # make thousands of rows support vectors, as a kernel SVM on MNIST has
 
@@ -104,11 +107,13 @@ def clippers(data: Digits) -> dict[str, Any]:
     }
 
 
-def package_all(models: dict[str, Any], sample: NDArray[np.float32], folder: Path) -> dict[str, Path]:
-    """Package estimators; returns the folders by model name."""
+def package_all(
+    models: dict[str, Any], sample: NDArray[np.float32], folder: Path, convert: str = "none"
+) -> dict[str, Path]:
+    """Package estimators, converted as `package_sklearn` says; returns the folders by model name."""
     folders = {name: folder / f"{name}-1" for name in models}
     for name, estimator in models.items():
-        package_sklearn(estimator, folders[name], name, "1", sample[:5])
+        package_sklearn(estimator, folders[name], name, "1", sample[:_SAMPLE_ROWS], convert=convert)
     return folders
 
 

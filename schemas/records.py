@@ -216,7 +216,7 @@ class Model:
 
     name: str
     version: str
-    runtime: str  # sklearn | torch | function | onnx | trees
+    runtime: str  # sklearn | torch | function | onnx | trees | linear
     path: str  # folder of the package, as the workers see it
     digest: str  # SHA-256 of the package's manifest
     output: str  # label | scores | value

@@ -1,4 +1,4 @@
-"""Adds other forms of an estimator to its package, each agreeing with it: an ONNX graph, its trees as arrays."""
+"""Adds other forms of an estimator to its package, each agreeing with it: an ONNX graph, or its numbers as arrays."""
 
 from __future__ import annotations
 

@@ -33,11 +33,13 @@ RUNTIMES: Mapping[str, str] = {
     "function": "workers.runtimes.function",
     "onnx": "workers.runtimes.onnx",
     "trees": "workers.runtimes.trees",
+    "linear": "workers.runtimes.linear",
 }
 # What an estimator can be converted to -> the module that does it, where models are packaged.
 CONVERTERS: Mapping[str, str] = {
     "onnx": "workers.runtimes.onnx_conversion",
     "trees": "workers.runtimes.trees_conversion",
+    "linear": "workers.runtimes.linear_conversion",
 }
 EXAMPLES_FILE = "examples.npy"
 

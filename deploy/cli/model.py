@@ -85,7 +85,7 @@ def model() -> None:
     type=click.Choice(CONVERSIONS),
     default="none",
     show_default=True,
-    help="Add an estimator as an ONNX graph or arrays of trees, if they agree: workers run that; `auto` the fastest.",
+    help="Add an estimator as an ONNX graph or arrays, if they agree: workers run that; `auto` the fastest of all.",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:

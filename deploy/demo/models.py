@@ -29,11 +29,12 @@ VERSION = "1"
 
 
 class Recipe(NamedTuple):
-    """An estimator and how many of the training rows it may see."""
+    """An estimator, how many of the training rows it may see, and what it is converted to."""
 
     name: str
     estimator: Any
     rows: int | None
+    convert: str = "none"
 
 
 def recipes(seed: int) -> tuple[Recipe, ...]:
@@ -41,9 +42,9 @@ def recipes(seed: int) -> tuple[Recipe, ...]:
     return (
         Recipe(BREAKING, SVC(gamma=0.001, C=10.0), None),
         Recipe("neighbours", KNeighborsClassifier(3), 300),
-        Recipe("logistic", LogisticRegression(max_iter=1000), 100),
+        Recipe("logistic", LogisticRegression(max_iter=1000), 100, "linear"),
         Recipe("bayes", GaussianNB(), 400),
-        Recipe("tree", DecisionTreeClassifier(max_depth=8, random_state=seed), 150),
+        Recipe("tree", DecisionTreeClassifier(max_depth=8, random_state=seed), 150, "trees"),
     )
 
 
@@ -61,7 +62,7 @@ def train(data: Digits, folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
             package_sklearn(estimator, folder / INNER, recipe.name, VERSION, sample)
             package_function("deploy.demo.served:model.predict_batch", package, recipe.name, VERSION, sample)
         else:
-            package_sklearn(estimator, package, recipe.name, VERSION, sample)
+            package_sklearn(estimator, package, recipe.name, VERSION, sample, convert=recipe.convert)
         yield recipe.name, package
 
 

@@ -51,8 +51,8 @@ A batch crosses to the model's thread once and back once; the last batch is writ
 Rows are checked by columns and joined as bytes, one copy from the record to the array; no Python runs for each number
 (`workers/rows.py`).""",
     "predict": """\
-The model's own time. Batches grow as far as the objective allows (AIMD), which is all that a system can do about it;
-arithmetic has one thread, so that workers do not fight for cores.""",
+The model's own time. Batches grow as far as the objective allows (AIMD), and a linear model is arrays,
+not scikit-learn (`workers/runtimes/linear.py`); arithmetic has one thread, so that workers do not fight for cores.""",
     "combine": """\
 An answer of one model, asked alone and in time, skips voting. Outputs, pending queries and predictions are tuples and
 slotted objects, made by position; columns of a worker's batch become Python values in one call

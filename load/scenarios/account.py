@@ -20,7 +20,7 @@ from load.arrivals import POISSON, until
 from load.driving import Driver
 from load.results import Result
 from load.system import Deployment
-from load.training import digits, linear_models, package_all
+from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.workload import Rows
 from schemas.records import Application
 from streams.runtime.clock import SystemClock
@@ -63,12 +63,13 @@ class _Ran:
 async def run(stage: Stage) -> Result:
     """Measure a system that samples itself, then one that does not."""
     data = digits()
-    packages = package_all(linear_models(data), data.test_x, stage.folder)
+    packages = package_all(linear_models(data), data.test_x, stage.folder, LINEAR_RUNTIME)
     folder = stage.folder / "profiles"
     sampled = await _run(stage, data, packages, {"profile": str(folder)})
     plain = await _run(stage, data, packages, {})
     profiles = {instance: Profile.read(folder / f"{pid}.json") for instance, pid in sampled.pids.items()}
-    result = Result(NAME, {}, {"backlog": BACKLOG, "rate": RATE, "seconds": stage.seconds, "seed": stage.seed}, {})
+    given = {"backlog": BACKLOG, "rate": RATE, "seconds": stage.seconds, "seed": stage.seed}
+    result = Result(NAME, {}, {**given, "runtime": LINEAR_RUNTIME}, {})
     for name, measured in sampled.measured.items():
         written = sampled.traffic[name]
         shares = {f"{_WORKER}{model}": _model_share(packages[model], data, written, model) for model in packages}

@@ -10,7 +10,7 @@ from load.driving import Driver
 from load.processes import cpu_seconds, usage
 from load.results import Result
 from load.system import Deployment
-from load.training import digits, linear_models, package_all
+from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.workload import Rows
 from schemas.records import Application
 
@@ -31,7 +31,7 @@ async def run(stage: Stage) -> Result:
     deployment = Deployment(
         prefix=topics.new_prefix(NAME),
         applications=(Application("digits", tuple(estimators), "exp3"),),
-        models=package_all(estimators, data.test_x, stage.folder),
+        models=package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME),
         roles=("selection", "worker", "joiner", "learner", "control"),
     )
     async with stage.launch(deployment) as system:
@@ -53,7 +53,7 @@ async def run(stage: Stage) -> Result:
             **{f"{name.replace('.', '_')}_cores": seconds / _IDLE_S for name, seconds in spent.items()},
             "all_roles_cores": sum(spent.values()) / _IDLE_S,
         },
-        parameters={"seconds": _IDLE_S, "models": len(estimators)},
+        parameters={"seconds": _IDLE_S, "models": len(estimators), "runtime": LINEAR_RUNTIME},
         notes=("memory of the worker is that of the larger of two",),
     )
 

@@ -22,7 +22,7 @@ from load.peers.running import Ground
 from load.peers.summary import Summary, behind, figures
 from load.peers.visit import Plan, visit
 from load.results import Result
-from load.training import digits, linear_models, package_all
+from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,7 +125,7 @@ def _ground(stage: Stage) -> Ground:
     model = stage.folder / "logistic.joblib"
     joblib.dump(estimators["logistic"], model)
     truth = {name: estimator.predict(data.test_x).tolist() for name, estimator in estimators.items()}
-    return Ground(stage, data, model, package_all(estimators, data.test_x, stage.folder), truth)
+    return Ground(stage, data, model, package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME), truth)
 
 
 def _result(
@@ -140,6 +140,7 @@ def _result(
             "rounds": rounds,
             "seconds": stage.seconds,
             "seed": stage.seed,
+            "runtime": LINEAR_RUNTIME,
         },
         series={
             "systems": rows,
@@ -151,6 +152,7 @@ def _result(
         },
         notes=(
             _limit(comparison.plan.ceiling_per_s, climbed),
+            "Skysail runs the model as arrays, converted when it was packaged; everybody else scikit-learn",
             "CPU time of the whole loop includes joining and learning; nobody else does either",
             "MLServer reads and writes JSON, four times the bytes, and loses what it holds when it dies",
             "Ray Serve and BentoML have no Kafka: one poll at a time goes through load/peers/bridge.py",

@@ -22,13 +22,13 @@ from sklearn.ensemble import (
     RandomForestRegressor,
 )
 from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Lasso, LogisticRegression, Perceptron, Ridge, RidgeClassifier, SGDClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Outcome, Tensor
@@ -109,7 +109,7 @@ def documented(**options: Any) -> Case:
         folder.mkdir()
         np.save(folder / "weights.npy", weights)
         signature = Signature("tensor", "float32", (6,))
-        write(folder, Manifest("toy", "1", "linear", signature, files={"weights.npy": ""}, **options))
+        write(folder, Manifest("toy", "1", "matrix", signature, files={"weights.npy": ""}, **options))
 
     return Case(package, tensors(X))
 
@@ -169,6 +169,7 @@ CASES = {
     "onnx-boosting-names": fitted(GradientBoostingClassifier(n_estimators=5), NAMES, convert="onnx"),
     "onnx-ridge": fitted(Ridge(), X[:, 3], output="value", convert="onnx"),
     "onnx-support-vectors": fitted(make_pipeline(StandardScaler(), SVC()), convert="onnx"),
+    "onnx-linear-support-vectors": fitted(LinearSVC(), NAMES, convert="onnx"),
     "onnx-measured-forest": fitted(RandomForestClassifier(20, random_state=0), output="scores", convert="auto"),
     "trees-forest-label": fitted(RandomForestClassifier(20, random_state=0), NAMES, convert="trees"),
     "trees-forest-missing-scores": fitted(
@@ -196,6 +197,18 @@ CASES = {
         output="value",
         convert="trees",
     ),
+    "linear-logistic-names": fitted(LogisticRegression(), NAMES, convert="linear"),
+    "linear-logistic-scores": fitted(LogisticRegression(), output="scores", convert="linear"),
+    "linear-two-classes-scores": fitted(LogisticRegression(), LABELS % 2, output="scores", convert="linear"),
+    "linear-ridge-two-names": fitted(RidgeClassifier(), NAMES == "cat", convert="linear"),
+    "linear-support-vectors-float64": fitted(LinearSVC(), LABELS, X.astype(float), convert="linear"),
+    "linear-descent-scores": fitted(SGDClassifier(loss="log_loss", random_state=0), output="scores", convert="linear"),
+    "linear-ridge-value": fitted(Ridge(), X[:, 3], output="value", convert="linear"),
+    "linear-scaled-perceptron": fitted(make_pipeline(StandardScaler(), Perceptron()), convert="linear"),
+    "linear-scaled-lasso-value": fitted(
+        make_pipeline(MinMaxScaler(), Lasso(0.01)), X[:, 3], output="value", convert="linear"
+    ),
+    "linear-measured-logistic": fitted(LogisticRegression(), NAMES, convert="auto"),
     "trees-measured-histogram": fitted(HistGradientBoostingClassifier(max_iter=5), output="scores", convert="auto"),
     "onnx-graph-label": graph(output="label"),
     "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),
@@ -216,7 +229,7 @@ def documented_runtime() -> Iterator[str]:
     module = types.ModuleType("documented_runtime")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, module.__name__, module)
-        patch.setitem(RUNTIMES, "linear", module.__name__)  # type: ignore[arg-type] # a dict
+        patch.setitem(RUNTIMES, "matrix", module.__name__)  # type: ignore[arg-type] # a dict
         exec(source, module.__dict__)
         yield source
 
@@ -339,6 +352,7 @@ def test_a_new_runtime_takes_fewer_than_25_lines(documented_runtime: str) -> Non
     [
         pytest.param("onnx-forest-scores", ("skl2onnx", "onnx"), marks=NEEDS["onnx"]),
         ("trees-forest-missing-scores", ("onnxruntime", "scipy")),
+        ("linear-logistic-scores", ("onnxruntime", "scipy")),
     ],
 )
 def test_a_worker_of_a_converted_model_loads_neither_scikit_learn_nor_torch(

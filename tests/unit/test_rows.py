@@ -89,6 +89,18 @@ def test_a_row_that_does_not_fit_is_invalid_and_its_neighbours_are_answered(bad:
     assert (answers[0], answers[2]) == (3.0, 7.0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [3, 5_000])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf"), 1e31])
+def test_one_number_that_does_not_fit_is_found_among_any(number: float, width: int, dtype: str) -> None:
+    """In small batches, whose sum of squares is looked at, and in large ones; numbers whose sum is too large do fit."""
+    large = np.full((3, width), 9e29, dtype=dtype)
+    signature = Signature("tensor", dtype, (width,))
+    assert validate(signature, [Tensor.of(row) for row in large]).good == [0, 1, 2]
+    large[1, -1] = number
+    assert validate(signature, [Tensor.of(row) for row in large]).reasons == {1: "number"}
+
+
 def test_nan_is_let_through_where_the_model_takes_it_but_infinity_is_not() -> None:
     """`allow_nan` is about missing values, not about overflow."""
     signature = Signature("tensor", "float32", (2,), allow_nan=True)

@@ -27,11 +27,10 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     Raises:
         PackageError: skl2onnx cannot convert it.
     """
-    options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None  # arrays, not dicts
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it reads attributes that scikit-learn deprecates (skl2onnx 1.20)
-            graph = skl2onnx.to_onnx(estimator, rows[:1], options=options)
+            graph = _graph(estimator, rows)
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise PackageError(
@@ -39,3 +38,11 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
         ) from error
     (folder / ONNX_FILE).write_bytes(graph.SerializeToString())
     return ONNX_FILE
+
+
+def _graph(estimator: Any, rows: NDArray[Any]) -> Any:
+    options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None  # arrays, not dicts
+    try:
+        return skl2onnx.to_onnx(estimator, rows[:1], options=options)
+    except NameError:  # LinearSVC has no such option: its scores are an array
+        return skl2onnx.to_onnx(estimator, rows[:1])

@@ -1,0 +1,159 @@
+"""Runs linear models as arrays: a product, an addition, and the label that wins; a few microseconds a call.
+
+scikit-learn checks every batch (types, namespaces, shapes, finiteness) before the same product: 100 to 300 us a call,
+whatever it holds. Rows that arrive here have been checked. `linear_conversion` writes the arrays.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import threadpoolctl  # type: ignore[import-untyped] # has no annotations
+
+from workers.errors import PackageError
+from workers.runtimes.contract import Outputs, labels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Answers, Rows
+
+LINEAR_FILE = "linear.npz"
+LINKS = ("identity", "label", "logistic", "softmax")
+OPERATIONS = ("subtract", "divide", "multiply", "add", "clip")
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A linear model of f features: `rows @ weights + intercept`, after the operations of its scalers.
+
+    The dtypes are scikit-learn's, so that its numbers are these, but for the last bits of a sum.
+    """
+
+    weights: NDArray[
+        np.floating[Any]
+    ]  # (f, k), or (f,) of one output: a value, or the score of the second of two labels
+    intercept: NDArray[np.floating[Any]]  # (k,) or ()
+    link: str  # of LINKS: what makes probabilities of the scores; `label` where there are none, `identity` for values
+    scaled: np.dtype[Any]  # of the rows while they are scaled
+    scaling: tuple[tuple[str, NDArray[np.generic]], ...] = ()  # an operation and its operand (f,), of `clip` (2,)
+
+    def raw(self, rows: NDArray[np.generic]) -> NDArray[np.floating[Any]]:
+        """Return the scores or values of rows (n, f): (n, k) or (n,)."""
+        if self.scaling:
+            rows = self._scale(rows)
+        found: NDArray[np.floating[Any]] = np.dot(rows, self.weights)
+        found += self.intercept
+        return found
+
+    def probabilities(self, raw: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+        """Return the probabilities (n, classes) of scores, which are overwritten."""
+        if self.link == "softmax":
+            raw -= np.maximum.reduce(raw, axis=1, keepdims=True)  # `raw.max` costs Python besides
+            np.exp(raw, out=raw)
+        else:
+            with np.errstate(over="ignore"):  # far below 0 the logistic function is 0
+                raw = 1.0 / (1.0 + np.exp(-raw))
+            if raw.ndim == 1:
+                return np.stack([1.0 - raw, raw], axis=1)
+            raw[~raw.any(axis=1)] = 1.0  # no class is possible: all are as likely
+        raw /= np.add.reduce(raw, axis=1, keepdims=True)
+        return raw
+
+    def _scale(self, rows: NDArray[np.generic]) -> NDArray[np.generic]:
+        scaled = rows.astype(self.scaled)
+        for operation, operand in self.scaling:
+            if operation == "clip":
+                np.clip(scaled, operand[0], operand[1], out=scaled)
+            else:
+                getattr(np, operation)(scaled, operand, out=scaled)
+        return scaled
+
+
+class LinearRuntime:
+    """A linear model as a model."""
+
+    def __init__(self, manifest: Manifest, linear: Linear) -> None:
+        self._manifest, self._linear = manifest, linear
+        classes = labels(manifest.classes) if manifest.classes else ()
+        self._names = classes if isinstance(classes, tuple) else ()
+        self._labels = np.zeros(0, dtype=np.int64) if isinstance(classes, tuple) else classes
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Multiply once for the whole batch."""
+        raw, kind = self._linear.raw(rows), self._manifest.output  # type: ignore[arg-type] # tensors: `load` checks
+        if kind == "label":
+            return Outputs(self._taken(raw.argmax(axis=1) if raw.ndim == 2 else raw > 0))
+        if kind == "value":
+            return Outputs(raw.astype(np.float64, copy=False))
+        scores = self._linear.probabilities(raw)
+        return Outputs(self._taken(scores.argmax(axis=1)), scores)
+
+    def _taken(self, indices: NDArray[np.intp] | NDArray[np.bool_]) -> Answers:
+        if self._names:
+            return tuple([self._names[index] for index in indices.tolist()])
+        return self._labels.take(indices)
+
+
+def save(linear: Linear, folder: Path) -> str:
+    """Write the arrays into `folder` and return the name of the file."""
+    scaling = {f"scaling_{place}_{name}": operand for place, (name, operand) in enumerate(linear.scaling)}
+    np.savez(
+        folder / LINEAR_FILE,
+        weights=linear.weights,
+        intercept=linear.intercept,
+        link=linear.link,
+        scaled=linear.scaled.name,
+        **scaling,  # type: ignore[arg-type] # arrays, not `allow_pickle`
+    )
+    return LINEAR_FILE
+
+
+def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> LinearRuntime:  # noqa: ARG001 - the contract's
+    """Load the arrays of a verified package.
+
+    Raises:
+        PackageError: there are none, they are not what `save` wrote, or they cannot answer what the manifest says.
+    """
+    if LINEAR_FILE not in manifest.files:
+        raise PackageError(f"{folder} lists no {LINEAR_FILE}: package the model again")
+    try:
+        with (folder / LINEAR_FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            linear = _linear(dict(stored.items()))
+    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise PackageError(
+            f"{folder / LINEAR_FILE} holds no linear model ({error}): package the model again"
+        ) from error
+    _check(manifest, linear)
+    threadpoolctl.ThreadpoolController().limit(limits=threads, user_api="blas")  # for the process
+    return LinearRuntime(manifest, linear)
+
+
+def _linear(stored: dict[str, NDArray[Any]]) -> Linear:
+    link = stored["link"].item()
+    steps = [name.split("_") for name in stored if name.startswith("scaling_")]
+    ordered = sorted((int(place), name) for _, place, name in steps)
+    scaling = tuple((name, stored[f"scaling_{place}_{name}"]) for place, name in ordered)
+    unknown = {link}.difference(LINKS) | {name for name, _ in scaling}.difference(OPERATIONS)
+    if unknown:
+        raise ValueError(f"unknown: {', '.join(unknown)}")
+    return Linear(stored["weights"], stored["intercept"], link, np.dtype(stored["scaled"].item()), scaling)
+
+
+def _check(manifest: Manifest, linear: Linear) -> None:
+    """Compare the arrays with what rows and answers are to be."""
+    outputs = 2 if linear.weights.ndim == 1 else linear.weights.shape[1]
+    if manifest.input.shape != linear.weights.shape[:1] or manifest.input.allow_nan:
+        raise PackageError(f"{manifest.name}: a linear model takes rows of {len(linear.weights)} numbers without NaN")
+    if (manifest.output == "value") != (linear.link == "identity"):
+        raise PackageError(f"{manifest.name}: a linear regressor answers a value, a linear classifier none")
+    if manifest.output != "value" and len(manifest.classes) != outputs:
+        raise PackageError(f"{manifest.name} has {len(manifest.classes)} classes, but scores for {outputs}")
+    if manifest.output == "scores" and linear.link == "label":
+        raise PackageError(f"{manifest.name} has no probabilities: package it with the output label")

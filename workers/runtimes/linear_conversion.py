@@ -1,0 +1,113 @@
+"""Compiles scikit-learn's linear models into arrays for `linear`, read from the fitted estimators.
+
+Classifiers and regressors of one output, and pipelines of scalers before one. Of scikit-learn nothing is imported, and
+of an estimator nothing is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workers.errors import PackageError
+from workers.runtimes.linear import Linear, save
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_SOFTMAX = {"LogisticRegression", "LogisticRegressionCV"}
+_LABELS = {"RidgeClassifier", "RidgeClassifierCV", "LinearSVC", "SGDClassifier", "Perceptron"}
+_REGRESSORS = {"LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor"}
+_FLOATS = ("float32", "float64")  # what BLAS computes in
+
+
+def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
+    """Write the estimator's arrays into `folder` and return the name of the file.
+
+    Args:
+        estimator: fitted.
+        folder: of the package.
+        rows: a batch, of the dtype that will come.
+
+    Raises:
+        PackageError: it is not one of those that can be compiled.
+    """
+    return save(compiled(estimator, rows.dtype), folder)
+
+
+def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
+    """Return the estimator as arrays, for rows of `dtype`.
+
+    Raises:
+        PackageError: it is not one of those that can be compiled.
+    """
+    *before, last = [step for _, step in estimator.steps] if _name(estimator) == "Pipeline" else [estimator]
+    scalers = [step for step in before if step not in {None, "passthrough"}]
+    link = _link(last)
+    weights, intercept = _coefficients(last)
+    scaled = dtype if not scalers or dtype.name in _FLOATS else np.dtype("float64")
+    computed = np.result_type(scaled, weights, intercept)
+    if computed.name not in _FLOATS:
+        raise _refusal(estimator, f"it computes in {computed.name}: give a sample of float32")
+    scaling = tuple(found for scaler in scalers for found in _operations(scaler, scaled))
+    return Linear(weights.astype(computed), intercept.astype(computed), link, scaled, scaling)
+
+
+def _name(estimator: Any) -> str:
+    """Return the class, if it is scikit-learn's own."""
+    cls = type(estimator)
+    return cls.__name__ if cls.__module__.startswith("sklearn.") else ""
+
+
+def _link(estimator: Any) -> str:
+    name = _name(estimator)
+    if name in _REGRESSORS:
+        return "identity"
+    if name in _SOFTMAX:
+        return "softmax" if len(estimator.classes_) > 2 else "logistic"
+    if name not in _LABELS:
+        raise _refusal(estimator, "it is not one of scikit-learn's linear models, with scalers before it or without")
+    return "logistic" if name == "SGDClassifier" and estimator.loss == "log_loss" else "label"
+
+
+def _coefficients(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return weights (f, k) and intercept (k,), or (f,) and () of one output, laid out as scikit-learn multiplies."""
+    weights, intercept = estimator.coef_, estimator.intercept_
+    if not isinstance(weights, np.ndarray):
+        raise _refusal(estimator, "its coefficients are sparse: call its densify()")
+    several = hasattr(estimator, "_label_binarizer") and estimator._label_binarizer.y_type_.startswith("multilabel")  # noqa: SLF001 - no public name
+    classes = len(getattr(estimator, "classes_", ()))
+    rows = 1 if weights.ndim == 1 else len(weights)
+    if several or rows not in {1, classes}:
+        raise _refusal(estimator, "it has several outputs")
+    # The intercept of a model that was fitted without is a Python number, which leaves the dtype of a sum as it is.
+    added = np.asarray(intercept, dtype=weights.dtype if type(intercept) in {int, float} else None)
+    if rows == 1:
+        return weights.reshape(-1), added.reshape(-1)[0]
+    return weights.T, np.broadcast_to(added, (rows,))
+
+
+def _operations(scaler: Any, dtype: np.dtype[Any]) -> Sequence[tuple[str, NDArray[Any]]]:
+    """Return what a scaler does to rows of `dtype`, in its order and its dtypes."""
+    name = _name(scaler)
+    if name == "StandardScaler":
+        found = [
+            *([("subtract", scaler.mean_.astype(dtype))] if scaler.with_mean else []),
+            *([("divide", scaler.scale_.astype(dtype))] if scaler.with_std else []),
+        ]
+    elif name == "MinMaxScaler":
+        clip = [("clip", np.asarray(scaler.feature_range, dtype=dtype))] if scaler.clip else []
+        found = [("multiply", scaler.scale_), ("add", scaler.min_), *clip]
+    else:
+        raise _refusal(scaler, "of what may stand before a linear model StandardScaler and MinMaxScaler are known")
+    return found
+
+
+def _refusal(estimator: Any, reason: str) -> PackageError:
+    return PackageError(
+        f"{type(estimator).__name__} cannot be compiled to arrays ({reason}): package it without conversion"
+    )
