@@ -20,6 +20,16 @@ SLACK_QUANTILE = 0.1  # the hurried tenth sets the pace: an application with hal
 DEFAULT_OBJECTIVE_US = 20_000
 # An objective below this only measures the clock; it appears when queries arrive with next to no time left.
 MIN_OBJECTIVE_US = 1_000
+# What the event loop may be kept from its other work at a time. A thread would not free it for so long either: a model
+# that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms; and to hand a batch to a thread
+# and its results back takes 100 to 150 us of CPU and two changes of threads, each of which a busy machine may put off.
+QUICK_US = 1_000
+# Batches before a model can count as quick, and after one that was not what it seemed.
+PROOFS = 32
+PROOFS_AGAIN = 1_000
+# At once, or more often than quick batches make up for. Below that it may have been the machine: with more busy
+# processes than cores one of a thousand batches takes 5 to 10 ms.
+SURPRISE_US = 20_000
 
 
 class ServiceTimes:
@@ -45,6 +55,53 @@ class ServiceTimes:
         """
         smaller = [bucket for bucket in self._buckets if bucket <= rows.bit_length()]
         return max(self._buckets[max(smaller)]) if smaller else 0
+
+    def usual(self, rows: int) -> int:
+        """Return the time (us) that a batch of `rows` takes as a rule: the median of its size.
+
+        For a size never run, that of the next smaller one with as much more as there are more rows; without that the
+        next larger one's. 0 before the first batch.
+        """
+        bucket = rows.bit_length()
+        found = self._usual.get(bucket)
+        if found is not None or not self._usual:
+            return found or 0
+        nearest = max((known for known in self._usual if known < bucket), default=0)
+        if nearest:
+            return self._usual[nearest] * rows >> nearest - 1  # the fewest rows of a size are a power of two
+        return self._usual[min(self._usual)]
+
+
+class Quickness:
+    """Tells which batches take so little that they are predicted on the event loop's own thread.
+
+    A model is not quick before it has been timed, and for a good while after it has kept the loop for 20 ms.
+    """
+
+    def __init__(self) -> None:
+        self._times = ServiceTimes()
+        self._proofs = PROOFS
+        self._excess_us = 0  # time over what is quick, less what the batches since have taken less
+
+    def expects(self, rows: int) -> bool:
+        """Whether a batch of `rows` will be quick."""
+        return not self._proofs and self._times.usual(rows) <= QUICK_US
+
+    def observe(self, rows: int, duration_us: int) -> None:
+        """Take the time of a batch that ran in a thread, where other work is in its way: it may only seem long."""
+        self._proofs = max(0, self._proofs - 1)
+        self._times.observe(rows, duration_us)
+
+    def observe_expected(self, rows: int, duration_us: int) -> None:
+        """Take the time of a batch that was expected to be quick."""
+        self._times.observe(rows, duration_us)
+        self._excess_us = max(0, self._excess_us + duration_us - QUICK_US)
+        if self._excess_us > SURPRISE_US:
+            self.doubt()
+
+    def doubt(self) -> None:
+        """Expect no batch to be quick for a good while."""
+        self._proofs, self._excess_us = PROOFS_AGAIN, 0
 
 
 class Slack:

@@ -40,6 +40,10 @@ class Slow:
     async def stop(self) -> None:
         """There is nothing to let go."""
 
+    def run_quick(self, rows: Sequence[Input], patience_s: float) -> Timed | None:
+        """Leave it to `run`."""
+        return None
+
     async def run(self, rows: Sequence[Input], patience_s: float) -> Timed:
         """Answer 1 to every row."""
         await elapse(BATCH_S)

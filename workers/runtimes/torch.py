@@ -47,6 +47,11 @@ class TorchRuntime:
         self._min_rows = int(manifest.options.get("min_rows", MIN_ROWS))
         self._pinned: torch.Tensor | None = None  # grows to the largest batch seen; GPU only
 
+    @property
+    def waits(self) -> bool:
+        """Whether a call waits for a device most of its time."""
+        return self._device.type != "cpu"
+
     def predict_batch(self, rows: Rows) -> Outputs:
         """Run the module once; it must answer (n, k) scores, or (n,) or (n, 1) numbers for the output `value`."""
         batch = np.asarray(rows)

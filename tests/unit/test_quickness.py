@@ -1,0 +1,111 @@
+"""Which batches run on the event loop's own thread, and who notices one that hangs there."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.estimates import PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness, ServiceTimes
+from workers.sentinel import LOOKS, Sentinel
+
+
+def proven(duration_us: int, rows: int = 1) -> Quickness:
+    """Return what has been learnt from batches that are all alike."""
+    quickness = Quickness()
+    for _ in range(PROOFS):
+        quickness.observe(rows, duration_us)
+    return quickness
+
+
+def test_a_model_is_quick_after_so_many_batches_and_no_sooner() -> None:
+    """Whatever the first ones took."""
+    quickness = Quickness()
+    for _ in range(PROOFS):
+        assert not quickness.expects(1)
+        quickness.observe(1, 50)
+    assert quickness.expects(1)
+
+
+def test_a_slow_model_is_never_quick() -> None:
+    """The bound itself is still quick, a microsecond more is not."""
+    assert proven(QUICK_US).expects(1)
+    assert not proven(QUICK_US + 1).expects(1)
+
+
+def test_more_rows_than_were_ever_seen_are_taken_to_cost_as_much_more() -> None:
+    """Four rows in 100 us: 40 are expected within a millisecond, 48 are not; fewer cost no more."""
+    quickness = proven(100, rows=4)
+    assert [quickness.expects(rows) for rows in (1, 4, 40, 48)] == [True, True, True, False]
+
+
+def test_a_size_that_was_seen_is_judged_by_its_own_times() -> None:
+    """Large batches that turn out slow go to the thread, small ones do not."""
+    quickness = proven(100)
+    for _ in range(PROOFS):
+        quickness.observe(64, 3_000)
+    assert (quickness.expects(1), quickness.expects(64), quickness.expects(16)) == (True, False, False)
+
+
+def test_a_few_long_batches_in_a_busy_thread_do_not_make_a_model_slow() -> None:
+    """The median counts: what waits for the interpreter's lock only seems long."""
+    quickness = proven(100)
+    for _ in range(4):
+        quickness.observe(1, 30_000)
+    assert quickness.expects(1)
+
+
+def test_a_surprise_sends_the_model_back_to_the_thread_for_a_good_while() -> None:
+    """Then it may prove itself again."""
+    quickness = proven(100)
+    quickness.observe_expected(1, SURPRISE_US + QUICK_US + 1)
+    for _ in range(PROOFS_AGAIN):
+        assert not quickness.expects(1)
+        quickness.observe(1, 100)
+    assert quickness.expects(1)
+
+
+@pytest.mark.parametrize(("every", "is_quick"), [(20, False), (200, True)])
+def test_what_keeps_the_loop_too_often_is_as_bad_as_one_surprise(every: int, is_quick: bool) -> None:
+    """A batch of 19 ms among twenty is the model's; one among two hundred may be the machine's."""
+    quickness = proven(100)
+    for batch in range(1_000):
+        if quickness.expects(1):
+            quickness.observe_expected(1, 18_000 if batch % every == 0 else 900)
+    assert quickness.expects(1) == is_quick
+
+
+def test_times_are_guessed_from_the_nearest_size() -> None:
+    """Scaled up from a smaller one, as they are from a larger one; 0 before the first batch."""
+    times = ServiceTimes()
+    assert times.usual(3) == 0
+    times.observe(8, 400)
+    assert [times.usual(rows) for rows in (1, 8, 15, 16, 64)] == [400, 400, 400, 800, 3_200]
+
+
+def test_a_call_that_every_look_finds_hangs() -> None:
+    """It is told once, with its rows and its patience."""
+    told: list[str] = []
+    sentinel = Sentinel(told.append)
+    assert sentinel.look_s is None
+    sentinel.begin(3, 2.0)
+    assert sentinel.look_s == 2.0 / LOOKS
+    for _ in range(LOOKS):
+        sentinel.look()
+        assert told == []
+    sentinel.look()
+    sentinel.look()
+    assert len(told) == 1
+    assert "did not answer 3 rows within 2.0 s" in told[0]
+
+
+def test_calls_that_come_back_never_hang() -> None:
+    """However often a look finds one running: it is another one, or none."""
+    told: list[str] = []
+    sentinel = Sentinel(told.append)
+    for _ in range(10):
+        sentinel.begin(1, 2.0)
+        for _ in range(LOOKS):
+            sentinel.look()
+        sentinel.over()
+    for _ in range(2 * LOOKS):
+        sentinel.look()
+    assert told == []
