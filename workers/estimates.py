@@ -27,9 +27,9 @@ QUICK_US = 1_000
 # Batches before a model can count as quick, and after one that was not what it seemed.
 PROOFS = 32
 PROOFS_AGAIN = 1_000
-# At once, or more often than quick batches make up for. Below that it may have been the machine: with more busy
-# processes than cores one of a thousand batches takes 5 to 10 ms.
-SURPRISE_US = 20_000
+# At once, or bit by bit where quick batches do not make up for it. A process that is not given a core for a while,
+# where there are more of them than cores, seldom waits half as long.
+SURPRISE_US = 50_000
 
 
 class ServiceTimes:
@@ -75,33 +75,42 @@ class ServiceTimes:
 class Quickness:
     """Tells which batches take so little that they are predicted on the event loop's own thread.
 
-    A model is not quick before it has been timed, and for a good while after it has kept the loop for 20 ms.
+    What counts is what the model keeps a thread for: the CPU time that it uses, and what it always waits for besides,
+    as for a disk. What it waits for only now and then is a core, or Python's lock: the machine's doing.
+
+    A model is not quick before it has been timed, and for a good while after it has kept the loop for 50 ms.
     """
 
     def __init__(self) -> None:
         self._times = ServiceTimes()
+        self._waits: dict[int, deque[int]] = {}
         self._proofs = PROOFS
-        self._excess_us = 0  # time over what is quick, less what the batches since have taken less
+        self._excess_us = 0  # CPU time over what is quick, less what the batches since have taken less
 
     def expects(self, rows: int) -> bool:
         """Whether a batch of `rows` will be quick."""
         return not self._proofs and self._times.usual(rows) <= QUICK_US
 
-    def observe(self, rows: int, duration_us: int) -> None:
-        """Take the time of a batch that ran in a thread, where other work is in its way: it may only seem long."""
+    def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
+        """Take how long a batch took in a thread of its own, and the CPU time in it."""
         self._proofs = max(0, self._proofs - 1)
-        self._times.observe(rows, duration_us)
+        self._learn(rows, duration_us, cpu_us)
 
-    def observe_expected(self, rows: int, duration_us: int) -> None:
-        """Take the time of a batch that was expected to be quick."""
-        self._times.observe(rows, duration_us)
-        self._excess_us = max(0, self._excess_us + duration_us - QUICK_US)
-        if self._excess_us > SURPRISE_US:
+    def observe_expected(self, rows: int, duration_us: int, cpu_us: int) -> None:
+        """Take the same of a batch that was expected to be quick."""
+        self._learn(rows, duration_us, cpu_us)
+        self._excess_us = max(0, self._excess_us + cpu_us - QUICK_US)
+        if self._excess_us > SURPRISE_US or duration_us > SURPRISE_US:
             self.doubt()
 
     def doubt(self) -> None:
         """Expect no batch to be quick for a good while."""
         self._proofs, self._excess_us = PROOFS_AGAIN, 0
+
+    def _learn(self, rows: int, duration_us: int, cpu_us: int) -> None:
+        waits = self._waits.setdefault(rows.bit_length(), deque(maxlen=SAMPLES))
+        waits.append(max(0, duration_us - cpu_us))
+        self._times.observe(rows, cpu_us + min(waits))
 
 
 class Slack:

@@ -16,6 +16,7 @@ import pickle
 import queue
 import sys
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -49,10 +50,17 @@ def patience_s(objective_us: int) -> float:
 
 
 class Timed(NamedTuple):
-    """Results, and how long the model took for them, without what the event loop was busy with besides."""
+    """Results, and how long the model took for them, without what the event loop was busy with besides.
+
+    Attributes:
+        predicted: the results.
+        predict_us: how long it took.
+        cpu_us: of that, how long its thread was at work; 0 = not known.
+    """
 
     predicted: Predicted
     predict_us: int
+    cpu_us: int = 0
 
 
 class Executor(Protocol):
@@ -164,7 +172,7 @@ class ThreadExecutor:
         if timed.predicted.fault is not None:
             self._quickness.doubt()
             return None
-        self._quickness.observe_expected(len(inputs), timed.predict_us)
+        self._quickness.observe_expected(len(inputs), timed.predict_us, timed.cpu_us)
         return timed
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
@@ -176,7 +184,7 @@ class ThreadExecutor:
         except TimeoutError:
             raise HungError(hung(len(inputs), patience_s)) from None
         if self._quickness is not None:
-            self._quickness.observe(len(inputs), timed.predict_us)
+            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us)
         return timed
 
     async def stop(self) -> None:
@@ -184,9 +192,10 @@ class ThreadExecutor:
         self._work.put(None)
 
     def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
-        started_us = self._now_us()
+        started_us, started_cpu_ns = self._now_us(), time.thread_time_ns()
         predicted = predict(inputs)
-        return Timed(predicted, self._now_us() - started_us)
+        cpu_us = (time.thread_time_ns() - started_cpu_ns) // 1000
+        return Timed(predicted, self._now_us() - started_us, cpu_us)
 
     async def _do(self, call: Callable[[], R]) -> R:
         loop = asyncio.get_running_loop()

@@ -107,6 +107,8 @@ async def test_a_model_that_was_quick_and_hangs_is_replaced(there: Deployed) -> 
     for number in range(2 * PROOFS):
         assert outcome(await there.client.predict("alone", f"fine {number}"))[0] is Status.COMPLETE
     await test_a_model_that_hangs_is_replaced(there)
+    told = there.system.log("worker.moody").read_text()
+    assert ("workers.sentinel: the model did not answer" in told) != there.settings.worker.process
 
 
 async def test_a_model_that_ends_its_process_is_replaced(there: Deployed) -> None:
