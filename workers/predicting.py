@@ -191,6 +191,8 @@ class Predicting:
                 perform(self._finish(each))
         if len(self._batcher):
             await asyncio.sleep(0)  # others want the event loop, too
+        elif not self._drains:
+            await self.kernel.wait_records()
         return None
 
     async def _handed_over(

@@ -171,7 +171,7 @@ def _check(outputs: Outputs, rows: int) -> None:
 def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:
     """Put the spans' outputs back to where their rows stood."""
     length, first = found[0] if found else (0, "")
-    if length == count and isinstance(first, Outputs) and _finite(first).all():  # as good as always
+    if length == count and isinstance(first, Outputs) and _sound(first):  # as good as always
         return Predicted((Outcome.OK,) * count, first.answers, first.scores)
     parts: list[Outputs] = []
     places: list[int] = []
@@ -216,6 +216,12 @@ def _scatter(parts: list[NDArray[np.generic]], places: list[int], count: int) ->
     full = np.zeros((count, *joined.shape[1:]), dtype=joined.dtype)
     full[places] = joined
     return full
+
+
+def _sound(outputs: Outputs) -> bool:
+    """Tell whether all of it is finite; whole numbers and texts are."""
+    columns = [each for each in (outputs.answers, outputs.scores) if isinstance(each, np.ndarray)]
+    return all(column.dtype.kind not in "fc" or bool(np.isfinite(column).all()) for column in columns)
 
 
 def _finite(outputs: Outputs) -> NDArray[np.bool_]:

@@ -330,6 +330,15 @@ def test_arithmetic_has_one_thread_whichever_thread_predicts(
         assert other.submit(predict).result() == 1
 
 
+@NEEDS_TORCH
+def test_a_network_on_a_device_says_that_it_waits() -> None:
+    """Its batches stay in their thread, however little of the CPU's time they take."""
+    torch, module = importlib.import_module("torch"), importlib.import_module("workers.runtimes.torch")
+    manifest = Manifest("toy", "1", "torch", Signature("tensor", "float32", (6,)), "scores", files={})
+    waits = [module.TorchRuntime(manifest, torch.nn.Linear(6, 4), torch.device(on), 1).waits for on in ("meta", "cpu")]
+    assert waits == [True, False]
+
+
 def test_loading_twice_gives_the_same_model(packaged: tuple[Path, Case]) -> None:
     """Nothing is learnt, drawn or forgotten by loading: the answers are equal to the bit."""
     folder, case = packaged
