@@ -162,9 +162,10 @@ class ThreadExecutor:
         if self._quickness is None or not self._quickness.expects(len(inputs)):
             return None
         assert self._predict is not None, "start() comes first"
-        if self._sentinel.look_s is None:
-            self._work.put(_nothing)  # wakes the thread
+        is_first = self._sentinel.look_s is None
         self._sentinel.begin(len(inputs), patience_s)
+        if is_first:
+            self._work.put(_nothing)  # the thread waits without end so far
         try:
             timed = self._timed(self._predict, inputs)
         finally:
