@@ -24,6 +24,8 @@ MIN_OBJECTIVE_US = 1_000
 # that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms; and to hand a batch to a thread
 # and its results back takes 100 to 150 us of CPU and two changes of threads, each of which a busy machine may put off.
 QUICK_US = 1_000
+# The same where more rows wait: the least that handing over costs, as the event loop writes the last answers meanwhile.
+HAND_OVER_US = 100
 # Batches before a model can count as quick, and after one that was not what it seemed.
 PROOFS = 32
 PROOFS_AGAIN = 1_000
@@ -87,9 +89,9 @@ class Quickness:
         self._proofs = PROOFS
         self._excess_us = 0  # CPU time over what is quick, less what the batches since have taken less
 
-    def expects(self, rows: int) -> bool:
-        """Whether a batch of `rows` will be quick."""
-        return not self._proofs and self._times.usual(rows) <= QUICK_US
+    def expects(self, rows: int, *, more: bool = False) -> bool:
+        """Whether a batch of `rows` will be quick, even beside what is to be done for `more`."""
+        return not self._proofs and self._times.usual(rows) <= (HAND_OVER_US if more else QUICK_US)
 
     def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
         """Take how long a batch took in a thread of its own, and the CPU time in it."""

@@ -80,10 +80,11 @@ class Executor(Protocol):
         """
         ...
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Predict one batch here and now, if that is known to keep the event loop from nothing; None: call `run`.
 
-        A model that hangs in it ends the process, after about `patience_s`.
+        A model that hangs in it ends the process, after about `patience_s`. Where there are `more` rows for the next
+        batch, only what takes less than to hand it over: beside `run` the event loop gets on with the others.
         """
         ...
 
@@ -153,13 +154,13 @@ class ThreadExecutor:
                 " that it is started again; set `worker.load_s` higher if it needs longer"
             ) from None
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Predict in the caller's thread what is known to be quick.
 
         What the model raises here is forgotten, and `run` asks it again: it may be raised only because of the thread,
         as by a function that runs an event loop of its own.
         """
-        if self._quickness is None or not self._quickness.expects(len(inputs)):
+        if self._quickness is None or not self._quickness.expects(len(inputs), more=more):
             return None
         assert self._predict is not None, "start() comes first"
         is_first = self._sentinel.look_s is None
@@ -300,7 +301,7 @@ class ProcessExecutor:
             await self.stop()
             raise WorkerError("the model's process ended while it was loading: what it printed says why")
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to the child."""
         return None
 

@@ -178,7 +178,7 @@ class Predicting:
         started_us = self._now_us()
         inputs = [waiting.item.input for waiting in take.rows]
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
-        quick = self._executor.run_quick(inputs, patience)
+        quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
         self.kernel.done(take, timed.predict_us, self._now_us())
         if Outcome.OK in timed.predicted.outcomes:

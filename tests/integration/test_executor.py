@@ -61,7 +61,7 @@ async def proven(predict: Callable[[Sequence[Input]], Predicted] = echo) -> Thre
     executor = ThreadExecutor(lambda: predict, lambda: 0)
     await executor.start()
     for _ in range(PROOFS):
-        assert executor.run_quick(["a"], LONG_S) is None
+        assert executor.run_quick(["a"], LONG_S, more=False) is None
         await executor.run(["a"], LONG_S)
     return executor
 
@@ -69,11 +69,11 @@ async def proven(predict: Callable[[Sequence[Input]], Predicted] = echo) -> Thre
 async def test_a_model_that_is_known_to_be_quick_predicts_on_the_event_loops_thread() -> None:
     """Its own thread has nothing to do; where it waits for a device nothing changes."""
     executor = await proven()
-    timed = executor.run_quick(["a"], LONG_S)
+    timed = executor.run_quick(["a"], LONG_S, more=False)
     assert timed is not None
     assert timed.predicted.answers == (threading.current_thread().name,)
     executor.keep_in_thread()
-    assert executor.run_quick(["a"], LONG_S) is None
+    assert executor.run_quick(["a"], LONG_S, more=False) is None
     assert (await executor.run(["a"], LONG_S)).predicted.answers == ("predict",)
     await executor.stop()
 
@@ -93,9 +93,9 @@ async def test_what_fails_on_the_event_loops_thread_is_asked_again_in_its_own() 
             return Predicted.failed(len(inputs), str(fault))
 
     executor = await proven(run_loop)
-    assert executor.run_quick(["a"], LONG_S) is None
+    assert executor.run_quick(["a"], LONG_S, more=False) is None
     assert (await executor.run(["a"], LONG_S)).predicted.answers == ("predict",)
-    assert executor.run_quick(["a"], LONG_S) is None, "and not for a good while after that"
+    assert executor.run_quick(["a"], LONG_S, more=False) is None, "and not for a good while after that"
     await executor.stop()
 
 
@@ -111,8 +111,8 @@ async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loop
     await executor.start()
     for _ in range(PROOFS):
         await executor.run(["a"], LONG_S)
-    assert executor.run_quick(["a", "b"], LONG_S) is not None
-    assert executor.run_quick(["a"], LONG_S) is None
+    assert executor.run_quick(["a", "b"], LONG_S, more=False) is not None
+    assert executor.run_quick(["a"], LONG_S, more=False) is None
     await executor.stop()
 
 
@@ -138,7 +138,7 @@ async def main():
     executor = ThreadExecutor(lambda: tired, lambda: 0)
     await executor.start()
     while True:
-        executor.run_quick(["a"], 0.5) or await executor.run(["a"], 0.5)
+        executor.run_quick(["a"], 0.5, more=False) or await executor.run(["a"], 0.5)
 
 logging.basicConfig()
 asyncio.run(main())

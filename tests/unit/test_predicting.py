@@ -40,7 +40,7 @@ class Slow:
     async def stop(self) -> None:
         """There is nothing to let go."""
 
-    def run_quick(self, rows: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to `run`."""
         return None
 
@@ -55,9 +55,11 @@ class Fast(Slow):
 
     def __init__(self, quick: Sequence[bool]) -> None:
         self._quick = iter(quick)
+        self.more: list[bool] = []
 
-    def run_quick(self, rows: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Answer 1 to every row at once, as long as that is wanted."""
+        self.more.append(more)
         if not next(self._quick):
             return None
         return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), 100)
@@ -151,6 +153,13 @@ def test_answers_are_written_in_order_where_quick_batches_follow_others() -> Non
     """What the thread has predicted is answered first."""
     written = run(answers(Fast([False, True, False, True]), [[0, 1, 2, 3]]))
     assert written == [(5.0, "q0"), (5.0, "q1"), (10.0, "q2"), (10.0, "q3")]
+
+
+def test_the_executor_is_told_whether_rows_are_left_behind() -> None:
+    """A batch with others behind it is quick only if the thread would not pay off."""
+    executor = Fast([True] * 4)
+    run(answers(executor, [[0, 1, 2], [3]], pause_s=0.01))
+    assert executor.more == [True, True, False, False]
 
 
 def test_a_backlog_of_quick_batches_leaves_turns_to_others() -> None:

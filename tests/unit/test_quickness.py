@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.estimates import PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness, ServiceTimes
+from workers.estimates import HAND_OVER_US, PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness, ServiceTimes
 from workers.sentinel import LOOKS, Sentinel
 
 
@@ -31,6 +31,12 @@ def test_a_slow_model_is_never_quick() -> None:
     assert not proven(QUICK_US + 1).expects(1)
     assert proven(50, wait_us=QUICK_US - 50).expects(1)
     assert not proven(50, wait_us=QUICK_US - 49).expects(1)
+
+
+def test_where_more_rows_wait_only_what_costs_less_than_the_hand_over_is_quick() -> None:
+    """Beside the thread the event loop gets on with them."""
+    assert proven(HAND_OVER_US).expects(1, more=True)
+    assert not proven(HAND_OVER_US + 1).expects(1, more=True)
 
 
 def test_more_rows_than_were_ever_seen_are_taken_to_cost_as_much_more() -> None:

@@ -52,7 +52,7 @@ class ScriptedExecutor:
         if isinstance(self.fault, PackageError):
             raise self.fault
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to `run`."""
         return None
 

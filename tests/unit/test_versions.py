@@ -61,7 +61,7 @@ class Answering:
             raise self._fault
         self.ready = True
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to `run`."""
         return None
 
