@@ -77,6 +77,10 @@ class Contained:
         except (WorkerError, OSError) as fault:
             self._break(fault)
 
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Leave it to the thread: a version that hangs there is not the worker's end."""
+        return None
+
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict one batch, or fail it."""
         if self.fault is None:

@@ -1,6 +1,7 @@
-"""Predicts away from the event loop, and notices a model that does not come back.
+"""Predicts away from the event loop, or on it what takes next to no time, and notices a model that does not come back.
 
-    ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker
+    ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
+                       Batches known to take less than a millisecond skip it: it only watches them
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
 
 Either answers one batch at a time.
@@ -15,12 +16,15 @@ import pickle
 import queue
 import sys
 import threading
+import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
+from workers.estimates import Quickness
 from workers.rows import Predicted
+from workers.sentinel import Sentinel, hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,10 +50,17 @@ def patience_s(objective_us: int) -> float:
 
 
 class Timed(NamedTuple):
-    """Results, and how long the model took for them, without what the event loop was busy with besides."""
+    """Results, and how long the model took for them, without what the event loop was busy with besides.
+
+    Attributes:
+        predicted: the results.
+        predict_us: how long it took.
+        cpu_us: of that, how long its thread was at work; 0 = not known.
+    """
 
     predicted: Predicted
     predict_us: int
+    cpu_us: int = 0
 
 
 class Executor(Protocol):
@@ -69,6 +80,14 @@ class Executor(Protocol):
         """
         ...
 
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Predict one batch here and now, if that is known to keep the event loop from nothing; None: call `run`.
+
+        A model that hangs in it ends the process, after about `patience_s`. Where there are `more` rows for the next
+        batch, only what takes less than to hand it over: beside `run` the event loop gets on with the others.
+        """
+        ...
+
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict one batch, n rows.
 
@@ -85,27 +104,41 @@ class Executor(Protocol):
 class ThreadExecutor:
     """Loads and predicts in one daemon thread, which cannot keep a process alive that wants to end.
 
-    Loading happens in the same thread because OpenMP's limits belong to the thread that set them.
+    Loading happens in the same thread because OpenMP's limits belong to the thread that set them; runtimes see to them
+    in the event loop's thread, too. While a quick batch runs there, this one looks whether it comes back.
     """
 
-    def __init__(self, load: Callable[[], Predict], now_us: Callable[[], int], load_s: float = LOAD_S) -> None:
+    def __init__(
+        self,
+        load: Callable[[], Predict],
+        now_us: Callable[[], int],
+        load_s: float = LOAD_S,
+        sentinel: Sentinel | None = None,
+    ) -> None:
         """Nothing runs before `start`.
 
         Args:
             load: called in the thread; returns what predicts.
             now_us: the clock that batches are timed by.
             load_s: how long loading may take.
+            sentinel: does what is to be done about a quick batch that hangs; None = ends the process.
         """
         self._load = load
         self._now_us = now_us
         self._load_s = load_s
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._predict: Predict | None = None
+        self._sentinel = sentinel or Sentinel()
+        self._quickness: Quickness | None = Quickness()
 
     @property
     def ready(self) -> bool:
         """Whether the model is loaded."""
         return self._predict is not None
+
+    def keep_in_thread(self) -> None:
+        """Leave the event loop's thread alone, however quick the model is: most of its time it waits for a device."""
+        self._quickness = None
 
     async def start(self) -> None:
         """Start the thread and load the model in it."""
@@ -121,26 +154,50 @@ class ThreadExecutor:
                 " that it is started again; set `worker.load_s` higher if it needs longer"
             ) from None
 
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Predict in the caller's thread what is known to be quick.
+
+        What the model raises here is forgotten, and `run` asks it again: it may be raised only because of the thread,
+        as by a function that runs an event loop of its own.
+        """
+        if self._quickness is None or not self._quickness.expects(len(inputs), more=more):
+            return None
+        assert self._predict is not None, "start() comes first"
+        is_first = self._sentinel.look_s is None
+        self._sentinel.begin(len(inputs), patience_s)
+        if is_first:
+            self._work.put(_nothing)  # the thread waits without end so far
+        try:
+            timed = self._timed(self._predict, inputs)
+        finally:
+            self._sentinel.over()
+        if timed.predicted.fault is not None:
+            self._quickness.doubt()
+            return None
+        self._quickness.observe_expected(len(inputs), timed.predict_us, timed.cpu_us)
+        return timed
+
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the thread."""
         assert self._predict is not None, "start() comes first"
         try:
             async with asyncio.timeout(patience_s):
-                return await self._do(partial(self._timed, self._predict, inputs))
+                timed = await self._do(partial(self._timed, self._predict, inputs))
         except TimeoutError:
-            raise HungError(
-                f"the model did not answer {len(inputs)} rows within {patience_s:.1f} s and a thread cannot be killed: "
-                "this worker ends so that it is started again; run the model in a process of its own if this recurs"
-            ) from None
+            raise HungError(hung(len(inputs), patience_s)) from None
+        if self._quickness is not None:
+            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us)
+        return timed
 
     async def stop(self) -> None:
         """Let the thread end when it is idle."""
         self._work.put(None)
 
     def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
-        started_us = self._now_us()
+        started_us, started_cpu_ns = self._now_us(), time.thread_time_ns()
         predicted = predict(inputs)
-        return Timed(predicted, self._now_us() - started_us)
+        cpu_us = (time.thread_time_ns() - started_cpu_ns) // 1000
+        return Timed(predicted, self._now_us() - started_us, cpu_us)
 
     async def _do(self, call: Callable[[], R]) -> R:
         loop = asyncio.get_running_loop()
@@ -149,8 +206,19 @@ class ThreadExecutor:
         return await future
 
     def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
+        while True:
+            try:
+                work = self._work.get(timeout=self._sentinel.look_s)
+            except queue.Empty:
+                self._sentinel.look()
+                continue
+            if work is None:
+                return
             work()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], call: Callable[[], R]) -> None:
@@ -232,6 +300,10 @@ class ProcessExecutor:
         if refusal is None:
             await self.stop()
             raise WorkerError("the model's process ended while it was loading: what it printed says why")
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Leave it to the child."""
+        return None
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the child; a batch that kills or hangs it fails, and the next `start` makes a new child."""

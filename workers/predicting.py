@@ -1,13 +1,13 @@
 """The task that predicts batch after batch: takes from a worker's kernel, hands what it answers to whoever performs it.
 
-kernel: on_records ─▶ bell, or timer ─▶ take ─▶ executor ─▶ done ─▶ the next take, while the last batch is answered
+kernel: on_records ─▶ bell, or timer ─▶ take ─┬─▶ executor's thread ─▶ done ─▶ the next take, while this one is answered
+                                              └─▶ here, if it is quick ─▶ done, answered ─▶ the next take
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -173,22 +173,39 @@ class Predicting:
         if not self._executor.ready:
             await self._executor.start()
 
-    async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done:
+    async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done | None:
+        """Predict a batch, and answer the last one meanwhile; a quick one is answered at once: None is left to do."""
         started_us = self._now_us()
         inputs = [waiting.item.input for waiting in take.rows]
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
+        quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
+        timed = quick or await self._handed_over(perform, inputs, patience, last)
+        self.kernel.done(take, timed.predict_us, self._now_us())
+        if Outcome.OK in timed.predicted.outcomes:
+            self._versions.sample = inputs
+        done = _Done(take, timed, started_us)
+        if quick is None:
+            return done
+        for each in (last, done):
+            if each is not None:
+                perform(self._finish(each))
+        if len(self._batcher):
+            await asyncio.sleep(0)  # others want the event loop, too
+        elif not self._drains:
+            await self.kernel.wait_records()
+        return None
+
+    async def _handed_over(
+        self, perform: Callable[[Effects], None], inputs: Sequence[Input], patience: float, last: _Done | None
+    ) -> Timed:
         running = asyncio.create_task(self._executor.run(inputs, patience))
         try:
             if last is not None:
                 await asyncio.sleep(0)  # lets the model start first
                 perform(self._finish(last))
-            timed = await running
+            return await running
         finally:
             running.cancel()
-        self.kernel.done(take, timed.predict_us, self._now_us())
-        if Outcome.OK in timed.predicted.outcomes:
-            self._versions.sample = inputs
-        return _Done(take, timed, started_us)
 
     def _finish(self, done: _Done) -> Effects:
         fault = done.timed.predicted.fault
@@ -211,13 +228,14 @@ class _Waking(ModelWorker):
 
     def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int, beside: str) -> None:
         super().__init__(codec, identity, batcher, partitions, beside)
-        self._bell = asyncio.Event()
+        self._is_rung = False
+        self._bell: asyncio.Future[None] | None = None
         self.versions: Versions | None = None
         self.beside: Beside | None = None
 
     def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
         effects = super().offer(items, now_us, ranks)
-        self._bell.set()
+        self.ring()
         return effects
 
     def on_model(self, record: Record) -> None:
@@ -226,7 +244,9 @@ class _Waking(ModelWorker):
 
     def ring(self) -> None:
         """Wake the task that predicts."""
-        self._bell.set()
+        self._is_rung = True
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
 
     def statistics(self) -> Mapping[str, float]:
         if self.versions is None or self.beside is None:
@@ -240,10 +260,17 @@ class _Waking(ModelWorker):
 
     async def wait_records(self, timeout_s: float | None = None) -> None:
         """Return when there have been records since the last time, or after so long."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._bell.wait()
-                self._bell.clear()
+        if not self._is_rung:
+            loop = asyncio.get_running_loop()
+            self._bell = loop.create_future()
+            timer = None if timeout_s is None else loop.call_later(timeout_s, self.ring)
+            try:
+                await self._bell
+            finally:
+                self._bell = None
+                if timer is not None:
+                    timer.cancel()
+        self._is_rung = False
 
 
 def _seconds(until_us: int | None, now_us: int) -> float | None:
@@ -266,9 +293,12 @@ def _executor(
         loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
         if loaded.choice is not None:
             chose(loaded.choice)
+        if getattr(loaded.runtime, "waits", False):
+            executor.keep_in_thread()
         return predictor(loaded, sizes)
 
-    return ThreadExecutor(load, now_us, settings.load_s)
+    executor = ThreadExecutor(load, now_us, settings.load_s)
+    return executor
 
 
 def _sizes(settings: WorkerSettings) -> Sequence[int]:

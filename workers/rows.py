@@ -186,7 +186,7 @@ def _check(outputs: Outputs, rows: int) -> None:
 def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:
     """Put the spans' outputs back to where their rows stood."""
     length, first = found[0] if found else (0, "")
-    if length == count and isinstance(first, Outputs) and _all_finite(first):  # as good as always
+    if length == count and isinstance(first, Outputs) and _sound(first):  # as good as always
         return Predicted((Outcome.OK,) * count, first.answers, first.scores)
     parts: list[Outputs] = []
     places: list[int] = []
@@ -233,11 +233,10 @@ def _scatter(parts: list[NDArray[np.generic]], places: list[int], count: int) ->
     return full
 
 
-def _all_finite(outputs: Outputs) -> bool:
-    answers, scores = outputs.answers, outputs.scores
-    if not isinstance(answers, tuple) and answers.dtype.kind == "f" and not np.isfinite(answers).all():
-        return False
-    return scores is None or bool(np.isfinite(scores).all())
+def _sound(outputs: Outputs) -> bool:
+    """Tell whether all of it is finite; whole numbers and texts are."""
+    columns = [each for each in (outputs.answers, outputs.scores) if isinstance(each, np.ndarray)]
+    return all(column.dtype.kind not in "fc" or bool(np.isfinite(column).all()) for column in columns)
 
 
 def _finite(outputs: Outputs) -> NDArray[np.bool_]:

@@ -76,17 +76,18 @@ def spent_by(profile: Profile, window: Window, model_share: float | None = None)
     names = [OTHER if stack == (THREADS,) and model_share is None else step_of(stack) for stack in profile.stacks]
     steps: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    count = 0
+    count = threads_ns = 0
     for time_us, number, used_ns in profile.samples:
         if time_us in window:
             count += 1
             steps[names[number]] += used_ns
             if names[number] == OTHER:
                 unknown[profile.stacks[number][0]] += used_ns
+            threads_ns += used_ns * (profile.stacks[number] == (THREADS,))
     seconds = _seconds(steps)
-    if model_share is not None and PREDICT in seconds:
-        batches_s = seconds[PREDICT]
-        seconds |= {STACK: batches_s * (1 - model_share), PREDICT: batches_s * model_share}
+    if model_share is not None and threads_ns:
+        stacking_s = threads_ns / 1e9 * (1 - model_share)
+        seconds |= {STACK: seconds.get(STACK, 0.0) + stacking_s, PREDICT: seconds[PREDICT] - stacking_s}
     return Spent(seconds, _seconds(unknown), count)
 
 

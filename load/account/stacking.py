@@ -1,7 +1,7 @@
 """How much of a worker's batch is the model itself.
 
-A worker's model runs in a thread of its own, whose CPU time is known as one sum. Its parts are taken from the same code
-on the same package, here and afterwards, with batches of the size that the worker had.
+Batches that are not quick run in a thread of the model's own, whose CPU time is known as one sum. Its parts are taken
+from the same code on the same package, here and afterwards, with batches of the size that the worker had.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ STEPS: Final[Mapping[str, str]] = {
     "encode": "records to bytes",
     "append": "record batches, produce requests, what became of them",
     "heap": "what waits, by when it is due: queries for their models, rows for their batch, predictions for feedback",
-    "hand over": "batches to the model's thread and back",
+    "hand over": "batches to the model, in its thread or not, and back",
     STACK: "check the rows, put them into one array, check the answers",
     PREDICT: "the model itself",
     "combine": "model predictions to the query's answer",
@@ -121,7 +121,12 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.operator:ModelWorker.on_records": "heap",
     "workers.operator:ModelWorker.take": "heap",
     "workers.operator:rows_of": "heap",
+    "workers.padding": STACK,
     "workers.predicting": "hand over",
+    "workers.predictor": STACK,
+    "workers.rows": STACK,
+    "workers.runtimes": PREDICT,
+    "workers.sentinel": "hand over",
 }
 # Of stacks that no rule knows: what the event loop called by itself.
 _LOOP_RULES: Final[Mapping[str, str]] = {

@@ -45,8 +45,8 @@ and windows of feedback by the second (`streams/operators/wheel.py`). One timer 
 (`streams/runtime/alarm.py`). A worker's rows wait in a heap by due time, and those that cannot make it are never
 predicted (`workers/batcher.py`).""",
     "hand over": """\
-A batch crosses to the model's thread once and back once; the last batch is written while the next one is predicted
-(`workers/predicting.py`).""",
+A batch of more than a millisecond crosses to the model's thread once and back once, and the last one is written while
+it is predicted (`workers/predicting.py`). One known to be quicker stays where it is (`workers/executor.py`).""",
     "stack": """\
 Rows are checked by columns and joined as bytes, one copy from the record to the array; no Python runs for each number
 (`workers/rows.py`).""",

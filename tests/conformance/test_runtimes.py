@@ -6,12 +6,14 @@ import importlib.util
 import subprocess
 import sys
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     GradientBoostingClassifier,
@@ -304,6 +306,50 @@ def test_a_bad_row_does_not_fail_its_neighbours(packaged: tuple[Path, Case]) -> 
     alone = predict(model, case.inputs[:4])
     np.testing.assert_allclose(numbers(predicted)[good], numbers(alone), rtol=0, atol=1e-5)
     assert tuple(texts(predicted)[row] for row in good if texts(predicted)) == texts(alone)
+
+
+def openmp_threads() -> int:
+    """Return how many threads OpenMP would use for this one, in any of the libraries that are loaded."""
+    return max(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "openmp")
+
+
+def torch_threads() -> int:
+    """Return how many threads torch would use for this one."""
+    found: int = importlib.import_module("torch").get_num_threads()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [("sklearn-logistic", openmp_threads), pytest.param("torch-label", torch_threads, marks=NEEDS_TORCH)],
+)
+def test_arithmetic_has_one_thread_whichever_thread_predicts(
+    tmp_path: Path, name: str, used: Callable[[], int]
+) -> None:
+    """The model's own thread, or the event loop's, which may have had a limit of its own."""
+    CASES[name].package(tmp_path / "model")
+
+    def predict() -> int:
+        predict_rows(model.runtime, model.manifest, CASES[name].inputs)
+        return used()
+
+    with ThreadPoolExecutor(1) as pool:
+        if used is torch_threads:
+            pool.submit(importlib.import_module("torch").set_num_threads, 2).result()
+        model = load_package(tmp_path / "model")
+        for _ in range(2):
+            assert pool.submit(predict).result() == 1
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(predict).result() == 1
+
+
+@NEEDS_TORCH
+def test_a_network_on_a_device_says_that_it_waits() -> None:
+    """Its batches stay in their thread, however little of the CPU's time they take."""
+    torch, module = importlib.import_module("torch"), importlib.import_module("workers.runtimes.torch")
+    manifest = Manifest("toy", "1", "torch", Signature("tensor", "float32", (6,)), "scores", files={})
+    waits = [module.TorchRuntime(manifest, torch.nn.Linear(6, 4), torch.device(on), 1).waits for on in ("meta", "cpu")]
+    assert waits == [True, False]
 
 
 def test_loading_twice_gives_the_same_model(packaged: tuple[Path, Case]) -> None:

@@ -16,6 +16,7 @@ import pytest_asyncio
 from schemas import topics
 from schemas.records import Status
 from tests.deployments import Deployed, Toy, deployed
+from workers.estimates import PROOFS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,6 +99,16 @@ async def test_a_model_that_hangs_is_replaced(there: Deployed) -> None:
     replaced = {name for name, pid in there.system.pids.items() if pids[name] != pid}
     assert replaced == (set() if there.settings.worker.process else {"worker.moody"})
     await there.watch.all_committed("worker.moody", topics.model_queries("moody"))
+
+
+async def test_a_model_that_was_quick_and_hangs_is_replaced(there: Deployed) -> None:
+    """Its batches have skipped its thread by then, and the event loop itself is held up: its process ends at once."""
+    await there.watch.all_committed("worker.moody", topics.model_queries("moody"))
+    for number in range(2 * PROOFS):
+        assert outcome(await there.client.predict("alone", f"fine {number}"))[0] is Status.COMPLETE
+    await test_a_model_that_hangs_is_replaced(there)
+    told = there.system.log("worker.moody").read_text()
+    assert ("workers.sentinel: the model did not answer" in told) != there.settings.worker.process
 
 
 async def test_a_model_that_ends_its_process_is_replaced(there: Deployed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from schemas.records import Outcome
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError
+from workers.estimates import PROOFS, SURPRISE_US
 from workers.executor import ProcessExecutor, ThreadExecutor, patience_s
 from workers.packaging import package_function
 from workers.rows import Predicted
@@ -44,7 +46,7 @@ def thread(predict: Callable[[Sequence[Input]], Predicted] = echo) -> ThreadExec
 
 
 async def test_a_thread_of_its_own_predicts() -> None:
-    """The event loop's thread never runs the model."""
+    """The event loop's thread does not run a model of which nothing is known."""
     executor = thread()
     await executor.start()
     await executor.start()
@@ -52,6 +54,112 @@ async def test_a_thread_of_its_own_predicts() -> None:
     assert timed.predicted.answers == ("predict", "predict")
     assert timed.predict_us >= 0
     await executor.stop()
+
+
+async def proven(predict: Callable[[Sequence[Input]], Predicted] = echo) -> ThreadExecutor:
+    """Make an executor around a function that has been quick so far; its clock stands still."""
+    executor = ThreadExecutor(lambda: predict, lambda: 0)
+    await executor.start()
+    for _ in range(PROOFS):
+        assert executor.run_quick(["a"], LONG_S, more=False) is None
+        await executor.run(["a"], LONG_S)
+    return executor
+
+
+async def test_a_model_that_is_known_to_be_quick_predicts_on_the_event_loops_thread() -> None:
+    """Its own thread has nothing to do; where it waits for a device nothing changes."""
+    executor = await proven()
+    timed = executor.run_quick(["a"], LONG_S, more=False)
+    assert timed is not None
+    assert timed.predicted.answers == (threading.current_thread().name,)
+    executor.keep_in_thread()
+    assert executor.run_quick(["a"], LONG_S, more=False) is None
+    assert (await executor.run(["a"], LONG_S)).predicted.answers == ("predict",)
+    await executor.stop()
+
+
+async def test_what_fails_on_the_event_loops_thread_is_asked_again_in_its_own() -> None:
+    """A function that runs an event loop of its own cannot do so there, and is answered all the same."""
+
+    async def answer() -> str:
+        return threading.current_thread().name
+
+    def run_loop(inputs: Sequence[Input]) -> Predicted:
+        answering = answer()
+        try:
+            return Predicted((OK,) * len(inputs), (asyncio.run(answering),) * len(inputs))
+        except RuntimeError as fault:
+            answering.close()
+            return Predicted.failed(len(inputs), str(fault))
+
+    executor = await proven(run_loop)
+    assert executor.run_quick(["a"], LONG_S, more=False) is None
+    assert (await executor.run(["a"], LONG_S)).predicted.answers == ("predict",)
+    assert executor.run_quick(["a"], LONG_S, more=False) is None, "and not for a good while after that"
+    await executor.stop()
+
+
+async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loops_thread() -> None:
+    """Once it has kept the loop for 20 ms it is back in its own."""
+    times = [0]
+
+    def slow(inputs: Sequence[Input]) -> Predicted:
+        times[0] += 0 if len(inputs) == 1 else 2 * SURPRISE_US
+        return echo(inputs)
+
+    executor = ThreadExecutor(lambda: slow, lambda: times[0])
+    await executor.start()
+    for _ in range(PROOFS):
+        await executor.run(["a"], LONG_S)
+    assert executor.run_quick(["a", "b"], LONG_S, more=False) is not None
+    assert executor.run_quick(["a"], LONG_S, more=False) is None
+    await executor.stop()
+
+
+# Quick two hundred times, then never again.
+TIRED = """
+import asyncio, logging, threading, time
+from schemas.records import Outcome
+from workers.executor import ThreadExecutor
+from workers.rows import Predicted
+
+served = 0
+
+def tired(inputs):
+    global served
+    served += 1
+    if served > 200:
+        print("served 200, the last on", threading.current_thread().name, flush=True)
+        while True:
+            time.sleep(60)
+    return Predicted((Outcome.OK,), ("a",))
+
+async def main():
+    executor = ThreadExecutor(lambda: tired, lambda: 0)
+    await executor.start()
+    while True:
+        executor.run_quick(["a"], 0.5, more=False) or await executor.run(["a"], 0.5)
+
+logging.basicConfig()
+asyncio.run(main())
+"""
+
+
+async def test_a_model_that_hangs_on_the_event_loops_thread_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as one that hangs in its own, with the same words and the same exit code."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", TIRED, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(LONG_S):
+            output, complaint = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert output.decode() == "served 200, the last on MainThread\n"
+    assert "the model did not answer 1 rows within 0.5 s and a thread cannot be killed" in complaint.decode()
+    assert process.returncode == 1
 
 
 async def test_loading_happens_in_the_same_thread_and_its_refusal_is_told() -> None:

@@ -32,6 +32,12 @@ ENVIRONMENT = {"cores_usable": 2, "processor": "some", "broker": "Kafka", "pytho
         (("numpy:stack", "policies.draw:uniform", "streams.operators.selection:Selection.on_records"), "select"),
         (("streams.operators.selection:Selection.on_timer",), "heap"),
         (("streams.operators.views:__create_fn__.<locals>.__eq__", "streams.runtime.lanes:Lane.add"), "append"),
+        (
+            ("sklearn.base:predict", "workers.runtimes.sklearn:SklearnRuntime.predict_batch", "workers.rows:_attempt"),
+            "predict",
+        ),
+        (("numpy:max", "workers.rows:validate", "workers.executor:ThreadExecutor.run_quick"), "stack"),
+        (("workers.executor:ThreadExecutor.run_quick", "workers.predicting:Predicting._batch"), "hand over"),
         (("asyncio.events:Handle._run",), "loop"),
         ((LOOP,), "loop"),
         ((THREADS,), "predict"),
@@ -64,6 +70,13 @@ def test_threads_are_the_model_only_in_a_worker() -> None:
     profile = Profile(((THREADS,),), ((1_500, 0, 1_000),))
     assert spent_by(profile, WINDOW).steps == {OTHER: 1e-6}
     assert spent_by(profile, WINDOW, 0.75).steps == pytest.approx({"stack": 0.25e-6, "predict": 0.75e-6})
+
+
+def test_what_ran_on_the_event_loops_thread_is_not_split_again() -> None:
+    """Its stacks have told stacking and the model apart."""
+    stacks = ((THREADS,), ("workers.rows:validate",), ("workers.runtimes.sklearn:SklearnRuntime.predict_batch",))
+    profile = Profile(stacks, ((1_500, 0, 1_000), (1_500, 1, 2_000), (1_500, 2, 4_000)))
+    assert spent_by(profile, WINDOW, 0.75).steps == pytest.approx({"stack": 2.25e-6, "predict": 4.75e-6})
 
 
 def test_a_profile_is_read_as_the_sampler_writes_it(tmp_path: Path) -> None:

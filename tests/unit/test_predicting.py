@@ -40,10 +40,29 @@ class Slow:
     async def stop(self) -> None:
         """There is nothing to let go."""
 
+    def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Leave it to `run`."""
+        return None
+
     async def run(self, rows: Sequence[Input], patience_s: float) -> Timed:
         """Answer 1 to every row."""
         await elapse(BATCH_S)
         return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), round(BATCH_S * 1e6))
+
+
+class Fast(Slow):
+    """An executor whose model takes no time, except for rows that it hands to its thread."""
+
+    def __init__(self, quick: Sequence[bool]) -> None:
+        self._quick = iter(quick)
+        self.more: list[bool] = []
+
+    def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Answer 1 to every row at once, as long as that is wanted."""
+        self.more.append(more)
+        if not next(self._quick):
+            return None
+        return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), 100)
 
 
 def asked(offset: int, due_us: int) -> Record:
@@ -99,3 +118,95 @@ def test_allowed_batch_sizes_are_those_of_the_model_that_they_name() -> None:
         predicting = Predicting(model, "w", settings, CODEC, VirtualClock().now_us, Slow())
         caps.append(predicting.kernel.statistics()[f"batch_cap{{model={name}}}"])
     assert caps == [8, 1]
+
+
+async def answers(executor: Slow, offers: Sequence[Sequence[int]], pause_s: float = 0.0) -> list[tuple[float, str]]:
+    """Offer queries by offset, polls `pause_s` apart; returns (ms since the first, query) in the order of writing."""
+    clock, written = VirtualClock(), list[tuple[float, str]]()
+    model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
+    predicting = Predicting(model, "w", WorkerSettings(controller="fixed"), CODEC, clock.now_us, executor)
+    start_us = clock.now_us()
+
+    def perform(effects: Effects) -> None:
+        for effect in effects:
+            assert isinstance(effect, Emit)
+            ids = CODEC.decode(ModelPredictions, effect.value).query_ids
+            written.extend(((clock.now_us() - start_us) / MS, query_id) for query_id in ids)
+
+    task = asyncio.create_task(predicting.run(perform))
+    for offsets in offers:
+        now_us = clock.now_us()
+        predicting.kernel.on_records([asked(offset, now_us + 1_000 * MS) for offset in offsets], now_us)
+        await elapse(pause_s)
+    await elapse(0.1)
+    task.cancel()
+    return written
+
+
+def test_a_quick_batch_is_answered_at_once() -> None:
+    """In the same turn of the event loop: no time passes, though time passes whenever all tasks wait."""
+    written = run(answers(Fast([True] * 3), [[0], [1], [2]], pause_s=0.01))
+    assert written == [(0.0, "q0"), (10.0, "q1"), (20.0, "q2")]
+
+
+def test_answers_are_written_in_order_where_quick_batches_follow_others() -> None:
+    """What the thread has predicted is answered first."""
+    written = run(answers(Fast([False, True, False, True]), [[0, 1, 2, 3]]))
+    assert written == [(5.0, "q0"), (5.0, "q1"), (10.0, "q2"), (10.0, "q3")]
+
+
+def test_the_executor_is_told_whether_rows_are_left_behind() -> None:
+    """A batch with others behind it is quick only if the thread would not pay off."""
+    executor = Fast([True] * 4)
+    run(answers(executor, [[0, 1, 2], [3]], pause_s=0.01))
+    assert executor.more == [True, True, False, False]
+
+
+def test_a_backlog_of_quick_batches_leaves_turns_to_others() -> None:
+    """The event loop reads, writes and keeps its deadlines between any two of them."""
+
+    async def scene() -> list[int]:
+        turns, seen, clock = [0], list[int](), VirtualClock()
+        model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
+        settings = WorkerSettings(controller="fixed")
+        predicting = Predicting(model, "w", settings, CODEC, clock.now_us, Fast([True] * 20))
+        predicting.kernel.on_records([asked(n, clock.now_us() + 1_000 * MS) for n in range(20)], clock.now_us())
+        predicting.drain()
+        counting = asyncio.create_task(count(turns))
+        await predicting.run(lambda _: seen.append(turns[0]))
+        counting.cancel()
+        return seen
+
+    seen = run(scene())
+    assert len(seen) == 20
+    assert seen == sorted(set(seen))
+
+
+async def count(turns: list[int]) -> None:
+    """Count the turns of the event loop."""
+    while True:
+        turns[0] += 1
+        await asyncio.sleep(0)
+
+
+def test_a_bell_that_rings_before_anybody_waits_is_heard() -> None:
+    """Once: the next wait lasts until it rings again, or until its time is over."""
+
+    async def scene() -> list[float]:
+        loop = asyncio.get_running_loop()
+        model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
+        kernel = Predicting(model, "w", WorkerSettings(), CODEC, VirtualClock().now_us, Slow()).kernel
+        ends = []
+        kernel.ring()
+        kernel.ring()
+        await kernel.wait_records()
+        ends.append(loop.time())
+        await kernel.wait_records(2.0)
+        ends.append(loop.time())
+        loop.call_later(1.0, kernel.ring)
+        await kernel.wait_records(2.0)
+        ends.append(loop.time())
+        await kernel.wait_records(4.0)
+        return [*ends, loop.time()]
+
+    assert run(scene()) == [0.0, 2.0, 3.0, 7.0]

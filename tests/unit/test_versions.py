@@ -61,6 +61,10 @@ class Answering:
             raise self._fault
         self.ready = True
 
+    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        """Leave it to `run`."""
+        return None
+
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict."""
         assert not self.stopped

@@ -78,14 +78,12 @@ class SklearnRuntime:
         self._estimator = estimator
         self._threads = threads
         self._pools = threadpoolctl.ThreadpoolController()
-        self._limited: int | None = None  # OpenMP's limit holds for one thread, BLAS's for the process
+        self._here = threading.local()  # OpenMP's limit holds for one thread, BLAS's for the process
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Ask the estimator once for the whole batch."""
-        thread = threading.get_ident()
-        if thread != self._limited:
-            self._pools.limit(limits=self._threads)
-            self._limited = thread
+        if not hasattr(self._here, "limit"):
+            self._here.limit = self._pools.limit(limits=self._threads)
         if self._manifest.output == "scores":
             return scored(self._estimator.predict_proba(rows), self._manifest.classes)
         raw = self._estimator.predict(rows)

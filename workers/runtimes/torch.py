@@ -9,6 +9,7 @@ differ by 1e-3, and no batch of less than `MIN_ROWS`.
 
 from __future__ import annotations
 
+import threading
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
@@ -40,15 +41,25 @@ _NUMPY = (torch.float32, torch.float64)  # numpy has no bfloat16, and half preci
 class TorchRuntime:
     """A module as a model."""
 
-    def __init__(self, manifest: Manifest, module: torch.nn.Module, device: torch.device) -> None:
+    def __init__(self, manifest: Manifest, module: torch.nn.Module, device: torch.device, threads: int) -> None:
         self._manifest = manifest
         self._device = device
+        self._threads = threads
+        self._here = threading.local()  # a limit holds for the thread that sets it, and for those that begin later
         self._module = module.to(device).eval()
         self._min_rows = int(manifest.options.get("min_rows", MIN_ROWS))
         self._pinned: torch.Tensor | None = None  # grows to the largest batch seen; GPU only
 
+    @property
+    def waits(self) -> bool:
+        """Whether a call waits for a device most of its time."""
+        return self._device.type != "cpu"
+
     def predict_batch(self, rows: Rows) -> Outputs:
         """Run the module once; it must answer (n, k) scores, or (n,) or (n, 1) numbers for the output `value`."""
+        if not hasattr(self._here, "limit"):
+            torch.set_num_threads(self._threads)
+            self._here.limit = self._threads
         batch = np.asarray(rows)
         missing = self._min_rows - len(batch)
         if missing > 0:
@@ -114,12 +125,11 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     Raises:
         PackageError: the architecture cannot be built, or the state is not its state.
     """
-    torch.set_num_threads(threads)
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False
     options = manifest.options
     module = rebuild(folder / STATE_FILE, str(options.get("architecture", "")), options.get("arguments", {}))
-    return TorchRuntime(manifest, module, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    return TorchRuntime(manifest, module, torch.device("cuda" if torch.cuda.is_available() else "cpu"), threads)
 
 
 def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:

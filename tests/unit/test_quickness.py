@@ -1,0 +1,124 @@
+"""Which batches run on the event loop's own thread, and who notices one that hangs there."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.estimates import HAND_OVER_US, PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness, ServiceTimes
+from workers.sentinel import LOOKS, Sentinel
+
+
+def proven(cpu_us: int, rows: int = 1, wait_us: int = 0) -> Quickness:
+    """Return what has been learnt from batches that are all alike."""
+    quickness = Quickness()
+    for _ in range(PROOFS):
+        quickness.observe(rows, cpu_us + wait_us, cpu_us)
+    return quickness
+
+
+def test_a_model_is_quick_after_so_many_batches_and_no_sooner() -> None:
+    """Whatever the first ones took."""
+    quickness = Quickness()
+    for _ in range(PROOFS):
+        assert not quickness.expects(1)
+        quickness.observe(1, 50, 50)
+    assert quickness.expects(1)
+
+
+def test_a_slow_model_is_never_quick() -> None:
+    """The bound itself is still quick, a microsecond more is not, whether it computes or waits."""
+    assert proven(QUICK_US).expects(1)
+    assert not proven(QUICK_US + 1).expects(1)
+    assert proven(50, wait_us=QUICK_US - 50).expects(1)
+    assert not proven(50, wait_us=QUICK_US - 49).expects(1)
+
+
+def test_where_more_rows_wait_only_what_costs_less_than_the_hand_over_is_quick() -> None:
+    """Beside the thread the event loop gets on with them."""
+    assert proven(HAND_OVER_US).expects(1, more=True)
+    assert not proven(HAND_OVER_US + 1).expects(1, more=True)
+
+
+def test_more_rows_than_were_ever_seen_are_taken_to_cost_as_much_more() -> None:
+    """Four rows in 100 us: 40 are expected within a millisecond, 48 are not; fewer cost no more."""
+    quickness = proven(100, rows=4)
+    assert [quickness.expects(rows) for rows in (1, 4, 40, 48)] == [True, True, True, False]
+
+
+def test_a_size_that_was_seen_is_judged_by_its_own_times() -> None:
+    """Large batches that turn out slow, at work or waiting, go to the thread; small ones do not."""
+    quickness = proven(100)
+    for _ in range(PROOFS):
+        quickness.observe(64, 3_000, 3_000)
+        quickness.observe(256, 3_000, 100)
+    assert [quickness.expects(rows) for rows in (1, 16, 64, 256)] == [True, False, False, False]
+
+
+def test_a_busy_machine_does_not_make_a_model_slow() -> None:
+    """Most of its batches wait for a core or for Python's lock, but not all: it is the same model."""
+    quickness = proven(100)
+    for batch in range(100):
+        quickness.observe(1, 120 if batch % 5 == 0 else 15_000, 110)
+        assert quickness.expects(1)
+        quickness.observe_expected(1, 120 if batch % 5 == 0 else 15_000, 110)
+    assert quickness.expects(1)
+
+
+@pytest.mark.parametrize("cpu_us", [100, SURPRISE_US])
+def test_a_surprise_sends_the_model_back_to_the_thread_for_a_good_while(cpu_us: int) -> None:
+    """Whether it was at work or waited; then it may prove itself again."""
+    quickness = proven(100)
+    quickness.observe_expected(1, SURPRISE_US + 1, cpu_us)
+    for _ in range(PROOFS_AGAIN):
+        assert not quickness.expects(1)
+        quickness.observe(1, 100, 100)
+    assert quickness.expects(1)
+
+
+@pytest.mark.parametrize(("every", "is_quick"), [(20, False), (200, True)])
+def test_what_keeps_the_loop_too_often_is_as_bad_as_one_surprise(every: int, is_quick: bool) -> None:
+    """30 ms of work once in twenty batches are the model's way; once in two hundred they may be forgotten."""
+    quickness = proven(100)
+    for batch in range(1_000):
+        if quickness.expects(1):
+            cpu_us = 30_000 if batch % every == 0 else 700
+            quickness.observe_expected(1, cpu_us, cpu_us)
+    assert quickness.expects(1) == is_quick
+
+
+def test_times_are_guessed_from_the_nearest_size() -> None:
+    """Scaled up from a smaller one, as they are from a larger one; 0 before the first batch."""
+    times = ServiceTimes()
+    assert times.usual(3) == 0
+    times.observe(8, 400)
+    assert [times.usual(rows) for rows in (1, 8, 15, 16, 64)] == [400, 400, 400, 800, 3_200]
+
+
+def test_a_call_that_every_look_finds_hangs() -> None:
+    """It is told once, with its rows and its patience."""
+    told: list[str] = []
+    sentinel = Sentinel(told.append)
+    assert sentinel.look_s is None
+    sentinel.begin(3, 2.0)
+    assert sentinel.look_s == 2.0 / LOOKS
+    for _ in range(LOOKS):
+        sentinel.look()
+        assert told == []
+    sentinel.look()
+    sentinel.look()
+    assert len(told) == 1
+    assert "did not answer 3 rows within 2.0 s" in told[0]
+
+
+def test_calls_that_come_back_never_hang() -> None:
+    """However often a look finds one running: it is another one, or none."""
+    told: list[str] = []
+    sentinel = Sentinel(told.append)
+    for _ in range(10):
+        sentinel.begin(1, 2.0)
+        for _ in range(LOOKS):
+            sentinel.look()
+        sentinel.over()
+    for _ in range(2 * LOOKS):
+        sentinel.look()
+    assert told == []
