@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
     from schemas.records import Feedback, ModelOutput, Prediction, Value
 
+_new = tuple.__new__  # half the cost of a named tuple's constructor
 # A model that was asked and gave no answer by the deadline cost its user the answer.
 NO_ANSWER_LOSS = 1.0
 GIVEN = "given"
 # They say nothing about the model.
 _CALLERS_FAULT = (Outcome.INVALID, Outcome.UNKNOWN_VERSION)
+# Kinds of loss for which an answer and a label are enough.
+_OF_ANSWERS = frozenset(("zero_one", "absolute", "squared"))
 
 
 def observation(
@@ -46,15 +49,23 @@ def observation(
     Raises:
         LossError: the label does not fit the answers, or neither label nor loss can be used.
     """
-    served = _served_loss(prediction, feedback, kind, classes)
-    if prediction.decision is None:
+    decision, label, outputs = prediction.decision, feedback.label, prediction.outputs
+    if decision is not None and feedback.loss is None and len(outputs) == 1 and kind in _OF_ANSWERS:
+        output, answer = outputs[0], prediction.answer
+        if label.__class__ is answer.__class__ is output.answer.__class__ is int and output.outcome is Outcome.OK:
+            served, losses = _of_labels(kind, decision.arms, output.model, output.answer, answer, label)
+            return _observation(prediction, losses, served, label, JoinStatus.JOINED, feedback_us)
+    cost = _served_loss(prediction, feedback, kind, classes)
+    if decision is None:
         return None
-    asked = {output.model: output for output in prediction.outputs}
-    arms = prediction.decision.arms
+    asked = {output.model: output for output in outputs}
     losses = tuple(
-        [_arm_loss(asked[arm], prediction, served, feedback, kind, classes) if arm in asked else None for arm in arms]
+        [
+            _arm_loss(asked[arm], prediction, cost, feedback, kind, classes) if arm in asked else None
+            for arm in decision.arms
+        ]
     )
-    return _observation(prediction, losses, served, feedback.label, JoinStatus.JOINED, feedback_us)
+    return _observation(prediction, losses, cost, label, JoinStatus.JOINED, feedback_us)
 
 
 def output_loss(
@@ -93,18 +104,11 @@ def _observation(
     decision = prediction.decision
     assert decision is not None
     judged = len(decision.chosen) > 1 and _is_judged(decision.policy)
-    return Observation(
-        prediction.query_id,
-        prediction.application,
-        prediction.context,
-        decision,
-        losses,
-        served,
-        label,
-        status,
-        prediction.answered_us,
-        observed_us,
-        _labels(prediction, decision.arms) if judged else None,
+    answers = _labels(prediction, decision.arms) if judged else None
+    query_id, application, context, *_, answered_us = prediction
+    return _new(
+        Observation,
+        (query_id, application, context, decision, losses, served, label, status, answered_us, observed_us, answers),
     )
 
 
@@ -122,6 +126,16 @@ def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | No
     answered = {output.model: output.answer for output in prediction.outputs if output.outcome is Outcome.OK}
     labels = [answered.get(arm) for arm in arms]
     return tuple([label if isinstance(label, int | str) else None for label in labels])
+
+
+@lru_cache(maxsize=4096)
+def _of_labels(
+    kind: str, arms: tuple[str, ...], model: str, answer: int, served_answer: int, label: int
+) -> tuple[float, tuple[float | None, ...]]:
+    """Return the served loss and the losses by arm where one model was asked: labels are few, queries are many."""
+    served = loss(kind, served_answer, label)
+    asked = served if answer == served_answer else loss(kind, answer, label)
+    return served, tuple([asked if arm == model else None for arm in arms])
 
 
 def _served_loss(
@@ -151,10 +165,8 @@ def _arm_loss(
     kind: str,
     classes: Mapping[str, Sequence[str]],
 ) -> float | None:
-    if output.outcome in _CALLERS_FAULT:
-        return None
     if output.outcome is not Outcome.OK:
-        return NO_ANSWER_LOSS
+        return None if output.outcome in _CALLERS_FAULT else NO_ANSWER_LOSS
     alike = output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None
