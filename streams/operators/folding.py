@@ -53,14 +53,17 @@ class Fold:
             PolicyError: the decision names a policy that does not exist, or does not fit its arms; the state stays.
         """
         decision = seen.decision
-        policy, count = _checked(seen)
+        policy, count, is_plain = _checked(seen)
         version, values = self._version, self._values
         if decision.policy != self._policy:
             version, values = 0, policy.init(count)
         elif decision.arms != self._arms:
             values = policy.extend(values, self._arms, decision.arms)
         try:
-            values = _observed(policy, values, count, seen)
+            if is_plain:
+                values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
+            else:
+                values = _observed(policy, values, count, seen)
         except IndexError as error:
             raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
         # A sum of finite numbers may overflow, one with others is never finite.
@@ -159,6 +162,7 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
 
 
 def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
+    """Let a policy learn that may want more than the losses."""
     decision = seen.decision
     if is_situated(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
@@ -172,6 +176,7 @@ class _Meaning(NamedTuple):
 
     policy: Policy
     arms: int
+    is_plain: bool  # the policy learns from losses alone
 
 
 @lru_cache(_MEANINGS)
@@ -183,9 +188,10 @@ def _meaning(decision: Decision) -> _Meaning | None:
     if decision.chosen and not 0 <= min(decision.chosen) <= max(decision.chosen) < count:
         return None
     try:
-        return _Meaning(registry.parse(decision.policy), count)
+        policy = registry.parse(decision.policy)
     except PolicyError:
         return None
+    return _Meaning(policy, count, not is_situated(policy) and not is_judging(policy))
 
 
 def _checked(seen: Observation) -> _Meaning:
