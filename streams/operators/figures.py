@@ -11,6 +11,7 @@ from streams.operators.counters import render
 if TYPE_CHECKING:
     from schemas.records import Observation
 
+_JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 # Enough for a 99th percentile, and sorted in 40 us.
 _LATEST = 512
 # Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
@@ -57,7 +58,7 @@ class Losses:
 
     def add(self, seen: Observation) -> None:
         """Count an observation; a default loss is nobody's measurement."""
-        if seen.status is not JoinStatus.JOINED:
+        if seen.status is not _JOINED:
             return
         application, decision, losses, served = seen.application, seen.decision, seen.losses, seen.loss
         if served is not None:
