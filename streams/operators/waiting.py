@@ -35,12 +35,14 @@ class Waiting:
 
     def keep(self, feedback: Record, query_id: str, until_us: int) -> bool:
         """Let feedback wait for its prediction, as whether it is right cannot be told before; False for a duplicate."""
-        early = self.early.get(query_id, ())
+        early = self.early.get(query_id)
+        if early is None:
+            self.early[query_id] = (feedback,)
+            self.early_wheel.add(until_us, query_id)
+            return True
         if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
             return False
         self.early[query_id] = (*early, feedback)
-        if not early:
-            self.early_wheel.add(until_us, query_id)
         return True
 
 
