@@ -89,6 +89,11 @@ class Exp3(LogWeights, OneArm):
         if not self.share:
             return normalised(logs)
         back = e * self.share / arms  # of the weights before this step, which sum to 1
-        weights = [exp(value) + back for value in logs]
-        total = log(sum(weights))
-        return tuple([log(weight) - total for weight in weights])
+        total = 0.0
+        for arm, value in enumerate(logs):  # loops, not comprehensions: of two arms those would cost as much again
+            logs[arm] = weight = exp(value) + back
+            total += weight
+        total = log(total)
+        for arm, weight in enumerate(logs):
+            logs[arm] = log(weight) - total
+        return tuple(logs)

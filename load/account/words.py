@@ -58,11 +58,13 @@ An answer of one model, asked alone and in time, skips voting. Outputs, pending 
 slotted objects, made by position; columns of a worker's batch become Python values in one call
 (`streams/operators/combiner.py`).""",
     "join": """\
-What waits is an offset and the prediction's bytes; routes to the learner's partitions are cached. The same answer costs
-the same loss, so it is worked out once for all arms that gave it (`streams/operators/observing.py`).""",
+What waits is an offset and the prediction's bytes; polls are taken by runs of one partition, and routes to the
+learner's partitions are cached. The same answer costs the same loss, so it is worked out once for all arms that gave
+it, and of labels, which are few, once for all queries (`streams/operators/observing.py`).""",
     "fold": """\
 A policy's state is a flat tuple, folded in memory; what a poll has changed is written to Redis once
-(`streams/operators/learner.py`). Policies are parsed once for each text.""",
+(`streams/operators/learner.py`). Policies are parsed once for each text, a decision is checked once for all its
+observations, and a state is made once for each run of them (`streams/operators/folding.py`).""",
     "states": """\
 A state that is less than 100 ms old is not read again, reads of all partitions share a round trip, and a partition's
 states and offset are written by one script (`streams/runtime/redis_store.py`).""",

@@ -11,6 +11,7 @@ from streams.operators.counters import render
 if TYPE_CHECKING:
     from schemas.records import Observation
 
+_JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 # Enough for a 99th percentile, and sorted in 40 us.
 _LATEST = 512
 # Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
@@ -51,22 +52,24 @@ class Losses:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        self._models: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+        self._models: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(
+            lambda: defaultdict(lambda: [0.0, 0.0])
+        )
 
     def add(self, seen: Observation) -> None:
         """Count an observation; a default loss is nobody's measurement."""
-        if seen.status is not JoinStatus.JOINED:
+        if seen.status is not _JOINED:
             return
-        application = seen.application
-        if seen.loss is not None:
+        application, decision, losses, served = seen.application, seen.decision, seen.losses, seen.loss
+        if served is not None:
             entry = self._served[application]
-            entry[0] += seen.loss
+            entry[0] += served
             entry[1] += 1
-        names, losses = seen.decision.arms, seen.losses
-        for arm in seen.decision.chosen:
+        models = self._models[application]
+        for arm in decision.chosen:
             loss = losses[arm]
             if loss is not None:
-                entry = self._models[application, names[arm]]
+                entry = models[decision.arms[arm]]
                 entry[0] += loss
                 entry[1] += 1
 
@@ -76,8 +79,9 @@ class Losses:
         for application, (loss, count) in self._served.items():
             found[render(("loss_total", "application", application))] = loss
             found[render(("losses_total", "application", application))] = count
-        for (application, model), (loss, count) in self._models.items():
-            labels = ("application", application, "model", model)
-            found[render(("model_loss_total", *labels))] = loss
-            found[render(("model_losses_total", *labels))] = count
+        for application, models in self._models.items():
+            for model, (loss, count) in models.items():
+                labels = ("application", application, "model", model)
+                found[render(("model_loss_total", *labels))] = loss
+                found[render(("model_losses_total", *labels))] = count
         return found

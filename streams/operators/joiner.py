@@ -25,38 +25,31 @@ outage, teaches no default loss.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import islice
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from policies.errors import LossError
 from schemas import topics
-from schemas.errors import DecodeError, SchemaError
+from schemas.errors import DecodeError
 from schemas.framing import peek_id, peek_texts
-from schemas.records import Feedback, ModelPredictions, Outcome, Prediction
-from streams.operators.applications import Configuration, Deployed
-from streams.operators.combiner import outputs_of
-from streams.operators.contract import DeadLetter, Emit, Operator, Position, Record, Skip
-from streams.operators.counters import Counters, render
-from streams.operators.observing import NO_ANSWER_LOSS, default_observation, observation, output_loss
-from streams.operators.wheel import SecondsWheel
-from streams.topology import state_partition
+from schemas.records import ModelPredictions
+from streams.operators import shadows
+from streams.operators.applications import Configuration
+from streams.operators.closing import Closing
+from streams.operators.contract import Operator, Skip
+from streams.operators.waiting import Waiting, packed
+from streams.operators.windows import Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import ModelOutput, Observation
-    from streams.operators.contract import Effects
+    from streams.operators.contract import Effects, Record
 
-_OFFSET_BYTES = 8
-_SECOND_US = 1_000_000
+_SOURCE = itemgetter(0, 1)  # of a record: topic, partition
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
 _AT_ONCE = 2_000
-# Different feedback for one query that waits for its prediction; one more counts as a duplicate.
-_SAME_QUERY = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,32 +83,16 @@ class JoinerSettings:
         return 2 * (self.window_us + self.early_us) + 60_000_000
 
 
-@dataclass(slots=True)
-class _Partition:
-    """What one partition remembers, all by query id."""
-
-    start: int  # first offset of `predictions` that is not complete
-    waiting: dict[str, bytes] = field(default_factory=dict)  # offset (8 bytes, big-endian) + the prediction's bytes
-    early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
-    shadows: dict[str, tuple[ModelOutput, ...]] = field(default_factory=dict)  # outputs that answered nothing
-    closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
-    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
-    early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
-    read_us: int = 0  # when a prediction was read last
-    newest_us: int = 0  # the timestamp it had
-
-
 class Joiner(Operator):
     """The kernel of the `joiner` role."""
 
     def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
         self._codec = codec
         self._settings = settings
-        self._counters = Counters()
-        self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
-        self._configuration = Configuration(codec)
-        self._removed: dict[str, tuple[Deployed, int]] = {}  # applications, and until when their last windows run
-        self._partitions: dict[int, _Partition] = {}
+        configuration = Configuration(codec)
+        self._windows = Windows(configuration, settings.window_us, settings.early_us, settings.memory_us)
+        self._closing = Closing(codec, configuration, self._windows, settings.partitions, settings.memory_us)
+        self._partitions: dict[int, Waiting] = {}
         self._paused_us = 0  # when predictions were last left unread
 
     @property
@@ -127,7 +104,7 @@ class Joiner(Operator):
     def paused(self) -> frozenset[str]:
         """The topics of which as much waits as may."""
         found = set()
-        if sum(len(p.waiting) for p in self._partitions.values()) >= self._settings.predictions:
+        if sum(len(p.predictions) for p in self._partitions.values()) >= self._settings.predictions:
             found.add(topics.PREDICTIONS)
         if sum(len(p.early) for p in self._partitions.values()) >= self._settings.feedback:
             found.add(topics.FEEDBACK)
@@ -136,19 +113,13 @@ class Joiner(Operator):
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take predictions, feedback and configuration."""
         effects: Effects = []
-        for record in records:
-            try:
-                if record.topic == topics.PREDICTIONS:
-                    self._on_prediction(record, now_us, effects)
-                elif record.topic == topics.FEEDBACK:
-                    self._on_feedback(record, now_us, effects)
-                elif record.topic == topics.SHADOWS:
-                    self._on_shadows(record, effects)
-                else:
-                    self._configure(record, now_us)
-            except DecodeError as error:
-                self._counters["undecodable_total", "topic", record.topic] += 1
-                effects.append(DeadLetter(record, error.cause, str(error)))
+        for (topic, number), run in groupby(records, key=_SOURCE):
+            if topic == topics.PREDICTIONS:
+                self._on_predictions(number, run, now_us, effects)
+            elif topic == topics.FEEDBACK:
+                self._on_feedback(number, run, now_us, effects)
+            else:
+                self._on_others(number, run, now_us, effects)
         self._note_pause(now_us)
         return effects
 
@@ -164,9 +135,8 @@ class Joiner(Operator):
             for query_id in given_up:
                 self._give_up(partition, query_id, now_us, effects)
             for query_id in ended:
-                self._expire(number, partition, query_id, now_us, effects)
-        if self._removed:
-            self._removed = {name: kept for name, kept in self._removed.items() if kept[1] > now_us}
+                self._closing.expire(number, partition, query_id, now_us, effects)
+        self._windows.forget(now_us)
         return effects
 
     def next_deadline(self) -> int | None:
@@ -177,7 +147,7 @@ class Joiner(Operator):
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; what waits follows again from `starts`, what is closed from before."""
         for number, start in starts.items():
-            self._partitions[number] = _Partition(start)
+            self._partitions[number] = Waiting(start)
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""
@@ -187,137 +157,97 @@ class Joiner(Operator):
     def statistics(self) -> Mapping[str, float]:
         """Return how many were joined, expired and refused, and how many wait."""
         return {
-            **self._counters.rendered(),
-            **{render(key): loss for key, loss in self._losses.items()},
-            "predictions_waiting": float(sum(len(p.waiting) for p in self._partitions.values())),
+            **self._closing.rendered(),
+            "predictions_waiting": float(sum(len(p.predictions) for p in self._partitions.values())),
             "feedback_waiting": float(sum(len(p.early) for p in self._partitions.values())),
         }
 
-    def _start(self, number: int) -> _Partition:
-        """Take up a partition whose records come without an assignment, as in tests of one kernel."""
-        partition = self._partitions[number] = _Partition(0)
-        return partition
+    def _partition(self, number: int) -> Waiting:
+        """Return what a partition remembers; its records may come without an assignment in tests of one kernel."""
+        found = self._partitions.get(number)
+        if found is None:
+            found = self._partitions[number] = Waiting(0)
+        return found
 
     def _note_pause(self, now_us: int) -> None:
         if topics.PREDICTIONS in self.paused:
             self._paused_us = now_us
 
-    def _configure(self, record: Record, now_us: int) -> None:
-        """Take configuration; what a removed application said holds until its last window has ended."""
-        name = (record.key or b"").decode(errors="replace")
-        before = self._configuration.applications.get(name) if record.topic == topics.APPLICATIONS else None
-        self._configuration.on_record(record)
-        if before is not None and record.value is None:
-            last_us = int(before.application.window_s * _SECOND_US) + self._settings.early_us
-            self._removed[name] = before, now_us + min(last_us, self._settings.memory_us)
-
-    def _deployed(self, application: str) -> Deployed | None:
-        """Return what is known of an application, removed ones with windows included."""
-        found = self._configuration.applications.get(application)
-        return found or self._removed.get(application, (None, 0))[0]
-
-    def _on_prediction(self, record: Record, now_us: int, effects: Effects) -> None:
-        partition = self._partitions.get(record.partition) or self._start(record.partition)
-        query_id, application = peek_texts(record.value, 2)
-        partition.read_us, partition.newest_us = now_us, record.timestamp_us
-        window_us = self._window_us(application)
-        # After an outage its feedback is still to be read, too.
-        end_us = max(record.timestamp_us + window_us, now_us + min(window_us, self._settings.early_us))
-        if record.offset < partition.start:
-            partition.closed[query_id] = True
-            partition.wheel.add(end_us, query_id)
-            return
-        if query_id in partition.waiting or query_id in partition.closed:
-            effects.append(Skip((record.position,), "duplicate_prediction"))
-            return
-        assert record.value is not None
-        partition.waiting[query_id] = record.offset.to_bytes(_OFFSET_BYTES, "big") + record.value
-        partition.wheel.add(end_us, query_id)
-        for early in partition.early.pop(query_id, ()):
-            self._match(early, partition, query_id, effects)
-
-    def _match(self, record: Record, partition: _Partition, query_id: str, effects: Effects) -> None:
-        """Join feedback with a prediction that was waited for, unless other feedback has been joined before."""
-        if query_id in partition.waiting:
-            self._join(record, partition, query_id, effects)
-        else:
-            effects.append(Skip((record.position,), "duplicate_feedback"))
-
-    def _on_feedback(self, record: Record, now_us: int, effects: Effects) -> None:
-        partition = self._partitions.get(record.partition) or self._start(record.partition)
-        query_id = peek_id(record.value)
-        if query_id in partition.waiting:
-            self._join(record, partition, query_id, effects)
-        elif partition.closed.get(query_id):
-            effects.append(Skip((record.position,), "duplicate_feedback"))
-        elif query_id in partition.closed:
-            self._refuse(record, "late", "the window had ended before this feedback came", effects)
-        else:
-            self._await(record, partition, query_id, now_us, effects)
-
-    def _on_shadows(self, record: Record, effects: Effects) -> None:
-        """Keep what shadows answered, one output a version, for when the query's feedback comes."""
-        batch = self._codec.decode(ModelPredictions, record.value)
-        partition = self._partitions.get(record.partition) or self._start(record.partition)
-        kept = partition.shadows
-        for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
-            if query_id in partition.closed or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
-                continue  # it says nothing about the version
-            others = (o for o in kept.get(query_id, ()) if (o.model, o.version) != (output.model, output.version))
-            kept[query_id] = (*others, output)
-        for query_id in [*islice(kept, max(0, len(kept) - self._settings.shadows))]:
-            del kept[query_id]
-        effects.append(Skip((record.position,), ""))
-
-    def _score(self, prediction: Prediction, feedback: Feedback, kind: str, shadows: tuple[ModelOutput, ...]) -> None:
-        """Count what each version of a model cost, where there are several."""
-        configuration = self._configuration
-        for output in (*prediction.outputs, *shadows):
-            model = configuration.models.get(output.model)
-            if model is None or not model.shares:
-                continue
+    def _on_others(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        """Take what shadows answered, and configuration."""
+        for record in records:
             try:
-                loss = output_loss(output, prediction, feedback, kind, configuration.classes)
-            except LossError:  # a shadow's: what answered has been checked
-                loss = NO_ANSWER_LOSS
-            if loss is not None:
-                label = "application", prediction.application, "model", output.model, "version", output.version
-                self._counters["version_joined_total", *label] += 1
-                self._losses["version_loss_total", *label] += loss
+                if record.topic == topics.SHADOWS:
+                    batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
+                    shadows.keep(partition.shadows, batch, partition.closed, self._settings.shadows)
+                    effects.append(Skip((record.position,), ""))
+                else:
+                    self._windows.on_record(record, now_us)
+            except DecodeError as error:
+                self._closing.undecodable(record, error, effects)
 
-    def _await(self, record: Record, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
-        """Keep feedback until its prediction comes; whether it is right cannot be told before."""
-        early = partition.early.get(query_id, ())
-        if len(early) == _SAME_QUERY or any(known.value == record.value for known in early):
-            effects.append(Skip((record.position,), "duplicate_feedback"))
-            return
-        partition.early[query_id] = (*early, record)
-        if not early:  # from now on, not from when it was written: its prediction may be read a moment later
-            partition.early_wheel.add(now_us + self._settings.early_us, query_id)
+    def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        """Let predictions of one partition wait for feedback, or join them with what has come before them."""
+        partition = self._partition(number)
+        waiting, closed, early, start = partition.predictions, partition.closed, partition.early, partition.start
+        known, window_us, soonest_us = None, 0, 0
+        for record in records:
+            value, offset = record.value, record.offset
+            try:
+                query_id, application = peek_texts(value, 2)
+            except DecodeError as error:
+                self._closing.undecodable(record, error, effects)
+                continue
+            if application != known:
+                known, window_us = application, self._windows.of(application).window_us
+                # After an outage its feedback is still to be read, too.
+                soonest_us = now_us + min(window_us, self._settings.early_us)
+            partition.read_us, partition.newest_us = now_us, record.timestamp_us
+            end_us = max(record.timestamp_us + window_us, soonest_us)
+            if offset < start:
+                closed[query_id] = True
+                partition.wheel.add(end_us, query_id)
+            elif query_id in waiting or query_id in closed:
+                effects.append(Skip((record.position,), "duplicate_prediction"))
+            else:
+                assert value is not None
+                waiting[query_id] = packed(offset, value)
+                partition.wheel.add(end_us, query_id)
+                if query_id in early:
+                    self._match(early.pop(query_id), partition, query_id, effects)
 
-    def _join(self, feedback_record: Record, partition: _Partition, query_id: str, effects: Effects) -> None:
-        """Make the observation of a waiting prediction; wrong feedback leaves it waiting."""
-        stored = partition.waiting[query_id]
-        completes = (_position(stored, feedback_record.partition), feedback_record.position)
-        try:
-            feedback = self._codec.decode(Feedback, feedback_record.value)
-            prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
-            deployed = self._deployed(prediction.application)
-            kind = deployed.application.loss if deployed else "zero_one"
-            seen = observation(prediction, feedback, kind, self._configuration.classes, feedback_record.timestamp_us)
-            effect = self._emit(seen, completes) if seen else Skip(completes, "nothing_to_learn")
-        except (LossError, DecodeError, SchemaError) as error:
-            self._refuse(feedback_record, "invalid_feedback", str(error), effects)
-            return
-        del partition.waiting[query_id]
-        partition.closed[query_id] = True
-        if self._configuration.has_shares:
-            self._score(prediction, feedback, kind, partition.shadows.pop(query_id, ()))
-        if seen is not None:
-            self._counters["joined_total", "application", prediction.application] += 1
-        effects.append(effect)
+    def _match(self, early: Iterable[Record], partition: Waiting, query_id: str, effects: Effects) -> None:
+        """Join the first feedback that fits with a prediction that was waited for."""
+        for record in early:
+            stored = partition.predictions.get(query_id)
+            if stored is None:
+                effects.append(Skip((record.position,), "duplicate_feedback"))
+            else:
+                self._closing.join(record, partition, query_id, stored, effects)
 
-    def _give_up(self, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
+    def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        """Join feedback of one partition with the predictions that wait for it."""
+        partition = self._partition(number)
+        waiting, closed = partition.predictions, partition.closed
+        for record in records:
+            try:
+                query_id = peek_id(record.value)
+            except DecodeError as error:
+                self._closing.undecodable(record, error, effects)
+                continue
+            stored = waiting.get(query_id)
+            if stored is not None:
+                self._closing.join(record, partition, query_id, stored, effects)
+            elif query_id not in closed:
+                # From now on, not from when it was written: its prediction may be read a moment later.
+                if not partition.keep(record, query_id, now_us + self._settings.early_us):
+                    effects.append(Skip((record.position,), "duplicate_feedback"))
+            elif closed[query_id]:
+                effects.append(Skip((record.position,), "duplicate_feedback"))
+            else:
+                self._closing.refuse(record, "late", "the window had ended before this feedback came", effects)
+
+    def _give_up(self, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End feedback's wait for a prediction, unless the predictions of its time are still to be read."""
         if query_id not in partition.early:
             return
@@ -327,64 +257,6 @@ class Joiner(Operator):
             partition.early_wheel.add(now_us + self._settings.early_us, query_id)
             return
         for record in partition.early.pop(query_id):
-            self._refuse(
+            self._closing.refuse(
                 record, "unmatched", "no prediction with this query id was seen, or its window ended long ago", effects
             )
-
-    def _expire(self, number: int, partition: _Partition, query_id: str, now_us: int, effects: Effects) -> None:
-        """End what ran out for this id: a window, or the memory of a closed query."""
-        stored = partition.waiting.pop(query_id, None)
-        partition.shadows.pop(query_id, None)
-        if stored is None:
-            partition.closed.pop(query_id, None)
-            return
-        partition.closed[query_id] = False
-        position = _position(stored, number)
-        try:
-            effects.append(self._unjoined(partition, position, stored[_OFFSET_BYTES:], now_us))
-        except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
-            self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
-            record = Record(*position, timestamp_us=0, key=None, value=stored[_OFFSET_BYTES:])
-            effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
-
-    def _unjoined(self, partition: _Partition, position: Position, value: bytes, now_us: int) -> Emit | Skip:
-        """Say what the end of a window teaches."""
-        prediction = self._codec.decode(Prediction, value)
-        window_us = self._window_us(prediction.application)
-        # Late feedback is told from unknown for one more window.
-        partition.wheel.add(max(prediction.answered_us + 2 * window_us, now_us + window_us), prediction.query_id)
-        seen = default_observation(prediction, self._default_loss(prediction), prediction.answered_us + window_us)
-        if prediction.decision is not None:
-            self._counters["unjoined_total", "application", prediction.application] += 1
-        if seen is None:
-            return Skip((position,), "no_feedback")
-        if prediction.answered_us + self._settings.memory_us < now_us:
-            return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
-        return self._emit(seen, (position,))
-
-    def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
-        partition, key = _route(seen.decision.state, self._settings.partitions)
-        return Emit(topics.OBSERVATIONS, partition, key, self._codec.encode(seen), completes)
-
-    def _refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
-        self._counters["refused_feedback_total", "cause", cause] += 1
-        effects.append(DeadLetter(record, cause, message))
-
-    def _window_us(self, application: str) -> int:
-        deployed = self._deployed(application)
-        longest_us = self._settings.window_us
-        return min(int(deployed.application.window_s * _SECOND_US), longest_us) if deployed else longest_us
-
-    def _default_loss(self, prediction: Prediction) -> float | None:
-        deployed = self._deployed(prediction.application)
-        return deployed.application.default_loss if deployed else None
-
-
-@lru_cache(maxsize=65_536)
-def _route(state: str, partitions: int) -> tuple[int, bytes]:
-    """Return partition and key of a state's observations."""
-    return state_partition(state, partitions), state.encode()
-
-
-def _position(stored: bytes, partition: int) -> Position:
-    return Position(topics.PREDICTIONS, partition, int.from_bytes(stored[:_OFFSET_BYTES], "big"))

@@ -10,20 +10,20 @@ _SECOND_US = 1_000_000
 class SecondsWheel:
     """Buckets of ids by the second in which they are due."""
 
-    __slots__ = ("_buckets", "_seconds")
+    __slots__ = ("_bucket", "_buckets", "_second", "_seconds")
 
     def __init__(self) -> None:
         self._buckets: dict[int, list[str]] = {}
         self._seconds: list[int] = []
+        self._second: int | None = None  # added to last: what comes in one poll is mostly due in one second
+        self._bucket: list[str] = []  # that second's
 
     def add(self, due_us: int, name: str) -> None:
         """Note that `name` is due at `due_us`, rounded up to a second."""
         second = -(-due_us // _SECOND_US)
-        bucket = self._buckets.get(second)
-        if bucket is None:
-            bucket = self._buckets[second] = []
-            heapq.heappush(self._seconds, second)
-        bucket.append(name)
+        if second != self._second:
+            self._turn(second)
+        self._bucket.append(name)
 
     def next_due(self) -> int | None:
         """Return when the first bucket is due (us)."""
@@ -39,4 +39,13 @@ class SecondsWheel:
             del bucket[-room:]
             if not bucket:
                 del self._buckets[heapq.heappop(self._seconds)]
+                self._second = None
         return names
+
+    def _turn(self, second: int) -> None:
+        """Make a second's bucket the one that is added to."""
+        bucket = self._buckets.get(second)
+        if bucket is None:
+            bucket = self._buckets[second] = []
+            heapq.heappush(self._seconds, second)
+        self._second, self._bucket = second, bucket

@@ -11,7 +11,8 @@ import redis.asyncio
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, Observation
 from streams.operators.contract import StateKey
-from streams.operators.learner import Learner, fold
+from streams.operators.folding import fold
+from streams.operators.learner import Learner
 from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.redis_store import RedisSettings, RedisStore

@@ -10,7 +10,7 @@ from schemas import topics
 from schemas.records import Feedback, JoinStatus, Model, ModelOutput, Observation, Outcome, Prediction, Tensor
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
-from streams.operators.learner import SeenIds
+from streams.operators.seen import SeenIds
 from streams.testing import Crash, Delay
 from tests.loops import CODEC, Loop, digits, model_predictions
 

@@ -9,7 +9,8 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, PolicyState
 from streams.operators.contract import StateKey
-from streams.operators.learner import SeenIds, apply, fold
+from streams.operators.folding import apply, fold
+from streams.operators.seen import SeenIds
 from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from tests.loops import Loop, digits
 

@@ -10,8 +10,8 @@ from schemas import topics
 from schemas.features import MAX_FEATURES
 from schemas.records import Decision, JoinStatus, Observation, PolicyState, Status
 from streams.operators.contract import StateKey
+from streams.operators.folding import apply, fold
 from streams.operators.latencies import PROBE_US, SAMPLES, Latencies
-from streams.operators.learner import apply, fold
 from streams.operators.starts import started
 from streams.testing import Crash, Fault, StoreLoss
 from tests.loops import Loop, digits

@@ -1,0 +1,62 @@
+"""What each version of a model costs where several run: of those that answered, and of shadows, whose outputs wait."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+from policies.errors import LossError
+from schemas.records import Outcome
+from streams.operators.combiner import outputs_of
+from streams.operators.counters import Counters, render
+from streams.operators.observing import NO_ANSWER_LOSS, output_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
+    from streams.operators.applications import Configuration
+
+# By query id: outputs that answered nothing, one a version.
+Shadows: TypeAlias = "dict[str, tuple[ModelOutput, ...]]"
+
+
+def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: int) -> None:
+    """Keep what shadows answered until their queries' feedback comes; beyond the bound the first are forgotten."""
+    for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
+        if query_id in closed or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
+            continue  # it says nothing about the version
+        others = (o for o in kept.get(query_id, ()) if (o.model, o.version) != (output.model, output.version))
+        kept[query_id] = (*others, output)
+    for query_id in [*islice(kept, max(0, len(kept) - bound))]:
+        del kept[query_id]
+
+
+class VersionLosses:
+    """Counts and losses of each version of the models that run in several."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._joined = Counters()
+        self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
+
+    def add(self, prediction: Prediction, feedback: Feedback, kind: str, shadows: tuple[ModelOutput, ...]) -> None:
+        """Count what each version cost, or would have cost."""
+        configuration = self._configuration
+        for output in (*prediction.outputs, *shadows):
+            model = configuration.models.get(output.model)
+            if model is None or not model.shares:
+                continue
+            try:
+                loss = output_loss(output, prediction, feedback, kind, configuration.classes)
+            except LossError:  # a shadow's: what answered has been checked
+                loss = NO_ANSWER_LOSS
+            if loss is not None:
+                label = "application", prediction.application, "model", output.model, "version", output.version
+                self._joined["version_joined_total", *label] += 1
+                self._losses["version_loss_total", *label] += loss
+
+    def rendered(self) -> dict[str, float]:
+        """Return `version_joined_total` and `version_loss_total` by application, model and version."""
+        return {**self._joined.rendered(), **{render(key): loss for key, loss in self._losses.items()}}

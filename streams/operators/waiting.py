@@ -1,0 +1,57 @@
+"""What one partition of the joiner remembers: what waits, for how long, and what has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from schemas import topics
+from streams.operators.contract import Position
+from streams.operators.wheel import SecondsWheel
+
+if TYPE_CHECKING:
+    from streams.operators.contract import Record
+    from streams.operators.shadows import Shadows
+
+_OFFSET_BYTES = 8
+# Different feedback for one query that waits for its prediction; one more counts as a duplicate.
+_SAME_QUERY = 16
+_new = tuple.__new__  # half the cost of a named tuple's constructor
+
+
+@dataclass(slots=True)
+class Waiting:
+    """All by query id."""
+
+    start: int  # first offset of `predictions` that is not complete
+    predictions: dict[str, bytes] = field(default_factory=dict)  # as `packed`
+    early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
+    shadows: Shadows = field(default_factory=dict)
+    closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
+    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
+    early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
+    read_us: int = 0  # when a prediction was read last
+    newest_us: int = 0  # the timestamp it had
+
+    def keep(self, feedback: Record, query_id: str, until_us: int) -> bool:
+        """Let feedback wait for its prediction, as whether it is right cannot be told before; False for a duplicate."""
+        early = self.early.get(query_id)
+        if early is None:
+            self.early[query_id] = (feedback,)
+            self.early_wheel.add(until_us, query_id)
+            return True
+        if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
+            return False
+        self.early[query_id] = (*early, feedback)
+        return True
+
+
+def packed(offset: int, value: bytes) -> bytes:
+    """Return a prediction as it waits, offset and bytes in one: of a million each object would count."""
+    return offset.to_bytes(_OFFSET_BYTES, "big") + value
+
+
+def unpacked(stored: bytes, partition: int) -> tuple[Position, bytes]:
+    """Return where a prediction that waited stands, and its bytes."""
+    offset = int.from_bytes(stored[:_OFFSET_BYTES], "big")
+    return _new(Position, (topics.PREDICTIONS, partition, offset)), stored[_OFFSET_BYTES:]
