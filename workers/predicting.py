@@ -15,7 +15,7 @@ from policies.allowed import Allowed
 from policies.batching import create_controller
 from schemas.records import Outcome
 from workers import traffic
-from workers.answering import Identity
+from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
 from workers.choice import SIZES
@@ -175,7 +175,7 @@ class Predicting:
 
     async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done:
         started_us = self._now_us()
-        inputs = [waiting.item.input for waiting in take.rows]
+        inputs = inputs_of(take.rows)
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
         running = asyncio.create_task(self._executor.run(inputs, patience))
         try:

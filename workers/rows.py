@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from schemas.records import Outcome, Tensor
+from workers.columns import Stacked
 from workers.errors import OutputError
 from workers.runtimes.contract import Outputs
 
@@ -71,16 +72,27 @@ def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
         return Checked([inputs[i] for i in good], good, _missing(len(inputs), good, "kind"))  # type: ignore[arg-type] # all `wanted`
     dtype, shape = signature.dtype, signature.shape
     size = _bytes(dtype, shape)
-    tensors = [
-        (i, row.data)
-        for i, row in enumerate(inputs)
-        if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
-    ]
-    good = [i for i, _ in tensors]
-    reasons = {i: _fault(inputs[i], signature) for i in _missing(len(inputs), good, "")}
-    data = bytearray().join([data for _, data in tensors])  # writable: torch and Cython want that
+    good, reasons = list(range(len(inputs))), {}
+    if _is_column(inputs, dtype, shape, size):
+        data = bytearray(inputs.data)  # writable: torch and Cython want that
+    else:
+        tensors = [
+            (i, row.data)
+            for i, row in enumerate(inputs)
+            if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
+        ]
+        good = [i for i, _ in tensors]
+        reasons = {i: _fault(inputs[i], signature) for i in _missing(len(inputs), good, "")}
+        data = bytearray().join([data for _, data in tensors])
     rows = np.frombuffer(data, dtype=dtype).reshape(len(good), *shape)
     return _refuse_numbers(Checked(rows, good, reasons), rows, allow_nan=signature.allow_nan)
+
+
+def _is_column(inputs: Sequence[Input], dtype: str | None, shape: tuple[int, ...], size: int) -> TypeGuard[Stacked]:
+    """Tell whether these are rows of the right form that stand one behind the other already."""
+    if type(inputs) is not Stacked or inputs.dtype != dtype or inputs.shape != shape:
+        return False
+    return len(inputs.data) == size * len(inputs)
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:

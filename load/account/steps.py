@@ -114,13 +114,16 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.runtime.redis_store": "states",
     "streams.runtime.watchdog": "commit",
     "workers.answering": "gather",
+    "workers.answering:asked_of": "heap",
     "workers.batcher": "heap",
+    "workers.columns": STACK,
     "workers.estimates": "heap",
     "workers.executor": "hand over",
     "workers.operator": "gather",
     "workers.operator:ModelWorker.on_records": "heap",
     "workers.operator:ModelWorker.take": "heap",
-    "workers.operator:rows_of": "heap",
+    "workers.operator:ModelWorker._gather": "heap",
+    "workers.operator:ModelWorker.on_handed": "heap",
     "workers.predicting": "hand over",
 }
 # Of stacks that no rule knows: what the event loop called by itself.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
-from streams.operators.contract import Emit
+from streams.operators.contract import Emit, HandOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +38,10 @@ class Asking:
 
     Attributes:
         spare_us: how much later than due an output may still be of use: as the latest query has it.
+        handed: topics whose models run in this process: what they are asked is handed over.
     """
 
-    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "spare_us")
+    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "handed", "spare_us")
 
     def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
         """Start with nothing to ask.
@@ -54,6 +55,7 @@ class Asking:
         self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[_Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
+        self.handed: frozenset[str] = frozenset()
 
     def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
         """Ask the models behind these topics; the query's input is given away."""
@@ -97,9 +99,12 @@ class Asking:
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.query_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
+        columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or "", self.spare_us
+        batch = ModelQueries(ids, reply_partition, *columns)
+        handed = self.handed.intersection(topics)
         try:
-            columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or "", self.spare_us
-            value = self._codec.encode(ModelQueries(ids, reply_partition, *columns))
+            is_small = len(handed) == len(topics) and sum(map(_size, inputs)) <= _RECORD_BYTES
+            value = b"" if is_small else self._codec.encode(batch)
         except SchemaError:
             middle = len(rows) // 2
             if not middle:
@@ -108,7 +113,10 @@ class Asking:
             for half in (rows[:middle], rows[middle:]):
                 self._emit(topics, partition, reply_partition, form, half, effects)
         else:
-            effects += [Emit(topic, partition, None, value) for topic in topics]
+            effects += [
+                HandOver(topic, reply_partition, batch) if topic in handed else Emit(topic, partition, None, value)
+                for topic in topics
+            ]
 
 
 def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:

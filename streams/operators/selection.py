@@ -19,7 +19,7 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.features import MAX_FEATURES
-from schemas.records import Query
+from schemas.records import ModelPredictions, Query
 from streams.operators.admission import Admission
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.cache import PredictionCache
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, HandOver, Record
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
 MAX_SKEW_US = 5_000_000
@@ -120,6 +120,19 @@ class Selection(Operator):
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
         return effects
+
+    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
+        """Take what models in this process answered."""
+        effects: Effects = []
+        for _, partition, batch in handed:
+            assert isinstance(batch, ModelPredictions)
+            self._serving.on_batch(partition, batch, now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
+        return effects
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over what is asked of the models behind these topics."""
+        self._serving.hand_over(topics)
 
     def on_timer(self, now_us: int) -> Effects:
         """Answer what is due, and decide for contexts whose state did not come in time."""

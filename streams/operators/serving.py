@@ -115,6 +115,10 @@ class Serving:
             self._admission.ask(models, due_us, now_us)
         self._asking.add(model_topics, pending, due_us)
 
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over what is asked of the models behind these topics."""
+        self._asking.handed = topics
+
     def flush(self, partition: int, now_us: int, effects: Effects) -> None:
         """Ask what has been gathered, and for themselves those who waited for another's output in vain."""
         self._asking.flush(partition, effects)
@@ -130,23 +134,27 @@ class Serving:
             DecodeError: It is none.
         """
         batch = self._codec.decode(ModelPredictions, record.value)
-        if record.timestamp_us < now_us:  # an inline model's answers have no way back
+        if record.timestamp_us < now_us:
             self._slow_return_us.add(now_us - record.timestamp_us)
             self._return_us.add(now_us - record.timestamp_us)
             self._back_us, self._usual_us = int(self._slow_return_us.value), int(self._return_us.value)
+        self.on_batch(record.partition, batch, now_us, effects)
+        effects.append(Skip((record.position,), ""))
+
+    def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
+        """Take what a model answered to queries of a partition; append the answers that it completes."""
         if self._admission is not None:
             model = self._models.get(batch.model)
             is_beside = model is not None and batch.version in model.shares
             self._admission.report(batch, now_us, is_beside=is_beside)
         if self._cache is None:  # of a batch for which nobody waits no output is made
-            effects += self.combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
+            effects += self.combiner.on_outputs(partition, batch, outputs_of(batch), now_us)
         else:
             outputs = tuple(outputs_of(batch))
-            effects += self.combiner.on_outputs(record.partition, batch, outputs, now_us)
-            for query in self._cache.land(record.partition, batch, outputs):
+            effects += self.combiner.on_outputs(partition, batch, outputs, now_us)
+            for query in self._cache.land(partition, batch, outputs):
                 if len(query.outputs) == len(query.models):
                     effects.append(self.combiner.answer(query, now_us))
-        effects.append(Skip((record.position,), ""))
 
     def on_timer(self, now_us: int) -> Effects:
         """Answer what is due."""

@@ -28,7 +28,7 @@ class Scene:
         batcher = Batcher(Fixed(rows=8), limit=limit, objective_us=20 * MS)
         self.model = ModelWorker(CODEC, Identity("near", "1", "selection-1"), batcher, partitions=4)
         selection = Selection(CODEC, SelectionSettings(partitions=4, model_partitions=1))
-        self.kernel = Loopback(CODEC, selection, {topics.model_queries("near"): self.model})
+        self.kernel = Loopback(selection, {topics.model_queries("near"): self.model})
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
 
     def serve(self, *models: str) -> None:
