@@ -5,14 +5,14 @@ query, query, query ──add──▶ rows by (models' topics, reply partition,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
 from streams.operators.contract import Emit, HandOver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from schemas.codec import Codec
     from schemas.records import Input
@@ -27,10 +27,8 @@ _ROW_BYTES = 64  # of a row beside its input: id and due time
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
 
 
-class _Row(NamedTuple):
-    query: Pending
-    due_us: int
-    input: Input
+# A query, when its output is due (us), its input: a plain tuple, as there is one a query.
+Row: TypeAlias = "tuple[Pending, int, Input]"
 
 
 class Asking:
@@ -52,26 +50,24 @@ class Asking:
         """
         self._codec = codec
         self._refuse = refuse
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[_Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
         self.handed: frozenset[str] = frozenset()
 
-    def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
-        """Ask the models behind these topics; the query's input is given away."""
-        given = query.input
-        assert given is not None
-        query.input = None
-        if query.priority:
-            self._is_ranked = True
-        form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
-        key = topics, query.record.partition, form, query.version
-        row = _Row(query, due_us, given)
-        rows = self._groups.get(key)
-        if rows is None:
-            self._groups[key] = [row]
-        else:
-            rows.append(row)
+    def add(self, topics: tuple[str, ...], rows: Iterable[Row]) -> None:
+        """Ask the models behind these topics."""
+        known: tuple[object, ...] | None = None
+        for row in rows:
+            query, _, given = row
+            if query.priority:
+                self._is_ranked = True
+            form = (given.dtype, given.shape) if given.__class__ is Tensor else None
+            key = query.record.partition, form, query.version
+            if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
+                group = self._groups.setdefault((topics, *key), [])
+                known = key
+            group.append(row)
 
     def clear(self) -> None:
         """Forget what a call that failed had gathered."""
@@ -81,7 +77,7 @@ class Asking:
         """Append the records of everything gathered, all to this partition of their topics."""
         groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
         for (topics, reply_partition, form, _), rows in groups.items():
-            step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
+            step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0][2])))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
         self._is_ranked = False
@@ -92,14 +88,14 @@ class Asking:
         partition: int,
         reply_partition: int,
         form: _Form,
-        rows: list[_Row],
+        rows: list[Row],
         effects: Effects,
     ) -> None:
         """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.query_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
-        columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or "", self.spare_us
+        columns = due_us, _stacked(form, inputs), priorities, rows[0][0].version or "", self.spare_us
         batch = ModelQueries(ids, reply_partition, *columns)
         handed = self.handed.intersection(topics)
         try:
