@@ -103,12 +103,12 @@ class Loopback(Operator):
     def _handed_on(self, effects: Effects, now_us: int) -> Effects:
         """Keep what is to be performed; give the rest to the models, and what they refuse back to the asker."""
         asked: dict[str, list[HandOver]] = {}
-        kept: Effects = []
         for effect in effects:
             if isinstance(effect, HandOver):
                 asked.setdefault(effect.topic, []).append(effect)
-            else:
-                kept.append(effect)
+        if not asked:
+            return effects
+        kept: Effects = [effect for effect in effects if not isinstance(effect, HandOver)]
         for topic, handed in asked.items():
             refused = self._models[topic].on_handed(handed, now_us)
             kept += self.on_answers(refused, now_us)

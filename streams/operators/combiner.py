@@ -7,7 +7,6 @@ what has arrived; with nothing usable it is the application's default output, ma
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from policies.combine import agrees, combine
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
-from streams.operators.contract import Emit
+from streams.operators.contract import Emit, Position
 from streams.operators.figures import Durations
 from streams.operators.standins import RUNNING_MEAN, StandIns
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from policies.contract import Ballots
     from schemas.codec import Codec
-    from schemas.records import Application, Decision, Input, ModelPredictions, Value
+    from schemas.records import Application, Decision, Input, ModelPredictions, Query, Value
     from streams.operators.contract import Record
     from streams.operators.counters import Counters
     from streams.operators.latencies import Latencies
@@ -42,28 +41,60 @@ _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cos
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
-@dataclass(slots=True)
 class Pending:
-    """A query that waits for its models."""
+    """A query that waits for its models. Made for every one of them, so by hand: half of what a dataclass costs.
 
-    query_id: str
-    application: Application | None
-    application_name: str
-    context: str | None
-    record: Record
-    input: Input | None  # until the models have been asked
-    sent_us: int
-    received_us: int
-    deadline_us: int
-    priority: int = 0
-    features: tuple[float, ...] = ()
-    version: str | None = None  # that the query names
-    decision: Decision | None = None
-    models: tuple[str, ...] = ()  # that were asked
-    weights: tuple[float, ...] | Ballots = ()
-    outputs: dict[str, ModelOutput] = field(default_factory=dict)
-    answered: bool = False
-    is_reduced: bool = False  # some of the decision's models were overloaded, and not asked
+    Attributes:
+        application: None if it is not deployed.
+        input: until the models have been asked.
+        models: that were asked.
+        weights: of the arms, for combining.
+        outputs: by model.
+        answered: nobody waits for it any more.
+    """
+
+    __slots__ = (
+        "answered", "application", "application_name", "context", "deadline_us", "decision", "features", "input",
+        "models", "outputs", "priority", "query_id", "received_us", "record", "sent_us", "version", "weights",
+    )  # fmt: skip
+
+    input: Input | None
+    decision: Decision | None
+    weights: Sequence[float] | Ballots
+
+    def __init__(
+        self,
+        query: Query,
+        record: Record,
+        application: Application | None,
+        sent_us: int,
+        received_us: int,
+        deadline_us: int,
+    ) -> None:
+        (
+            self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
+            self.version,
+        ) = query  # fmt: skip
+        self.record = record
+        self.application = application
+        self.sent_us = sent_us
+        self.received_us = received_us
+        self.deadline_us = deadline_us
+        self.decision = None
+        self.models: tuple[str, ...] = ()
+        self.weights = ()
+        self.outputs: dict[str, ModelOutput] = {}
+        self.answered = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one model was to be asked, and no other."""
+        return self.decision is not None and len(self.decision.chosen) == 1
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether some of the decision's models were overloaded, and not asked."""
+        return self.decision is not None and len(self.models) < len(self.decision.chosen)
 
 
 class Combiner:
@@ -120,17 +151,14 @@ class Combiner:
             self.latencies.add(model, now_us - first.received_us, now_us)
         answers: list[Emit] = []
         took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
-        late = 0
+        late, ok = 0, Outcome.OK
         for query_id, output in zip(batch.query_ids, outputs or outputs_of(batch), strict=True):
             query = waiting.get(query_id)
             if query is None or model not in query.models:
                 late += 1  # answered, or asked of another model when it was read before a restart
                 continue
-            if (
-                len(query.models) == 1
-                and output.outcome is Outcome.OK
-                and (emit := self._at_once(query, output, now_us))
-            ):
+            emit = self._at_once(query, output, now_us) if output.outcome is ok else None
+            if emit is not None:
                 answers.append(emit)
                 took_us.setdefault(query.application_name, []).append(now_us - query.sent_us)
                 continue
@@ -196,25 +224,28 @@ class Combiner:
         return self._emit(query, value, word, now_us)
 
     def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
-        """Answer a query that asked one model with its output, uncounted; None: it is none of the usual ones."""
-        if query.is_reduced:
+        """Answer a query that was to ask one model alone with its output, uncounted; None: it is another kind."""
+        if not query.is_alone:
             return None
         try:
-            value = self._codec.encode(_alone(query, output, now_us))
+            prediction = _answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
+            value = self._codec.encode(prediction)
         except SchemaError:
             return None
         return self._emit(query, value, "complete", now_us)
 
     def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
         """Write the answer; nobody waits for it any more."""
-        record = query.record
+        topic, partition, offset, _, key, _, headers = query.record
         query.answered = True
-        self._pending.get(record.partition, {}).pop(query.query_id, None)
+        waiting = self._pending.get(partition)
+        if waiting is not None:
+            waiting.pop(query.query_id, None)
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
-        completes = (record.position,)
-        return _NEW(Emit, (topics.PREDICTIONS, record.partition, record.key, value, completes, record.headers))
+        completes = (_NEW(Position, (topic, partition, offset)),)
+        return _NEW(Emit, (topics.PREDICTIONS, partition, key, value, completes, headers))
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
@@ -246,17 +277,12 @@ def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> 
                 latencies.miss(model, now_us - query.received_us, now_us)
 
 
-def _alone(query: Pending, output: ModelOutput, now_us: int) -> Prediction:
-    """Make the answer of one model that was asked alone and answered, as most are."""
-    return _answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
-
-
 def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
     """Make the answer; that of one model takes the short way."""
-    if reason is None and len(query.models) == 1 and not query.is_reduced:
+    if reason is None and query.is_alone:
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
-            return _alone(query, only, now_us)
+            return _answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
     outputs = _asked(query)
     usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
     application = query.application

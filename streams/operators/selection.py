@@ -301,22 +301,7 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
     sent_us = query.sent_us or record.timestamp_us
     if sent_us > now_us + MAX_SKEW_US:
         sent_us = now_us
-    application = deployed.application if deployed else None
     slo_us = deployed.slo_us if deployed else 0
     if query.slo_ms is not None:
         slo_us = int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000)
-    # By position: names cost a quarter more.
-    return Pending(
-        query.query_id,
-        application,
-        query.application,
-        query.context,
-        record,
-        query.input,
-        sent_us,
-        now_us,
-        sent_us + slo_us,
-        query.priority,
-        query.features,
-        query.version,
-    )
+    return Pending(query, record, deployed.application if deployed else None, sent_us, now_us, sent_us + slo_us)

@@ -130,7 +130,7 @@ class Serving:
                 if not admitted:
                     effects.append(self.combiner.answer(query, now_us, "overloaded"))
                     return None
-                query.models, query.is_reduced = admitted, True
+                query.models = admitted
                 model_topics = tuple(map(topics.model_queries, admitted))
         models = query.models
         if self._cache is not None:
