@@ -74,6 +74,8 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.operators.joiner:Joiner.on_timer": "heap",
     "streams.operators.learner": "fold",
     "streams.operators.observing": "join",
+    "streams.operators.pending": "select",
+    "streams.operators.predictions": "combine",
     "streams.operators.recent": "select",
     "streams.operators.selection": "select",
     "streams.operators.selection:Selection.next_deadline": "heap",

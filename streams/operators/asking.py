@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Input
-    from streams.operators.combiner import Pending
     from streams.operators.contract import Effects
+    from streams.operators.pending import Pending
 
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 _RECORD_BYTES = 131_072

@@ -10,91 +10,26 @@ import heapq
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from policies.combine import agrees, combine
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
+from schemas.records import ModelOutput, Outcome, Status, Tensor
 from streams.operators.contract import Emit, Position
 from streams.operators.figures import Durations
-from streams.operators.standins import RUNNING_MEAN, StandIns
+from streams.operators.predictions import answered, predicted
+from streams.operators.standins import StandIns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from policies.contract import Ballots
     from schemas.codec import Codec
-    from schemas.records import Application, Decision, Input, ModelPredictions, Query, Value
-    from streams.operators.contract import Record
+    from schemas.records import ModelPredictions, Value
     from streams.operators.counters import Counters
     from streams.operators.latencies import Latencies
+    from streams.operators.pending import Pending
 
-# Why no model's output could be used, by precedence: what the caller can mend comes first.
-_REASONS = (
-    (Outcome.INVALID, "invalid_input"),
-    (Outcome.UNKNOWN_VERSION, "unknown_version"),
-    (Outcome.FAILED, "model_failed"),
-    (Outcome.EXPIRED, "expired_in_queue"),
-    (Outcome.MISSING, "deadline"),
-)
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
-
-
-class Pending:
-    """A query that waits for its models. Made for every one of them, so by hand: half of what a dataclass costs.
-
-    Attributes:
-        application: None if it is not deployed.
-        input: until the models have been asked.
-        models: that were asked.
-        weights: of the arms, for combining.
-        outputs: by model.
-        answered: nobody waits for it any more.
-    """
-
-    __slots__ = (
-        "answered", "application", "application_name", "context", "deadline_us", "decision", "features", "input",
-        "models", "outputs", "priority", "query_id", "received_us", "record", "sent_us", "version", "weights",
-    )  # fmt: skip
-
-    input: Input | None
-    decision: Decision | None
-    weights: Sequence[float] | Ballots
-
-    def __init__(
-        self,
-        query: Query,
-        record: Record,
-        application: Application | None,
-        sent_us: int,
-        received_us: int,
-        deadline_us: int,
-    ) -> None:
-        (
-            self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
-            self.version,
-        ) = query  # fmt: skip
-        self.record = record
-        self.application = application
-        self.sent_us = sent_us
-        self.received_us = received_us
-        self.deadline_us = deadline_us
-        self.decision = None
-        self.models: tuple[str, ...] = ()
-        self.weights = ()
-        self.outputs: dict[str, ModelOutput] = {}
-        self.answered = False
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether one model was to be asked, and no other."""
-        return self.decision is not None and len(self.decision.chosen) == 1
-
-    @property
-    def is_reduced(self) -> bool:
-        """Whether some of the decision's models were overloaded, and not asked."""
-        return self.decision is not None and len(self.models) < len(self.decision.chosen)
 
 
 class Combiner:
@@ -209,12 +144,12 @@ class Combiner:
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
-        prediction = _prediction(query, now_us, reason, self._stand_ins)
+        prediction = predicted(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            prediction = _prediction(query, now_us, "oversized_outputs", self._stand_ins)
+            prediction = predicted(query, now_us, "oversized_outputs", self._stand_ins)
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
@@ -228,7 +163,7 @@ class Combiner:
         if not query.is_alone:
             return None
         try:
-            prediction = _answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
+            prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
             value = self._codec.encode(prediction)
         except SchemaError:
             return None
@@ -275,86 +210,3 @@ def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> 
         for model in () if query.answered else query.models:
             if model not in query.outputs:
                 latencies.miss(model, now_us - query.received_us, now_us)
-
-
-def _prediction(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
-    """Make the answer; that of one model takes the short way."""
-    if reason is None and query.is_alone:
-        only = query.outputs.get(query.models[0])
-        if only is not None and only.outcome is Outcome.OK:
-            return _answered(query, now_us, Status.COMPLETE, None, only.answer, 1.0, (only,))
-    outputs = _asked(query)
-    usable = {arm: output for arm, output in outputs.items() if output.outcome is Outcome.OK}
-    application = query.application
-    answer: Value | None
-    if usable and reason is None and application is not None:
-        if application.missing == RUNNING_MEAN:
-            stand_ins.learn(application.name, usable)
-            outputs = stand_ins.fill(application.name, outputs)
-        answer, confidence = _combined(query.weights, outputs, usable, application.combine)
-        status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
-        reason = None if status is Status.COMPLETE else _why(outputs, query)
-        if confidence < application.confidence_floor:
-            answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
-    else:
-        answer = application.default_output if application else None
-        confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs, query)
-    return _answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
-
-
-def _answered(
-    query: Pending,
-    now_us: int,
-    status: Status,
-    reason: str | None,
-    answer: Value | None,
-    confidence: float,
-    outputs: tuple[ModelOutput, ...],
-) -> Prediction:
-    fields = (
-        query.query_id,
-        query.application_name,
-        query.context,
-        query.decision,
-        status,
-        reason,
-        answer,
-        confidence,
-        outputs,
-        query.sent_us,
-        query.received_us,
-        query.deadline_us,
-        now_us,
-    )
-    return _NEW(Prediction, fields)
-
-
-def _asked(query: Pending) -> dict[int, ModelOutput]:
-    """Return the output of every asked arm, MISSING where nothing arrived."""
-    decision = query.decision
-    if decision is None:
-        return {}
-    found: dict[int, ModelOutput] = {}
-    for arm in decision.chosen:
-        name = decision.arms[arm]
-        found[arm] = query.outputs.get(name) or ModelOutput(name, "", Outcome.MISSING, None)
-    return found
-
-
-def _combined(
-    weights: Sequence[float] | Ballots, asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
-) -> tuple[Value, float]:
-    """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
-    votes = weights({arm: output.answer for arm, output in asked.items()}) if callable(weights) else weights
-    answers = {arm: output.answer for arm, output in asked.items() if output.answer is not None}
-    answer, agreeing = combine({arm: votes[arm] for arm in answers}, answers, how)
-    total = sum(votes[arm] for arm in asked)
-    if len(answers) == len(usable):
-        return answer, agreeing * sum(votes[arm] for arm in answers) / total
-    return answer, sum(votes[arm] for arm in usable if agrees(answers[arm], answer)) / total
-
-
-def _why(outputs: Mapping[int, ModelOutput], query: Pending) -> str:
-    outcomes = {output.outcome for output in outputs.values()}
-    reason = next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")
-    return "overloaded" if reason == "deadline" and query.is_reduced else reason

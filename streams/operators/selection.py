@@ -26,10 +26,11 @@ from schemas.records import ModelPredictions, Query
 from streams.operators.admission import Admission
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.cache import PredictionCache
-from streams.operators.combiner import UNKNOWN, Pending
+from streams.operators.combiner import UNKNOWN
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters, render
 from streams.operators.figures import MAX_LABELS
+from streams.operators.pending import Pending
 from streams.operators.recent import RecentIds
 from streams.operators.serving import Serving
 from streams.operators.views import StateView, arms_of

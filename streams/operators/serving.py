@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from streams.operators.admission import Admission
     from streams.operators.asking import Row
     from streams.operators.cache import Orphan, PredictionCache
-    from streams.operators.combiner import Pending
     from streams.operators.contract import Effects, Record
+    from streams.operators.pending import Pending
     from streams.operators.views import Arms, Choice
 
 # The share of the objective that the way back from a worker may claim, however slow it has been.
