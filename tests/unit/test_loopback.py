@@ -6,7 +6,7 @@ import numpy as np
 
 from policies.fixed import Fixed
 from schemas import topics
-from schemas.codec import Codec
+from schemas.codec import MAX_BYTES, Codec
 from schemas.records import Application, Model, ModelPredictions, Outcome, Prediction, Query, Status, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, HandOver, Position, Record
 from streams.operators.selection import Selection, SelectionSettings
@@ -196,3 +196,12 @@ def test_texts_that_no_record_could_hold_have_failed() -> None:
     effects = scene.kernel.on_answers(answers, NOW)
     found = {p.query_id: (p.answer, p.reason) for p in (CODEC.decode(Prediction, e.value) for e in effects)}  # type: ignore[union-attr]
     assert found == {"broken": (-1, "model_failed"), "fine": ("cat", None)}
+
+
+def test_an_input_that_fits_no_model_record_is_refused_inline_as_anywhere() -> None:
+    """A query filled to the last byte is answered for, and its model is not asked."""
+    scene = Scene()
+    scene.serve("near")
+    room = MAX_BYTES - len(CODEC.encode(Query("q", "digits", "x" * 300_000))) + 300_000
+    answer, _ = prediction(scene.read(topics.QUERIES, CODEC.encode(Query("q", "digits", "x" * room))))
+    assert (answer.status, answer.reason, scene.kernel.held) == (Status.DEFAULT, "invalid_input", 0)
