@@ -95,11 +95,12 @@ class Asking:
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.query_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
-        columns = due_us, _stacked(form, inputs), priorities, rows[0][0].version or "", self.spare_us
-        batch = ModelQueries(ids, reply_partition, *columns)
+        column = _stacked(form, inputs)
+        version = queries[0].version or ""
+        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, self.spare_us)
         handed = self.handed.intersection(topics)
         try:
-            is_small = len(handed) == len(topics) and sum(map(_size, inputs)) <= _RECORD_BYTES
+            is_small = len(handed) == len(topics) and _size(column) <= _RECORD_BYTES
             value = b"" if is_small else self._codec.encode(batch)
         except SchemaError:
             middle = len(rows) // 2
@@ -123,5 +124,8 @@ def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | byt
     return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]
 
 
-def _size(row: Input) -> int:
-    return len(row.data if isinstance(row, Tensor) else row)
+def _size(given: Input | tuple[str | bytes, ...]) -> int:
+    """Return how large an input, or a column of them, is."""
+    if isinstance(given, Tensor):
+        return len(given.data)
+    return sum(map(len, given)) if isinstance(given, tuple) else len(given)

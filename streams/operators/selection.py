@@ -210,19 +210,20 @@ class Selection(Operator):
         counts: Counter[str] = Counter()
         decided: list[tuple[Arms, list[Pending]]] = []
         arms: Arms | None = None
+        configured, is_new, latest_us = self._configuration.applications.get, self._recent.add, now_us + self._margin_us
         for record in records:
             try:
                 query = self._query(record)
             except DecodeError as error:
                 effects.append(self._dead(record, error))
                 continue
-            deployed = self._configuration.applications.get(query.application)
+            deployed = configured(query.application)
             counts[query.application if deployed else UNKNOWN] += 1
-            if not self._recent.add(record.partition, query.query_id):
+            if not is_new(record.partition, query.query_id):
                 effects.append(Skip((record.position,), "duplicate_query"))
                 continue
             pending = _pending(query, record, deployed, now_us)
-            if deployed is None or pending.deadline_us - self._margin_us <= now_us:
+            if deployed is None or pending.deadline_us <= latest_us:
                 reason = "unknown_application" if deployed is None else "expired"
                 effects.append(self._serving.combiner.answer(pending, now_us, reason))
                 continue
