@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from streams.operators.contract import Emit, Position
     from streams.runtime.ports import TopicPartition, Transport
@@ -29,6 +30,7 @@ _log = logging.getLogger(__name__)
 _OVERHEAD_BYTES = 200
 # More than any batch holds at 1 MiB and 100 bytes a record; bounds the slice that is offered to the transport.
 _OFFERED = 10_000
+_PLACE = itemgetter(0, 1)  # topic and partition of an emit
 BACKOFF_S = 0.05  # first wait after a failure, doubled each time
 BACKOFF_MAX_S = 2.0  # a broker that comes back is noticed within this
 
@@ -80,14 +82,15 @@ class Lanes:
 
     def send(self, emits: Iterable[Emit]) -> None:
         """Queue records; never waits, never refuses. Order within a partition is kept."""
-        for emit in emits:
-            lane = self._lanes.get((emit.topic, emit.partition))
+        for (topic, partition), run in groupby(emits, _PLACE):
+            lane = self._lanes.get((topic, partition))
             if lane is None:
-                lane = self._lanes[emit.topic, emit.partition] = _Lane()
-            lane.pending.append(emit)
-            self._pending_bytes += _size(emit)
+                lane = self._lanes[topic, partition] = _Lane()
+            sent = list(run)
+            lane.pending += sent
+            self._pending_bytes += _size(sent)
             if not lane.active:
-                self._start(emit.topic, emit.partition, lane)
+                self._start(topic, partition, lane)
 
     def pressure(self) -> float:
         """Return pending bytes as a share of the bound; from 1 on the caller should take in less."""
@@ -149,14 +152,14 @@ class Lanes:
 
     def _take(self, lane: _Lane, count: int) -> list[Emit]:
         taken = [lane.pending.popleft() for _ in range(count)]
-        self._pending_bytes -= sum(map(_size, taken))
+        self._pending_bytes -= _size(taken)
         return taken
 
     def _shed(self, topic: str, lane: _Lane) -> None:
         """Drop what nobody waits for: a missing topic (a model without workers) must not stop the other lanes."""
         kept = [emit for emit in lane.pending if emit.completes]
         dropped = len(lane.pending) - len(kept)
-        self._pending_bytes -= sum(_size(emit) for emit in lane.pending) - sum(map(_size, kept))
+        self._pending_bytes -= _size(lane.pending) - _size(kept)
         lane.pending = deque(kept)
         self.counters[f"lane_shed_total{{topic={topic}}}"] += dropped
 
@@ -169,5 +172,5 @@ class Lanes:
         await asyncio.sleep(wait_s)
 
 
-def _size(emit: Emit) -> int:
-    return len(emit.value) + (len(emit.key) if emit.key else 0) + _OVERHEAD_BYTES
+def _size(emits: Collection[Emit]) -> int:
+    return _OVERHEAD_BYTES * len(emits) + sum([len(emit.value) + len(emit.key or b"") for emit in emits])

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.runtime.errors import OffsetOrderError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # completing stays O(1) amortised (three copies a record at most) and at most a quarter of the memory is waste.
 _WASTE = 0.25
 _WASTE_MIN = 1024
+_PLACE = itemgetter(0, 1)  # topic and partition of a position
 
 
 class _Partition:
@@ -56,29 +59,25 @@ class _Partition:
         self.open += len(offsets)
         return len(offsets)
 
-    def complete(self, offset: int) -> bool:
-        """Mark one offset; False if it is not outstanding."""
-        index = self.open_index(offset)
-        if index is None:
-            return False
-        self.done[index] = 1
-        self.open -= 1
-        return True
+    def complete(self, offsets: Iterable[int]) -> int:
+        """Mark offsets; return how many of them were outstanding."""
+        done, open_index, before = self.done, self.open_index, self.open
+        for offset in offsets:
+            index = open_index(offset)
+            if index is not None:
+                done[index] = 1
+                self.open -= 1
+        return before - self.open
 
     def open_index(self, offset: int) -> int | None:
         """Return where an outstanding offset is held."""
-        index = self._index(offset)
-        return None if index is None or self.done[index] else index
-
-    def _index(self, offset: int) -> int | None:
         held = self.offsets
-        if not held:
-            return None
-        index = offset - held[0]  # right wherever offsets have no gaps
-        if 0 <= index < len(held) and held[index] == offset:
-            return index
-        index = bisect_left(held, offset)
-        return index if index < len(held) and held[index] == offset else None
+        index = offset - held[0] if held else 0  # right wherever offsets have no gaps
+        if not 0 <= index < len(held) or held[index] != offset:
+            index = bisect_left(held, offset)
+            if index == len(held) or held[index] != offset:
+                return None
+        return None if self.done[index] else index
 
     def next_offset(self) -> int:
         """Return the end of the completed prefix."""
@@ -142,16 +141,12 @@ class OffsetTracker:
 
     def complete(self, positions: Iterable[Position]) -> None:
         """Mark records complete, in any order."""
-        partitions = self._partitions
-        done = ignored = 0
-        for topic, number, offset in positions:
-            known = partitions.get((topic, number))
-            if known is not None and known.complete(offset):
-                done += 1
-            else:
-                ignored += 1
-        self._outstanding -= done
-        self.ignored_total += ignored
+        for place, run in groupby(positions, _PLACE):
+            offsets = [position.offset for position in run]
+            known = self._partitions.get(place)
+            done = known.complete(offsets) if known is not None else 0
+            self._outstanding -= done
+            self.ignored_total += len(offsets) - done
 
     def committable(self) -> dict[TopicPartition, int]:
         """Return the next offsets that may be committed, where they are ahead of the committed ones."""
