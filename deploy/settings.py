@@ -182,7 +182,7 @@ class Selection(Section):
     is needed. Where each context has a state, as many as are active at a time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
-    less than two legs over Kafka. Batches, records and guarantees are the same; `worker` says how they are run."""
+    less than two legs over Kafka. Batches and guarantees are the same; `worker` says how they are run."""
 
 
 class Joiner(Section):

@@ -26,7 +26,7 @@ from streams.operators.contract import Effects, Emit, FetchStates, Record, Write
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
-from workers.answering import Asked, Identity
+from workers.answering import Asked, Identity, inputs_of
 from workers.batcher import Batcher
 from workers.manifest import Manifest, Signature
 from workers.operator import ModelWorker
@@ -107,7 +107,7 @@ class Bench:
             if not take.rows:
                 return self._records(effects)
             with self._timed("work: rows"):
-                predicted = predict_rows(Zero(), self._manifest, [row.item.input for row in take.rows])
+                predicted = predict_rows(Zero(), self._manifest, inputs_of(take.rows))
             with self._timed("work: answer"):
                 worker.done(take, 1_000, NOW_US)
                 effects += worker.answer(take, predicted, NOW_US, 1_000)

@@ -5,6 +5,7 @@ A query that is read twice is decided alike from the same state, and a log repla
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _BITS = 53  # what a double's mantissa holds: every value is exact, none rounds up to 1.0
+_SURPLUS_BITS, _STEP = 64 - _BITS, 2.0**-_BITS
+_whole = struct.Struct("<Q").unpack  # half of what `int.from_bytes` costs
 
 
 def uniform(query_id: str, use: str = "select") -> float:
@@ -24,7 +27,8 @@ def uniform(query_id: str, use: str = "select") -> float:
     """
     hashed = _hash(use).copy()
     hashed.update(query_id.encode("utf-8", "surrogatepass"))
-    return (int.from_bytes(hashed.digest(), "little") >> (64 - _BITS)) * 2.0**-_BITS
+    whole: int = _whole(hashed.digest())[0]
+    return (whole >> _SURPLUS_BITS) * _STEP
 
 
 @lru_cache(maxsize=64)

@@ -26,7 +26,7 @@ from streams.operators.learner import Learner
 from streams.operators.selection import Selection, SelectionSettings
 from streams.testing import START_US, Driver
 from streams.topology import build, worker_role
-from workers.operator import rows_of
+from workers.columns import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,8 +60,9 @@ class ScriptedModel(Operator):
     def _answered(self, record: Record) -> Effects:
         queries = CODEC.decode(ModelQueries, record.value)
         effects: Effects = []
-        for query_id, given in zip(queries.query_ids, rows_of(queries.inputs), strict=True):
-            answer = self.answer(Row(query_id, given))
+        column = Column(queries.inputs)
+        for place, query_id in enumerate(queries.query_ids):
+            answer = self.answer(Row(query_id, column[place]))
             if answer is None:
                 return effects  # nor is the record ever complete
             outcome = answer if isinstance(answer, Outcome) else Outcome.OK

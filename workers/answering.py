@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.records import ModelPredictions, Outcome, Tensor
-from streams.operators.contract import Emit
+from schemas.records import DTYPES, ModelPredictions, Outcome, Tensor
+from streams.operators.contract import Emit, HandOver
+from workers.columns import Column, stacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from schemas.codec import Codec
-    from schemas.records import Input
+    from schemas.records import Input, ModelQueries
     from streams.operators.contract import Effects, Position
     from workers.batcher import Take, Waiting
     from workers.rows import Predicted
@@ -28,22 +29,42 @@ if TYPE_CHECKING:
 
 
 class Source:
-    """A record whose rows wait: where it stood, where its answers go, and how many are still to be written."""
+    """A record whose rows wait: where it stood, where its answers go, its inputs, and how many are to be written."""
 
-    __slots__ = ("left", "position", "reply_partition")
+    __slots__ = ("column", "left", "position", "reply_partition")
 
-    def __init__(self, position: Position, reply_partition: int, rows: int) -> None:
+    def __init__(self, position: Position, reply_partition: int, column: Column, rows: int) -> None:
         self.position = position
         self.reply_partition = reply_partition
+        self.column = column
         self.left = rows
 
 
 class Asked(NamedTuple):
-    """One row: a query's id and input, and the record it came in."""
+    """One row: a query's id, the record it came in, and its place there."""
 
     query_id: str
-    input: Input
+    place: int
     source: Source
+
+    @property
+    def input(self) -> Input:
+        """The query's input, by itself."""
+        return self.source.column[self.place]
+
+
+def asked_of(queries: ModelQueries, position: Position) -> list[tuple[int, Asked]]:
+    """Return the rows of a record, with their due times."""
+    ids = queries.query_ids
+    source = Source(position, queries.reply_partition, Column(queries.inputs), len(ids))
+    new = tuple.__new__  # a third of the constructor's cost
+    rows = enumerate(zip(queries.due_us, ids, strict=True))
+    return [(due_us, new(Asked, (query_id, place, source))) for place, (due_us, query_id) in rows]
+
+
+def inputs_of(rows: Sequence[Waiting[Asked]]) -> Sequence[Input]:
+    """Return the inputs of rows, in one piece where they have one form."""
+    return stacked((source.column, place) for _, place, source in [row.item for row in rows])
 
 
 class Identity(NamedTuple):
@@ -86,21 +107,37 @@ class Batch(NamedTuple):
         answers = np.zeros(rows, dtype=np.int64)
         return cls(take.expired, (outcome,) * rows, answers, None, now_us, 0, 0, take.cap, take.queued)
 
-    def columns(self, identity: Identity, rows: list[int]) -> ModelPredictions:
-        """Return the record of some of the rows."""
+    def part(self, rows: list[int]) -> Batch:
+        """Return some of the rows."""
         answers, scores = self.answers, self.scores
+        return self._replace(
+            asked=tuple([self.asked[row] for row in rows]),
+            outcomes=tuple([self.outcomes[row] for row in rows]),
+            answers=tuple([answers[row] for row in rows]) if isinstance(answers, tuple) else answers[rows],
+            scores=None if scores is None else scores[rows],
+        )
+
+    def record(self, identity: Identity) -> ModelPredictions:
+        """Return the columns as a record."""
+        answers, started_us = self.answers, self.started_us
+        fetched_us = [row.fetched_us for row in self.asked]
         return ModelPredictions(
             *identity,
-            query_ids=tuple([self.asked[row].item.query_id for row in rows]),
-            outcomes=tuple([self.outcomes[row] for row in rows]),
-            answers=tuple([answers[row] for row in rows]) if isinstance(answers, tuple) else Tensor.of(answers[rows]),
-            scores=None if scores is None else Tensor.of(scores[rows]),
-            waited_us=tuple([max(0, self.started_us - self.asked[row].fetched_us) for row in rows]),
+            query_ids=tuple([row.item.query_id for row in self.asked]),
+            outcomes=self.outcomes,
+            answers=answers if isinstance(answers, tuple) else Tensor.of(answers),
+            scores=None if self.scores is None else Tensor.of(self.scores),
+            waited_us=tuple([started_us - at_us if at_us < started_us else 0 for at_us in fetched_us]),
             predict_us=self.predict_us,
             batch_rows=self.rows,
             batch_cap=self.cap,
             queue_rows=self.queued,
         )
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Return the first half of the rows, and the others."""
+        rows = list(range(len(self.asked)))
+        return self.part(rows[: len(rows) // 2]), self.part(rows[len(rows) // 2 :])
 
     def unanswered(self) -> Batch:
         """Give up answers that are too large to travel."""
@@ -110,30 +147,45 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Writes batches in one name, to one topic."""
+    """Writes batches in one name, to one topic; or hands them over, unencoded."""
 
     codec: Codec
     topic: str
     identity: Identity
+    is_handed: bool = False
 
     def records(self, batch: Batch) -> Effects:
         """Return the batch as records; a source whose last row is among them is complete."""
+        partitions = [row.item.source.reply_partition for row in batch.asked]
+        parts = set(partitions)
+        if len(parts) == 1:
+            return self._answers(batch, *parts)
         groups: dict[int, list[int]] = {}
-        for row, waiting in enumerate(batch.asked):
-            groups.setdefault(waiting.item.source.reply_partition, []).append(row)
-        return [emit for partition, rows in groups.items() for emit in self._emits(batch, partition, rows)]
+        for row, partition in enumerate(partitions):
+            groups.setdefault(partition, []).append(row)
+        return [answer for partition, rows in groups.items() for answer in self._answers(batch.part(rows), partition)]
 
-    def _emits(self, batch: Batch, partition: int, rows: list[int]) -> Effects:
+    def _answers(self, batch: Batch, partition: int) -> Effects:
         """Make one record; what is too large for one (many classes, many rows) is halved."""
+        record = batch.record(self.identity)
+        if self.is_handed and _is_plain(record):
+            return [HandOver(self.topic, partition, record)]
         try:
-            value = self.codec.encode(batch.columns(self.identity, rows))
+            value = self.codec.encode(record)
         except SchemaError:
-            if len(rows) > 1:
-                middle = len(rows) // 2
-                return self._emits(batch, partition, rows[:middle]) + self._emits(batch, partition, rows[middle:])
-            value = self.codec.encode(batch.unanswered().columns(self.identity, rows))
-        done = tuple(_finished([batch.asked[row].item.source for row in rows]))
+            if len(batch.asked) > 1:
+                return [answer for half in batch.halves() for answer in self._answers(half, partition)]
+            record = batch.unanswered().record(self.identity)
+            value = self.codec.encode(record)
+        if self.is_handed:
+            return [HandOver(self.topic, partition, record)]
+        done = tuple(_finished([row.item.source for row in batch.asked]))
         return [Emit(self.topic, partition, None, value, done)]
+
+
+def _is_plain(record: ModelPredictions) -> bool:
+    """Tell whether a record can be encoded for sure: numbers can, texts and scores have to be tried."""
+    return record.scores is None and isinstance(record.answers, Tensor) and record.answers.dtype in DTYPES
 
 
 def _finished(sources: list[Source]) -> Iterator[Position]:

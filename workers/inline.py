@@ -41,7 +41,7 @@ class Inline:
         self._now_us = now_us
         self._models = [Predicting(model, instance, settings, codec, now_us) for model in models]
         names = [topics.model_queries(model.name) for model in models]
-        self.kernel = Loopback(codec, asker, {n: p.kernel for n, p in zip(names, self._models, strict=True)})
+        self.kernel = Loopback(asker, {n: p.kernel for n, p in zip(names, self._models, strict=True)})
         self.companions = tuple(map(self._companion, self._models))
 
     def within(self, loop: RoleLoop) -> InlineLoop:

@@ -1,8 +1,8 @@
-"""Models beside the kernel that asks them: the same records as over Kafka, handed on in memory.
+"""Models beside the kernel that asks them: the same batches as over Kafka, handed on in memory, never encoded.
 
-    records ─▶ asker ─▶ effects ─┬─ Emit to an inline model's topic ─▶ that model's kernel (queue) ─▶ its task predicts
-                  ▲              └─ everything else ─▶ performed                                          │
-                  └───────────────────── Emit to model-predictions ◀──────────────────────────────────────┘
+    records ─▶ asker ─▶ effects ─┬─ HandOver to an inline model's topic ─▶ its kernel (queue) ─▶ its task predicts
+                  ▲              └─ everything else ─▶ performed                                      │
+                  └─────────────────── HandOver to model-predictions ◀────────────────────────────────┘
 
 For models whose rows cost so little that two legs over Kafka are absurd. Nothing is weaker for it: a query is complete
 when its prediction is acknowledged, so what is in memory when the process dies is read, asked and answered again.
@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.records import ModelPredictions, Outcome
-from streams.operators.contract import Emit, Operator, Record, Skip
+from streams.operators.contract import HandOver, Operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, StateKey
+    from streams.operators.contract import Effects, Record, StateKey
 
 
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
@@ -34,17 +33,17 @@ class Loopback(Operator):
     """An operator, and the kernels of models that answer it in the same process.
 
     Args:
-        codec: of all records.
         asker: asks models, e.g. the selection kernel.
         models: kernels of inline models, by the topic that they would consume.
     """
 
-    def __init__(self, codec: Codec, asker: Operator, models: Mapping[str, Operator]) -> None:
-        self._codec = codec
+    def __init__(self, asker: Operator, models: Mapping[str, Operator]) -> None:
         self._asker = asker
         self._models = models
-        self._handed = 0
         self._distrusted: dict[str, None] = {}
+        asker.hand_over(frozenset(models))
+        for model in models.values():
+            model.hand_over(frozenset({topics.MODEL_PREDICTIONS}))
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Let the asker take a poll's records; what it asks of inline models is queued, and they hear of versions."""
@@ -63,20 +62,18 @@ class Loopback(Operator):
         return self._handed_on(self._asker.on_states(states, now_us), now_us)
 
     def on_answers(self, answers: Effects, now_us: int) -> Effects:
-        """Give what a model's kernel wants written to the asker, as if it had been read; returns what is to be done."""
-        emits = [effect for effect in answers if isinstance(effect, Emit)]
-        records = [self._record(self._checked(emit), now_us) for emit in emits if emit.topic != topics.SHADOWS]
-        effects: Effects = [emit for emit in emits if emit.topic == topics.SHADOWS]
-        if records:
-            effects += self._asker.on_records(records, now_us)
-        # These records were never consumed: a position that they complete is somebody else's.
-        return self._handed_on([effect for effect in effects if not isinstance(effect, Skip)], now_us)
+        """Give what a model's kernel answers to the asker, as if it had been read; returns what is to be done."""
+        handed = [self._checked(effect) for effect in answers if isinstance(effect, HandOver)]
+        effects: Effects = [effect for effect in answers if not isinstance(effect, HandOver)]
+        if handed:
+            effects += self._asker.on_handed(handed, now_us)
+        return self._handed_on(effects, now_us)
 
     def distrust(self, answers: Effects) -> None:
         """Take the rows of these answers for failed when their queries are read and asked again: the asker broke."""
         for effect in answers:
-            if isinstance(effect, Emit) and effect.topic == topics.MODEL_PREDICTIONS:
-                self._distrusted |= dict.fromkeys(self._codec.decode(ModelPredictions, effect.value).query_ids)
+            if isinstance(effect, HandOver):
+                self._distrusted |= dict.fromkeys(effect.batch.query_ids)
         for query_id in [*self._distrusted][: max(0, len(self._distrusted) - DISTRUSTED)]:
             del self._distrusted[query_id]
 
@@ -105,30 +102,25 @@ class Loopback(Operator):
 
     def _handed_on(self, effects: Effects, now_us: int) -> Effects:
         """Keep what is to be performed; give the rest to the models, and what they refuse back to the asker."""
-        asked: dict[str, list[Record]] = {}
-        kept: Effects = []
+        asked: dict[str, list[HandOver]] = {}
         for effect in effects:
-            if isinstance(effect, Emit) and effect.topic in self._models:
-                asked.setdefault(effect.topic, []).append(self._record(effect, now_us))
-            else:
-                kept.append(effect)
-        for topic, records in asked.items():
-            refused = self._models[topic].on_records(records, now_us)
+            if isinstance(effect, HandOver):
+                asked.setdefault(effect.topic, []).append(effect)
+        if not asked:
+            return effects
+        kept: Effects = [effect for effect in effects if not isinstance(effect, HandOver)]
+        for topic, handed in asked.items():
+            refused = self._models[topic].on_handed(handed, now_us)
             kept += self.on_answers(refused, now_us)
         return kept
 
-    def _checked(self, emit: Emit) -> Emit:
+    def _checked(self, answer: HandOver) -> HandOver:
         """Return an answer with the rows that are not trusted marked as failed."""
-        if not self._distrusted or emit.topic != topics.MODEL_PREDICTIONS:
-            return emit
-        batch = self._codec.decode(ModelPredictions, emit.value)
+        batch = answer.batch
+        if not self._distrusted or not isinstance(batch, ModelPredictions):
+            return answer
         outcomes = tuple(
             Outcome.FAILED if query_id in self._distrusted else outcome
             for query_id, outcome in zip(batch.query_ids, batch.outcomes, strict=True)
         )
-        return emit._replace(value=self._codec.encode(batch._replace(outcomes=outcomes)))
-
-    def _record(self, emit: Emit, now_us: int) -> Record:
-        """Return what would have been read."""
-        self._handed += 1
-        return Record(emit.topic, emit.partition, self._handed, now_us, emit.key, emit.value, emit.headers)
+        return answer._replace(batch=batch._replace(outcomes=outcomes))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
-from schemas.records import ModelQueries, Outcome, Tensor
-from streams.operators.contract import DeadLetter, Operator, Skip
+from schemas.records import ModelQueries, Outcome
+from streams.operators.contract import DeadLetter, Operator, Position, Skip
 from streams.operators.counters import Counters, render
 from streams.operators.figures import Durations
-from workers.answering import Answering, Asked, Batch, Source
+from workers.answering import Answering, Batch, Source, asked_of
 from workers.batcher import Take, Waiting
 from workers.traffic import SHADOW, Routes, label, named
 
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Input
-    from streams.operators.contract import Effects, Record
-    from workers.answering import Identity
+    from streams.operators.contract import Effects, HandOver, Record
+    from workers.answering import Asked, Identity
     from workers.batcher import Batcher
     from workers.rows import Predicted
 
@@ -62,6 +61,7 @@ class ModelWorker(Operator):
         self._answering = Answering(codec, topic, identity)
         self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
         self._routes: Routes[ModelWorker] = Routes({}, {})
+        self._handed: frozenset[str] = frozenset()
         self._now_us = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
@@ -82,20 +82,46 @@ class ModelWorker(Operator):
             if fault is not None:
                 effects.append(DeadLetter(record, *fault))
                 continue
-            self._batcher.spare_us = queries.spare_us
-            source = Source(record.position, queries.reply_partition, len(queries.query_ids))
-            rows = zip(queries.due_us, queries.query_ids, rows_of(queries.inputs), strict=True)
-            asked = [(due_us, Asked(query_id, row, source)) for due_us, query_id, row in rows]
-            ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
-            if self._routes.takers or queries.version:
-                asked = self._routed(asked, queries.version, ranked, now_us, effects)
-            ranks |= _ranks(asked, ranked, len(items))
-            items += asked
+            self._gather(queries, record.position, now_us, items, ranks, effects)
             if not queries.query_ids:
-                effects.append(Skip((source.position,), ""))
+                effects.append(Skip((record.position,), ""))
         self._counters["dead_letters_total", *self._label] += sum(isinstance(e, DeadLetter) for e in effects)
         effects += self.offer(items, now_us, ranks)
         return effects
+
+    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
+        """Queue what a kernel of this process asks: it has been checked there."""
+        effects: Effects = []
+        items: list[tuple[int, Asked]] = []
+        ranks: dict[int, int] = {}
+        for topic, partition, queries in handed:
+            assert isinstance(queries, ModelQueries)
+            self._gather(queries, Position(topic, partition, 0), now_us, items, ranks, effects)
+        return effects + self.offer(items, now_us, ranks)
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Give answers to these topics as they are; those of a shadow go elsewhere."""
+        self._handed = topics
+        self._answering = replace(self._answering, is_handed=self._answering.topic in topics)
+        self.route(self._routes)
+
+    def _gather(
+        self,
+        queries: ModelQueries,
+        position: Position,
+        now_us: int,
+        items: list[tuple[int, Asked]],
+        ranks: dict[int, int],
+        effects: Effects,
+    ) -> None:
+        """Add a record's rows, and their ranks, to what is to be queued; another version's rows go there."""
+        self._batcher.spare_us = queries.spare_us
+        asked = asked_of(queries, position)
+        ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
+        if self._routes.takers or queries.version:
+            asked = self._routed(asked, queries.version, ranked, now_us, effects)
+        ranks |= _ranks(asked, ranked, len(items))
+        items += asked
 
     def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
         """Queue rows (due_us, row) that have just been fetched; what there is no room for is expired.
@@ -112,8 +138,10 @@ class ModelWorker(Operator):
         return self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
 
     def route(self, routes: Routes[ModelWorker]) -> None:
-        """Give these versions their share of what is asked from now on."""
+        """Give these versions their share of what is asked from now on; they answer as this one does."""
         self._routes = routes
+        for beside in routes.takers.values() if self._handed else ():
+            beside.hand_over(self._handed)
 
     def on_model(self, record: Record) -> None:
         """Take a record about a model, perhaps another version of this one; the kernel alone does nothing about it."""
@@ -230,7 +258,7 @@ class ModelWorker(Operator):
             source = copies.get(id(row.source))
             if source is None:  # one row more than there are: it is never the last, and completes nothing
                 given = row.source
-                source = copies[id(given)] = Source(given.position, given.reply_partition, given.left + 1)
+                source = copies[id(given)] = Source(given.position, given.reply_partition, given.column, given.left + 1)
             items.append((due_us, row._replace(source=source)))
         self.offer(items, now_us, {})
 
@@ -254,18 +282,6 @@ class ModelWorker(Operator):
         counters["batches_total", *label, "reason", take.reason] += 1
         counters["batch_rows_total", *label] += len(take.rows)
         counters["predict_us_total", *label] += predict_us
-
-
-def rows_of(inputs: Tensor | tuple[str | bytes, ...]) -> Sequence[Input]:
-    """Split a column of inputs into its rows."""
-    if not isinstance(inputs, Tensor):
-        return inputs
-    rows, *shape = inputs.shape
-    form, data = tuple(shape), inputs.data
-    size = len(data) // rows if rows else 0
-    return [Tensor(inputs.dtype, form, data[at : at + size]) for at in range(0, size * rows, size or 1)] or (
-        [Tensor(inputs.dtype, form, b"")] * rows
-    )
 
 
 def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:

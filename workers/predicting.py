@@ -15,7 +15,7 @@ from policies.allowed import Allowed
 from policies.batching import create_controller
 from schemas.records import Outcome
 from workers import traffic
-from workers.answering import Identity
+from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
 from workers.choice import SIZES
@@ -176,7 +176,7 @@ class Predicting:
     async def _batch(self, perform: Callable[[Effects], None], take: Take[Asked], last: _Done | None) -> _Done | None:
         """Predict a batch, and answer the last one meanwhile; a quick one is answered at once: None is left to do."""
         started_us = self._now_us()
-        inputs = [waiting.item.input for waiting in take.rows]
+        inputs = inputs_of(take.rows)
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
         quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
 
 from schemas.records import Outcome, Tensor
+from workers.columns import Stacked
 from workers.errors import OutputError
 from workers.runtimes.contract import Outputs
 
@@ -69,20 +70,31 @@ def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
     if signature.kind != "tensor":
         wanted = _KINDS[signature.kind]
         good = [i for i, row in enumerate(inputs) if type(row) is wanted]
-        reasons = {i: "kind" for i, row in enumerate(inputs) if type(row) is not wanted}
-        return Checked([inputs[i] for i in good], good, reasons)  # type: ignore[arg-type] # all `wanted`
+        other = {i: "kind" for i, row in enumerate(inputs) if type(row) is not wanted}
+        return Checked([inputs[i] for i in good], good, other)  # type: ignore[arg-type] # all `wanted`
     dtype, shape = signature.dtype, signature.shape
     size = _bytes(dtype, shape)
-    data = [
-        row.data
-        for row in inputs
-        if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
-    ]
-    reasons = {} if len(data) == len(inputs) else _faults(inputs, signature, size)
+    reasons: dict[int, str] = {}
+    if _is_column(inputs, dtype, shape, size):
+        joined = bytearray(inputs.data)  # writable: torch and Cython want that
+    else:
+        data = [
+            row.data
+            for row in inputs
+            if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
+        ]
+        reasons = {} if len(data) == len(inputs) else _faults(inputs, signature, size)
+        joined = bytearray().join(data)
     good = [i for i in range(len(inputs)) if i not in reasons] if reasons else list(range(len(inputs)))
-    joined = bytearray().join(data)  # writable: torch and Cython want that
-    rows = np.frombuffer(joined, dtype=dtype).reshape(len(data), *shape)
+    rows = np.frombuffer(joined, dtype=dtype).reshape(len(good), *shape)
     return _refuse_numbers(Checked(rows, good, reasons), rows, allow_nan=signature.allow_nan)
+
+
+def _is_column(inputs: Sequence[Input], dtype: str | None, shape: tuple[int, ...], size: int) -> TypeGuard[Stacked]:
+    """Tell whether these are rows of the right form that stand one behind the other already."""
+    if type(inputs) is not Stacked or inputs.dtype != dtype or inputs.shape != shape:
+        return False
+    return len(inputs.data) == size * len(inputs)
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:

@@ -42,7 +42,7 @@ settings say so.""",
     "heap": """\
 Deadlines are kept by the millisecond, so that a heap sees buckets and not queries (`streams/operators/combiner.py`),
 and windows of feedback by the second (`streams/operators/wheel.py`). One timer is set to what is due first
-(`streams/runtime/alarm.py`). A worker's rows wait in a heap by due time, and those that cannot make it are never
+(`streams/runtime/alarm.py`). A worker's rows wait in order of due time, and those that cannot make it are never
 predicted (`workers/batcher.py`).""",
     "hand over": """\
 A batch of more than a millisecond crosses to the model's thread once and back once, and the last one is written while

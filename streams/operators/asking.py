@@ -5,19 +5,19 @@ query, query, query ──add──▶ rows by (models' topics, reply partition,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
-from streams.operators.contract import Emit
+from streams.operators.contract import Emit, HandOver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from schemas.codec import Codec
     from schemas.records import Input
-    from streams.operators.combiner import Pending
     from streams.operators.contract import Effects
+    from streams.operators.pending import Pending
 
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 _RECORD_BYTES = 131_072
@@ -27,10 +27,8 @@ _ROW_BYTES = 64  # of a row beside its input: id and due time
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
 
 
-class _Row(NamedTuple):
-    query: Pending
-    due_us: int
-    input: Input
+# A query, when its output is due (us), its input: a plain tuple, as there is one a query.
+Row: TypeAlias = "tuple[Pending, int, Input]"
 
 
 class Asking:
@@ -38,9 +36,10 @@ class Asking:
 
     Attributes:
         spare_us: how much later than due an output may still be of use: as the latest query has it.
+        handed: topics whose models run in this process: what they are asked is handed over.
     """
 
-    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "spare_us")
+    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "handed", "spare_us")
 
     def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
         """Start with nothing to ask.
@@ -51,25 +50,24 @@ class Asking:
         """
         self._codec = codec
         self._refuse = refuse
-        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[_Row]] = {}
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
+        self.handed: frozenset[str] = frozenset()
 
-    def add(self, topics: tuple[str, ...], query: Pending, due_us: int) -> None:
-        """Ask the models behind these topics; the query's input is given away."""
-        given = query.input
-        assert given is not None
-        query.input = None
-        if query.priority:
-            self._is_ranked = True
-        form = (given.dtype, given.shape) if isinstance(given, Tensor) else None
-        key = topics, query.record.partition, form, query.version
-        row = _Row(query, due_us, given)
-        rows = self._groups.get(key)
-        if rows is None:
-            self._groups[key] = [row]
-        else:
-            rows.append(row)
+    def add(self, topics: tuple[str, ...], rows: Iterable[Row]) -> None:
+        """Ask the models behind these topics."""
+        known: tuple[object, ...] | None = None
+        for row in rows:
+            query, _, given = row
+            if query.priority:
+                self._is_ranked = True
+            form = (given.dtype, given.shape) if given.__class__ is Tensor else None
+            key = query.record.partition, form, query.version
+            if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
+                group = self._groups.setdefault((topics, *key), [])
+                known = key
+            group.append(row)
 
     def clear(self) -> None:
         """Forget what a call that failed had gathered."""
@@ -79,7 +77,7 @@ class Asking:
         """Append the records of everything gathered, all to this partition of their topics."""
         groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
         for (topics, reply_partition, form, _), rows in groups.items():
-            step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0].input)))
+            step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0][2])))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
         self._is_ranked = False
@@ -90,16 +88,20 @@ class Asking:
         partition: int,
         reply_partition: int,
         form: _Form,
-        rows: list[_Row],
+        rows: list[Row],
         effects: Effects,
     ) -> None:
         """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.query_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
+        column = _stacked(form, inputs)
+        version = queries[0].version or ""
+        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, self.spare_us)
+        handed = self.handed.intersection(topics)
         try:
-            columns = due_us, _stacked(form, inputs), priorities, rows[0].query.version or "", self.spare_us
-            value = self._codec.encode(ModelQueries(ids, reply_partition, *columns))
+            is_small = len(handed) == len(topics) and _size(column) <= _RECORD_BYTES
+            value = b"" if is_small else self._codec.encode(batch)
         except SchemaError:
             middle = len(rows) // 2
             if not middle:
@@ -108,7 +110,10 @@ class Asking:
             for half in (rows[:middle], rows[middle:]):
                 self._emit(topics, partition, reply_partition, form, half, effects)
         else:
-            effects += [Emit(topic, partition, None, value) for topic in topics]
+            effects += [
+                HandOver(topic, reply_partition, batch) if topic in handed else Emit(topic, partition, None, value)
+                for topic in topics
+            ]
 
 
 def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:
@@ -119,5 +124,8 @@ def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | byt
     return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]
 
 
-def _size(row: Input) -> int:
-    return len(row.data if isinstance(row, Tensor) else row)
+def _size(given: Input | tuple[str | bytes, ...]) -> int:
+    """Return how large an input, or a column of them, is."""
+    if isinstance(given, Tensor):
+        return len(given.data)
+    return sum(map(len, given)) if isinstance(given, tuple) else len(given)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from schemas.records import Input, Model, ModelPredictions
-    from streams.operators.combiner import Pending
+    from streams.operators.pending import Pending
 
 # What an entry takes beside its input and scores: 271 bytes (measured at 80,000 entries, CPython 3.11), more just after
 # a table has doubled.

@@ -10,8 +10,11 @@ that is read again is decided by the same draw, asked again and answered again.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from policies.contract import has_start
@@ -19,30 +22,33 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.features import MAX_FEATURES
-from schemas.records import Query
+from schemas.records import ModelPredictions, Query
 from streams.operators.admission import Admission
 from streams.operators.applications import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.cache import PredictionCache
-from streams.operators.combiner import UNKNOWN, Pending
+from streams.operators.combiner import UNKNOWN
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters, render
 from streams.operators.figures import MAX_LABELS
+from streams.operators.pending import Pending
 from streams.operators.recent import RecentIds
 from streams.operators.serving import Serving
 from streams.operators.views import StateView, arms_of
 from streams.topology import state_name, state_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, HandOver, Record
+    from streams.operators.views import Arms
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
 MAX_SKEW_US = 5_000_000
 # How long a query of a never-seen context waits for its state: about ten Redis round trips (0.84 ms each, measured).
 PARK_US = 10_000
+_TOPIC = attrgetter("topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +111,35 @@ class Selection(Operator):
         wanted: list[StateKey] = []
         # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
         self._turn = (self._turn + 1) % self._settings.model_partitions
-        for record in records:
-            try:
-                if record.topic == topics.QUERIES:
-                    self._on_query(record, now_us, effects, wanted)
-                elif record.topic == topics.MODEL_PREDICTIONS:
-                    self._serving.on_outputs(record, now_us, effects)
-                else:
-                    self._configuration.on_record(record)
-            except DecodeError as error:
-                self._counters["undecodable_total", "topic", record.topic] += 1
-                effects.append(DeadLetter(record, error.cause, str(error)))
+        for topic, run in groupby(records, _TOPIC):
+            if topic == topics.QUERIES:
+                self._on_queries(run, now_us, effects, wanted)
+                continue
+            for record in run:
+                try:
+                    if topic == topics.MODEL_PREDICTIONS:
+                        self._serving.on_outputs(record, now_us, effects)
+                    else:
+                        self._configuration.on_record(record)
+                except DecodeError as error:
+                    effects.append(self._dead(record, error))
         self._serving.flush(self._turn, now_us, effects)
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
         return effects
+
+    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
+        """Take what models in this process answered."""
+        effects: Effects = []
+        for _, partition, batch in handed:
+            assert isinstance(batch, ModelPredictions)
+            self._serving.on_batch(partition, batch, now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
+        return effects
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over what is asked of the models behind these topics."""
+        self._serving.hand_over(topics)
 
     def on_timer(self, now_us: int) -> Effects:
         """Answer what is due, and decide for contexts whose state did not come in time."""
@@ -184,38 +204,76 @@ class Selection(Operator):
                     found[render(("policy_weight", *labels))] = arms.weights[place] / (sum(arms.weights) or 1.0)
         return found
 
-    def _on_query(self, record: Record, now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+    def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+        """Have queries served; those that follow each other and are decided by the same state, at once."""
+        common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
+        counts: Counter[str] = Counter()
+        decided: list[tuple[Arms, list[Pending]]] = []
+        arms: Arms | None = None
+        configured, is_new, latest_us = self._configuration.applications.get, self._recent.add, now_us + self._margin_us
+        for record in records:
+            try:
+                query = self._query(record)
+            except DecodeError as error:
+                effects.append(self._dead(record, error))
+                continue
+            deployed = configured(query.application)
+            counts[query.application if deployed else UNKNOWN] += 1
+            if not is_new(record.partition, query.query_id):
+                effects.append(Skip((record.position,), "duplicate_query"))
+                continue
+            pending = _pending(query, record, deployed, now_us)
+            if deployed is None or pending.deadline_us <= latest_us:
+                reason = "unknown_application" if deployed is None else "expired"
+                effects.append(self._serving.combiner.answer(pending, now_us, reason))
+                continue
+            its = common.get(query.application) or self._arms(deployed, pending, now_us, common, wanted)
+            if its is None:
+                continue
+            if its is not arms:
+                arms = its
+                decided.append((arms, []))
+            decided[-1][1].append(pending)
+        for arms, queries in decided:
+            self._serving.ask(queries, arms, now_us, effects)
+        for name, count in counts.items():
+            self._counters["queries_total", "application", name] += count
+
+    def _query(self, record: Record) -> Query:
         query = self._codec.decode(Query, record.value)
-        texts = len(query.query_id) + len(query.application) + len(query.context or "") + len(query.version or "")
-        if texts > MAX_TEXT:
-            message = f"Query: id, application, context and version have more than {MAX_TEXT} characters"
-            raise DecodeError("invalid", message)
+        if len(record.value or b"") > MAX_TEXT:  # no text has more characters than bytes
+            texts = len(query.query_id) + len(query.application) + len(query.context or "") + len(query.version or "")
+            if texts > MAX_TEXT:
+                message = f"Query: id, application, context and version have more than {MAX_TEXT} characters"
+                raise DecodeError("invalid", message)
         if query.features and len(query.features) > MAX_FEATURES:
             raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
-        deployed = self._configuration.applications.get(query.application)
-        self._counters["queries_total", "application", query.application if deployed else UNKNOWN] += 1
-        if not self._recent.add(record.partition, query.query_id):
-            effects.append(Skip((record.position,), "duplicate_query"))
-            return
-        pending = _pending(query, record, deployed, now_us)
-        if deployed is None or pending.deadline_us - self._margin_us <= now_us:
-            reason = "unknown_application" if deployed is None else "expired"
-            effects.append(self._serving.combiner.answer(pending, now_us, reason))
-            return
-        key = _state_key(
-            query.application, query.context if deployed.application.per_context else None, self._settings.partitions
-        )
-        arms = self._states.arms(key, deployed.policy, deployed.application.models, query.application)
+        return query
+
+    def _dead(self, record: Record, error: DecodeError) -> DeadLetter:
+        self._counters["undecodable_total", "topic", record.topic] += 1
+        return DeadLetter(record, error.cause, str(error))
+
+    def _arms(
+        self, deployed: Deployed, pending: Pending, now_us: int, common: dict[str, Arms], wanted: list[StateKey]
+    ) -> Arms | None:
+        """Return what decides a query, noted in `common` if it decides all; None: it waits for that to be read."""
+        application = deployed.application
+        context = pending.context if application.per_context else None
+        key = _state_key(application.name, context, self._settings.partitions)
+        arms = self._states.arms(key, deployed.policy, application.models, application.name)
         if arms is not None:
             if self._states.is_stale(key, now_us):
                 self._want(key, deployed, wanted)
-            self._serving.ask(pending, arms, now_us, effects)
+            if not application.per_context:
+                common[application.name] = arms
         elif key in self._parked:
             self._parked[key].queries.append((deployed, pending))
         else:
             until_us = min(now_us + PARK_US, pending.deadline_us - self._margin_us)
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
             self._want(key, deployed, wanted)
+        return arms
 
     def _want(self, key: StateKey, deployed: Deployed, wanted: list[StateKey]) -> None:
         """Have a state read; before it that of all contexts, if a new context starts from there."""
@@ -230,7 +288,7 @@ class Selection(Operator):
             arms = self._states.arms(key, deployed.policy, models, name) or arms_of(
                 deployed.policy, models, key.name, None
             )
-            self._serving.ask(pending, arms, now_us, effects)
+            self._serving.ask([pending], arms, now_us, effects)
 
 
 # One entry a context seen lately: a third of what working it out costs.
@@ -245,22 +303,7 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
     sent_us = query.sent_us or record.timestamp_us
     if sent_us > now_us + MAX_SKEW_US:
         sent_us = now_us
-    application = deployed.application if deployed else None
     slo_us = deployed.slo_us if deployed else 0
     if query.slo_ms is not None:
         slo_us = int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000)
-    # By position: names cost a quarter more.
-    return Pending(
-        query.query_id,
-        application,
-        query.application,
-        query.context,
-        record,
-        query.input,
-        sent_us,
-        now_us,
-        sent_us + slo_us,
-        query.priority,
-        query.features,
-        query.version,
-    )
+    return Pending(query, record, deployed.application if deployed else None, sent_us, now_us, sent_us + slo_us)

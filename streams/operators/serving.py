@@ -9,7 +9,7 @@ Admission and the cache are there if the settings say so.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from policies.contract import Situation, is_situated
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Model
     from streams.operators.admission import Admission
+    from streams.operators.asking import Row
     from streams.operators.cache import Orphan, PredictionCache
-    from streams.operators.combiner import Pending
     from streams.operators.contract import Effects, Record
-    from streams.operators.views import Arms
+    from streams.operators.pending import Pending
+    from streams.operators.views import Arms, Choice
 
 # The share of the objective that the way back from a worker may claim, however slow it has been.
 MAX_RETURN_SHARE = 0.25
@@ -72,48 +73,81 @@ class Serving:
         self._admission = admission
         self._counters = counters
         self._asking = Asking(codec, self._refuse)
-        self._asked: Counter[tuple[str, tuple[str, ...]]] = Counter()  # by application and models
+        self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
         # From a worker's record timestamp to here, µs; starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
         self._back_us = self._usual_us = 2_000
 
-    def ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
-        """Draw the arms, wait for them, and ask their models."""
-        if pending.features or arms.situated is not None:
-            situation = self._situation(pending, arms, now_us)
-            choice, pending.weights = arms.decide_in(situation, uniform(pending.query_id))
-            pending.decision, models, model_topics = choice
-        else:
-            pending.weights = arms.votes
-            pending.decision, models, model_topics = arms.decide(uniform(pending.query_id))
-        deployed = self._models
-        for model in models:
-            if model not in deployed:
-                effects.append(self.combiner.answer(pending, now_us, "unknown_model"))
-                return
-        pending.models = models
-        self._asked[pending.application_name, models] += 1
-        deadline_us = pending.deadline_us
-        allowed_us = int((deadline_us - pending.sent_us) * MAX_RETURN_SHARE)
-        kept_us = min(allowed_us, self._back_us)
-        due_us = deadline_us - self._margin_us - kept_us
-        self._asking.spare_us = max(0, kept_us - self._usual_us)
+    def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
+        """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
+        drawn, deployed = self._asked[queries[0].application_name], self._models
+        only = arms.choices[0] if len(arms.choices) == 1 else None  # nothing to draw
+        in_situation, is_plain = arms.situated is not None, self._cache is None and self._admission is None
+        asked: dict[tuple[str, ...], list[Row]] = {}
+        opened: list[Pending] = []
+        slack_us = kept_us = -1
+        for query in queries:
+            query.weights = arms.votes
+            if query.features or in_situation:
+                choice = self._situated(query, arms, now_us)
+            else:
+                choice = only or arms.decide(uniform(query.query_id))
+            left: tuple[str, ...] | None
+            query.decision, query.models, left = choice
+            if left not in asked and not deployed.keys() >= {*query.models}:
+                effects.append(self.combiner.answer(query, now_us, "unknown_model"))
+                continue
+            drawn[query.models] += 1
+            if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
+                slack_us = query.deadline_us - query.sent_us
+                kept_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
+            due_us = query.deadline_us - self._margin_us - kept_us
+            if not is_plain:
+                left = self._left(query, left, due_us, now_us, effects)
+                if left is None:
+                    continue
+            opened.append(query)
+            given, query.input = query.input, None
+            if left:
+                assert given is not None
+                asked.setdefault(left, []).append((query, due_us, given))
+        if kept_us >= 0:
+            self._asking.spare_us = max(0, kept_us - self._usual_us)
+        self.combiner.open(opened)
+        for model_topics, rows in asked.items():
+            self._asking.add(model_topics, rows)
+
+    def _left(
+        self, query: Pending, model_topics: tuple[str, ...], due_us: int, now_us: int, effects: Effects
+    ) -> tuple[str, ...] | None:
+        """Return the topics of the models that must be asked: that would be in time, and whose output is not known.
+
+        None: the query has been answered.
+        """
         if self._admission is not None:
-            admitted = self._admitted(self._admission, pending, due_us, now_us)
-            if admitted is not models:
+            admitted = self._admitted(self._admission, query, due_us, now_us)
+            if admitted is not query.models:
                 if not admitted:
-                    effects.append(self.combiner.answer(pending, now_us, "overloaded"))
-                    return
-                pending.models, pending.is_reduced = admitted, True
-                models, model_topics = admitted, tuple(map(topics.model_queries, admitted))
-        cache = self._cache
-        if cache is not None and not (len(models) == 1 and cache.ask(deployed[models[0]], pending, due_us, now_us)):
-            self._ask_rest(cache, pending, due_us, now_us, effects)
-            return
-        self.combiner.open(pending)
+                    effects.append(self.combiner.answer(query, now_us, "overloaded"))
+                    return None
+                query.models = admitted
+                model_topics = tuple(map(topics.model_queries, admitted))
+        models = query.models
+        if self._cache is not None:
+            cache, deployed = self._cache, self._models
+            models = tuple([name for name in models if cache.ask(deployed[name], query, due_us, now_us)])
+            if len(query.outputs) == len(query.models):
+                effects.append(self.combiner.answer(query, now_us))
+                return None
+            if len(models) < len(query.models):
+                model_topics = tuple(map(topics.model_queries, models))
         if self._admission is not None:
             self._admission.ask(models, due_us, now_us)
-        self._asking.add(model_topics, pending, due_us)
+        return model_topics
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over what is asked of the models behind these topics."""
+        self._asking.handed = topics
 
     def flush(self, partition: int, now_us: int, effects: Effects) -> None:
         """Ask what has been gathered, and for themselves those who waited for another's output in vain."""
@@ -130,23 +164,27 @@ class Serving:
             DecodeError: It is none.
         """
         batch = self._codec.decode(ModelPredictions, record.value)
-        if record.timestamp_us < now_us:  # an inline model's answers have no way back
+        if record.timestamp_us < now_us:
             self._slow_return_us.add(now_us - record.timestamp_us)
             self._return_us.add(now_us - record.timestamp_us)
             self._back_us, self._usual_us = int(self._slow_return_us.value), int(self._return_us.value)
+        self.on_batch(record.partition, batch, now_us, effects)
+        effects.append(Skip((record.position,), ""))
+
+    def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
+        """Take what a model answered to queries of a partition; append the answers that it completes."""
         if self._admission is not None:
             model = self._models.get(batch.model)
             is_beside = model is not None and batch.version in model.shares
             self._admission.report(batch, now_us, is_beside=is_beside)
-        if self._cache is None:  # of a batch for which nobody waits no output is made
-            effects += self.combiner.on_outputs(record.partition, batch, outputs_of(batch), now_us)
+        if self._cache is None:
+            effects += self.combiner.on_outputs(partition, batch, now_us)
         else:
-            outputs = tuple(outputs_of(batch))
-            effects += self.combiner.on_outputs(record.partition, batch, outputs, now_us)
-            for query in self._cache.land(record.partition, batch, outputs):
+            outputs = outputs_of(batch)
+            effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
+            for query in self._cache.land(partition, batch, outputs):
                 if len(query.outputs) == len(query.models):
                     effects.append(self.combiner.answer(query, now_us))
-        effects.append(Skip((record.position,), ""))
 
     def on_timer(self, now_us: int) -> Effects:
         """Answer what is due."""
@@ -168,8 +206,8 @@ class Serving:
     def asked(self) -> dict[str, float]:
         """Return how often each model was asked, by application."""
         asked: Counter[str] = Counter()
-        for (application, models), count in self._asked.items():
-            for model in models:
+        for application, drawn in self._asked.items():
+            for model, count in ((model, count) for models, count in drawn.items() for model in models):
                 asked[render(("asked_total", "application", application, "model", model))] += count
         return {**asked}
 
@@ -178,14 +216,16 @@ class Serving:
         cached = self._cache.statistics() if self._cache is not None else {}
         return {**self.combiner.statistics(), **cached, "return_us": self._return_us.value}
 
-    def _situation(self, pending: Pending, arms: Arms, now_us: int) -> Situation:
-        """Return what the arms' policy may go by; how long models take is watched from the first time it matters."""
-        if not (is_situated(arms.policy) and arms.policy.uses == "latencies"):
-            return Situation(pending.features)
-        if self.combiner.latencies is None:
-            self.combiner.latencies = Latencies()
-        left_us = pending.deadline_us - self._margin_us - now_us
-        return Situation(pending.features, left_us, self.combiner.latencies.expected_us(arms.names, now_us))
+    def _situated(self, query: Pending, arms: Arms, now_us: int) -> Choice:
+        """Draw what to ask by what the arms' policy may go by; how long models take is watched once it matters."""
+        situation = Situation(query.features)
+        if is_situated(arms.policy) and arms.policy.uses == "latencies":
+            if self.combiner.latencies is None:
+                self.combiner.latencies = Latencies()
+            left_us = query.deadline_us - self._margin_us - now_us
+            situation = Situation(query.features, left_us, self.combiner.latencies.expected_us(arms.names, now_us))
+        choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
+        return choice
 
     def _admitted(self, admission: Admission, pending: Pending, due_us: int, now_us: int) -> tuple[str, ...]:
         """Return the models that would answer in time, or whose output the cache has or awaits; the same if all."""
@@ -199,23 +239,6 @@ class Serving:
     def _is_cached(self, model: str, pending: Pending) -> bool:
         return self._cache is not None and self._cache.knows(self._models[model], pending)
 
-    def _ask_rest(self, cache: PredictionCache, pending: Pending, due_us: int, now_us: int, effects: Effects) -> None:
-        """Ask those of several models whose output is neither known nor awaited; answer at once if all are known.
-
-        The only model of a query has been looked up, and need not be asked.
-        """
-        deployed, models = self._models, pending.models
-        asked = [name for name in models if len(models) > 1 and cache.ask(deployed[name], pending, due_us, now_us)]
-        if len(pending.outputs) == len(models):
-            effects.append(self.combiner.answer(pending, now_us))
-            return
-        self.combiner.open(pending)
-        if asked:
-            if self._admission is not None:
-                self._admission.ask(asked, due_us, now_us)
-            self._asking.add(tuple(map(topics.model_queries, asked)), pending, due_us)
-        pending.input = None
-
     def _ask_again(self, cache: PredictionCache, orphan: Orphan, now_us: int, effects: Effects) -> None:
         pending = orphan.query
         model = self._models.get(orphan.model)
@@ -225,10 +248,10 @@ class Serving:
         if cache.ask(model, pending, orphan.due_us, now_us):
             if self._admission is not None:
                 self._admission.ask((orphan.model,), orphan.due_us, now_us)
-            self._asking.add((topics.model_queries(orphan.model),), pending, orphan.due_us)
+            self._asking.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
         elif len(pending.outputs) == len(pending.models):
             effects.append(self.combiner.answer(pending, now_us))
-        pending.input = None
+        pending.input = None  # which the cache looks at
 
     def _refuse(self, pending: Pending) -> Effects:
         """Answer a query whose input fits the query's record, but not the larger one to the model."""

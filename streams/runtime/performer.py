@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import DeadLetter, Emit, Skip
+from streams.operators.contract import DeadLetter, Emit, FetchStates, Skip, WriteStates
 from streams.runtime.errors import RecordTooLargeError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Performer:
                 self.counters[f"skipped_total{{reason={effect.reason}}}"] += len(effect.completes)
             elif isinstance(effect, DeadLetter):
                 emits += self._letter(effect)
-            elif self._keeper is not None and not isinstance(effect, Emit):
+            elif self._keeper is not None and isinstance(effect, (FetchStates, WriteStates)):
                 self._keeper.ask(effect)
             else:
                 raise TypeError(f"no store for {kind.__name__}; give the loop a store")

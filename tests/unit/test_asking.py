@@ -105,3 +105,30 @@ def test_priorities_travel_only_where_there_are_any() -> None:
     plain = Record(topics.QUERIES, 0, 0, NOW, None, CODEC.encode(Query("q9", "digits", row(1))))
     [(_, found)] = asked(kernel.on_records([plain], NOW))
     assert found.priorities == ()
+
+
+def test_queries_of_one_poll_are_each_decided_by_their_own_application() -> None:
+    """However they are mixed; those that ask the same model share its record, in their order."""
+    kernel = selection("a", "b")
+    for name, models in (("one", ("a",)), ("other", ("b",))):
+        application = Application(name, models, "single", default_output=-1)
+        kernel.on_records([Record(topics.APPLICATIONS, 0, 0, NOW, name.encode(), CODEC.encode(application))], NOW)
+    names = ["one", "digits", "other", "one", "digits", "nobody", "other"]
+    queries = [CODEC.encode(Query(f"q{number}", name, row(number))) for number, name in enumerate(names)]
+    effects = kernel.on_records([Record(topics.QUERIES, 0, 0, NOW, None, query) for query in queries], NOW)
+    (fetch,) = [effect for effect in effects if isinstance(effect, FetchStates)]
+    assert {key.name for key in fetch.keys} == {"one", "other"}
+    found = asked(effects) + asked(kernel.on_states(dict.fromkeys(fetch.keys), NOW))
+    assert {(topic, queries.query_ids) for topic, queries in found} == {
+        (topics.model_queries("a"), ("q1", "q4")),
+        (topics.model_queries("b"), ("q1", "q4")),
+        (topics.model_queries("a"), ("q0", "q3")),
+        (topics.model_queries("b"), ("q2", "q6")),
+    }
+    again = [CODEC.encode(Query(f"r{number}", name, row(number))) for number, name in enumerate(names)]
+    found = asked(kernel.on_records([Record(topics.QUERIES, 0, 0, NOW, None, query) for query in again], NOW))
+    assert {(topic, queries.query_ids) for topic, queries in found} >= {
+        (topics.model_queries("a"), ("r0", "r3")),
+        (topics.model_queries("b"), ("r2", "r6")),
+    }
+    assert kernel.statistics()["queries_total{application=one}"] == 4

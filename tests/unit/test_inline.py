@@ -12,7 +12,7 @@ from deploy.desired import model_record
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, Outcome, Tensor
-from streams.operators.contract import Emit, Record
+from streams.operators.contract import HandOver, Record
 from tests.fakes import ScriptedKernel
 from tests.samples import model_query
 from workers.inline import Inline
@@ -20,7 +20,7 @@ from workers.packaging import package_function
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from streams.operators.contract import Effects
@@ -42,12 +42,20 @@ class Asker(ScriptedKernel):
         self.answered: asyncio.Queue[Outcome] = asyncio.Queue()
 
     def take(self, record: Record) -> Effects:
-        """Ask, or take the answer."""
+        """Ask."""
         if record.topic == topics.QUERIES:
             row = Tensor.of(np.zeros(2, np.float32))
-            asked = CODEC.encode(model_query("q", 0, now_us() + 60_000_000, row))
-            return [Emit(MODEL_QUERIES, 0, None, asked)]
-        (outcome,) = CODEC.decode(ModelPredictions, record.value).outcomes
+            return [HandOver(MODEL_QUERIES, 0, model_query("q", 0, now_us() + 60_000_000, row))]
+        return []
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over everything."""
+
+    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
+        """Take the answer."""
+        [(_, _, batch)] = handed
+        assert isinstance(batch, ModelPredictions)
+        (outcome,) = batch.outcomes
         self.answered.put_nowait(outcome)
         if outcome is Outcome.OK:
             raise ZeroDivisionError("combiner")

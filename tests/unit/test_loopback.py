@@ -6,15 +6,16 @@ import numpy as np
 
 from policies.fixed import Fixed
 from schemas import topics
-from schemas.codec import Codec
-from schemas.records import Application, Model, Outcome, Prediction, Query, Status, Tensor
-from streams.operators.contract import Effects, Emit, FetchStates, Position, Record
+from schemas.codec import MAX_BYTES, Codec
+from schemas.records import Application, Model, ModelPredictions, Outcome, Prediction, Query, Status, Tensor
+from streams.operators.contract import Effects, Emit, FetchStates, HandOver, Position, Record
 from streams.operators.selection import Selection, SelectionSettings
 from workers.answering import Identity
 from workers.batcher import Batcher
 from workers.loopback import Loopback
 from workers.operator import ModelWorker
 from workers.rows import Predicted
+from workers.traffic import Routes, label
 
 CODEC = Codec()
 NOW = 1_700_000_000_000_000
@@ -28,7 +29,7 @@ class Scene:
         batcher = Batcher(Fixed(rows=8), limit=limit, objective_us=20 * MS)
         self.model = ModelWorker(CODEC, Identity("near", "1", "selection-1"), batcher, partitions=4)
         selection = Selection(CODEC, SelectionSettings(partitions=4, model_partitions=1))
-        self.kernel = Loopback(CODEC, selection, {topics.model_queries("near"): self.model})
+        self.kernel = Loopback(selection, {topics.model_queries("near"): self.model})
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
 
     def serve(self, *models: str) -> None:
@@ -50,6 +51,14 @@ class Scene:
         """Send a query."""
         row = Tensor.of(np.zeros(2, np.float32))
         return self.read(topics.QUERIES, CODEC.encode(Query(query_id, "digits", row)), offset=offset)
+
+    def beside(self, version: str, share: float) -> ModelWorker:
+        """Have a version run beside the inline one; return its kernel."""
+        name = label(share)
+        batcher = Batcher(Fixed(rows=8), limit=100, objective_us=20 * MS)
+        kernel = ModelWorker(CODEC, Identity("near", version, "selection-1"), batcher, 4, name)
+        self.model.route(Routes({version: share}, {version: kernel}))
+        return kernel
 
     def predict(self, label: int) -> Effects:
         """Let the inline model answer its next batch."""
@@ -138,3 +147,61 @@ def test_what_a_shadow_answers_is_written_and_not_taken_for_an_answer() -> None:
     scene.serve("near")
     emit = Emit(topics.SHADOWS, 0, None, b"outputs of a shadow")
     assert scene.kernel.on_answers([emit], NOW) == [emit]
+
+
+def test_what_an_inline_model_is_asked_and_says_is_never_encoded() -> None:
+    """A record as it is, with the partition that its answers belong to, both ways."""
+    scene = Scene()
+    scene.serve("near")
+    scene.ask("q")
+    (answer,) = scene.answer(7)
+    assert isinstance(answer, HandOver)
+    assert (answer.topic, answer.partition, answer.batch.query_ids) == (topics.MODEL_PREDICTIONS, 0, ("q",))
+
+
+def test_a_canary_of_an_inline_model_answers_as_its_neighbour_does() -> None:
+    """What it is routed completes its query; it learns that it is handed over to when it is there."""
+    scene = Scene()
+    scene.serve("near")
+    canary = scene.beside("2", 1.0)
+    scene.ask("q", offset=5)
+    take = canary.take(NOW)
+    answers = canary.answer(take, Predicted((Outcome.OK,), np.array([9])), NOW, MS)
+    answer, completes = prediction(scene.kernel.on_answers(answers, NOW))
+    assert (answer.answer, answer.outputs[0].version) == (9, "2")
+    assert completes == (Position(topics.QUERIES, 0, 5),)
+
+
+def test_a_shadow_of_an_inline_model_is_written_to_its_own_topic() -> None:
+    """Whoever compares it reads that, whatever runs where."""
+    scene = Scene()
+    scene.serve("near")
+    shadow = scene.beside("2", 0.0)
+    scene.ask("q")
+    (emit,) = shadow.answer(shadow.take(NOW), Predicted((Outcome.OK,), np.array([9])), NOW, MS)
+    assert isinstance(emit, Emit)
+    assert (emit.topic, emit.completes) == (topics.SHADOWS, ())
+    assert CODEC.decode(ModelPredictions, emit.value).query_ids == ("q",)
+    assert prediction(scene.predict(7))[0].answer == 7
+
+
+def test_texts_that_no_record_could_hold_have_failed() -> None:
+    """A label with half a surrogate cannot be answered; its neighbour is."""
+    scene = Scene()
+    scene.serve("near")
+    scene.ask("broken", offset=1)
+    scene.ask("fine", offset=2)
+    take = scene.model.take(NOW)
+    answers = scene.model.answer(take, Predicted((Outcome.OK,) * 2, ("\ud800", "cat")), NOW, MS)
+    effects = scene.kernel.on_answers(answers, NOW)
+    found = {p.query_id: (p.answer, p.reason) for p in (CODEC.decode(Prediction, e.value) for e in effects)}  # type: ignore[union-attr]
+    assert found == {"broken": (-1, "model_failed"), "fine": ("cat", None)}
+
+
+def test_an_input_that_fits_no_model_record_is_refused_inline_as_anywhere() -> None:
+    """A query filled to the last byte is answered for, and its model is not asked."""
+    scene = Scene()
+    scene.serve("near")
+    room = MAX_BYTES - len(CODEC.encode(Query("q", "digits", "x" * 300_000))) + 300_000
+    answer, _ = prediction(scene.read(topics.QUERIES, CODEC.encode(Query("q", "digits", "x" * room))))
+    assert (answer.status, answer.reason, scene.kernel.held) == (Status.DEFAULT, "invalid_input", 0)

@@ -1,0 +1,68 @@
+"""A query from when it is read until it is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policies.contract import Ballots
+    from schemas.records import Application, Decision, Input, ModelOutput, Query
+    from streams.operators.contract import Record
+
+
+class Pending:
+    """A query that waits for its models. Made for every one of them, so by hand: half of what a dataclass costs.
+
+    Attributes:
+        application: None if it is not deployed.
+        input: until the models have been asked.
+        models: that were asked.
+        weights: of the arms, for combining.
+        outputs: by model.
+        answered: nobody waits for it any more.
+    """
+
+    __slots__ = (
+        "answered", "application", "application_name", "context", "deadline_us", "decision", "features", "input",
+        "models", "outputs", "priority", "query_id", "received_us", "record", "sent_us", "version", "weights",
+    )  # fmt: skip
+
+    input: Input | None
+    decision: Decision | None
+    weights: Sequence[float] | Ballots
+
+    def __init__(
+        self,
+        query: Query,
+        record: Record,
+        application: Application | None,
+        sent_us: int,
+        received_us: int,
+        deadline_us: int,
+    ) -> None:
+        (
+            self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
+            self.version,
+        ) = query  # fmt: skip
+        self.record = record
+        self.application = application
+        self.sent_us = sent_us
+        self.received_us = received_us
+        self.deadline_us = deadline_us
+        self.decision = None
+        self.models: tuple[str, ...] = ()
+        self.weights = ()
+        self.outputs: dict[str, ModelOutput] = {}
+        self.answered = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one model was to be asked, and no other."""
+        return self.decision is not None and len(self.decision.chosen) == 1
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether some of the decision's models were overloaded, and not asked."""
+        return self.decision is not None and len(self.models) < len(self.decision.chosen)

@@ -1,0 +1,102 @@
+"""Inputs as they lie in the columns of records: a row is a place in a column until somebody wants it for itself.
+
+columns of records ─▶ (column, place), row by row ─▶ taken ─▶ Stacked: one column again, row after row
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+from schemas.records import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from schemas.records import Input
+
+
+class Column:
+    """The inputs of one record's rows.
+
+    Attributes:
+        form: element type and shape of a row; None = texts or byte strings.
+    """
+
+    __slots__ = ("_inputs", "_row_bytes", "form")
+
+    def __init__(self, inputs: Tensor | tuple[str | bytes, ...]) -> None:
+        self._inputs = inputs
+        self._row_bytes = 0
+        self.form: tuple[str, tuple[int, ...]] | None = None
+        if isinstance(inputs, Tensor):
+            rows, *shape = inputs.shape
+            self._row_bytes = len(inputs.data) // rows if rows else 0
+            self.form = inputs.dtype, tuple(shape)
+
+    def __getitem__(self, place: int) -> Input:
+        if self.form is None:
+            return self._inputs[place]  # type: ignore[index] # only tensors have a form
+        return Tensor(*self.form, self.data(place, place + 1))
+
+    def data(self, start: int, end: int) -> bytes:
+        """Return the bytes of some rows, of a column that has a form."""
+        assert isinstance(self._inputs, Tensor)
+        return self._inputs.data[start * self._row_bytes : end * self._row_bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked(Sequence["Input"]):
+    """Rows of one form, one after the other: as good as a list of tensors, and nearly an array."""
+
+    dtype: str
+    shape: tuple[int, ...]  # of a row
+    data: bytes
+    rows: int
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return self.rows
+
+    @overload
+    def __getitem__(self, place: int) -> Input: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Input]: ...
+    def __getitem__(self, place: int | slice) -> Input | Sequence[Input]:
+        """Return one row, or some."""
+        if isinstance(place, slice):
+            return [self[each] for each in range(*place.indices(self.rows))]
+        if not -self.rows <= place < self.rows:
+            raise IndexError(place)
+        size, at = len(self.data) // self.rows, place % self.rows
+        return Tensor(self.dtype, self.shape, self.data[at * size : (at + 1) * size])
+
+
+def stacked(rows: Iterable[tuple[Column, int]]) -> Sequence[Input]:
+    """Return the inputs of rows (column, place): in one piece where they have one form, and copied as seldom as can be.
+
+    Rows that came in one record and are due in its order are one slice.
+    """
+    runs = list(_runs(rows))
+    forms = {column.form for column, _, _ in runs}
+    form = forms.pop() if len(forms) == 1 else None
+    if form is None:
+        return [column[place] for column, start, end in runs for place in range(start, end)]
+    parts = [column.data(start, end) for column, start, end in runs]
+    count = sum(end - start for _, start, end in runs)
+    return Stacked(*form, b"".join(parts) if len(parts) > 1 else parts[0], count)
+
+
+def _runs(rows: Iterable[tuple[Column, int]]) -> Iterator[tuple[Column, int, int]]:
+    """Put rows that follow each other in their column together: column, first place, place behind the last."""
+    column, start, end = None, 0, 0
+    for its, place in rows:
+        if its is column and place == end:
+            end += 1
+            continue
+        if column is not None:
+            yield column, start, end
+        column, start, end = its, place, place + 1
+    if column is not None:
+        yield column, start, end
