@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies.errors import LossError
 from schemas import topics
@@ -14,10 +14,12 @@ from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.counters import Counters
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
-from streams.operators.waiting import unpacked
+from streams.operators.waiting import position_of, value_of
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from schemas.codec import Codec
     from schemas.records import Observation
     from streams.operators.applications import Configuration
@@ -26,6 +28,17 @@ if TYPE_CHECKING:
     from streams.operators.windows import Windows
 
 _new = tuple.__new__  # half the cost of a named tuple's constructor
+# Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
+# core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
+_TOGETHER = 64
+
+
+class Told(NamedTuple):
+    """Feedback for a prediction that waits."""
+
+    query_id: str
+    feedback: Record
+    stored: bytes  # the prediction, as `waiting.packed`
 
 
 class Closing:
@@ -67,28 +80,46 @@ class Closing:
         joined = {("joined_total", "application", name): count for name, count in self._joined.items()}
         return {**Counters(joined).rendered(), **self._counters.rendered(), **self._versions.rendered()}
 
-    def join(self, told: Record, partition: Waiting, query_id: str, stored: bytes, effects: Effects) -> None:
-        """Make the observation of a waiting prediction; wrong feedback leaves it waiting."""
-        position, value = unpacked(stored, told.partition)
-        codec, configuration = self._codec, self._configuration
-        completes = (position, _new(Position, told[:3]))
+    def join(self, told: Sequence[Told], partition: Waiting, effects: Effects) -> None:
+        """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
+        for start in range(0, len(told), _TOGETHER):
+            self._join(told[start : start + _TOGETHER], partition, effects)
+
+    def _join(self, told: Sequence[Told], partition: Waiting, effects: Effects) -> None:
         try:
-            feedback = codec.decode(Feedback, told.value)
-            prediction = codec.decode(Prediction, value)
-            application = prediction.application
-            kind = self._windows.of(application).loss
-            seen = observation(prediction, feedback, kind, configuration.classes, told.timestamp_us)
-            effect = self._emit(seen, completes) if seen else Skip(completes, "nothing_to_learn")
+            made = self._made(told)
         except (LossError, DecodeError, SchemaError) as error:
-            self.refuse(told, "invalid_feedback", str(error), effects)
+            if len(told) == 1:
+                self.refuse(told[0].feedback, "invalid_feedback", str(error), effects)
+                return
+            for one in told:  # nothing was done for any of them yet
+                self._join([one], partition, effects)
             return
-        del partition.predictions[query_id]
-        partition.closed[query_id] = True
-        if configuration.has_shares:
-            self._versions.add(prediction, feedback, kind, partition.shadows.pop(query_id, ()))
-        if seen is not None:
-            self._joined[application] += 1
-        effects.append(effect)
+        for (query_id, record, stored), (feedback, prediction, kind, seen, value) in zip(told, made, strict=True):
+            position = position_of(stored, record.partition)
+            completes = position, _new(Position, record[:3])
+            del partition.predictions[query_id]
+            partition.closed[query_id] = True
+            if self._configuration.has_shares:
+                self._versions.add(prediction, feedback, kind, partition.shadows.pop(query_id, ()))
+            if seen is None:
+                effects.append(Skip(completes, "nothing_to_learn"))
+            else:
+                self._joined[seen.application] += 1
+                effects.append(self._emitted(seen, value, completes))
+
+    def _made(self, told: Sequence[Told]) -> Iterable[tuple[Feedback, Prediction, str, Observation | None, bytes]]:
+        """Return what was told and answered, by which kind of loss it is judged, and the observation with its bytes."""
+        codec, terms, classes = self._codec, self._windows.of, self._configuration.classes
+        feedback = [codec.decode(Feedback, record.value) for _, record, _ in told]
+        predictions = [codec.decode(Prediction, value_of(stored)) for _, _, stored in told]
+        kinds = [terms(prediction.application).loss for prediction in predictions]
+        seen = [
+            observation(prediction, label, kind, classes, one.feedback.timestamp_us)
+            for prediction, label, kind, one in zip(predictions, feedback, kinds, told, strict=True)
+        ]
+        values = [b"" if one is None else codec.encode(one) for one in seen]
+        return zip(feedback, predictions, kinds, seen, values, strict=True)
 
     def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End what ran out for this id: a window, or the memory of a closed query."""
@@ -98,7 +129,7 @@ class Closing:
             partition.closed.pop(query_id, None)
             return
         partition.closed[query_id] = False
-        position, value = unpacked(stored, number)
+        position, value = position_of(stored, number), value_of(stored)
         try:
             effects.append(self._unjoined(partition, position, value, now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
@@ -119,7 +150,7 @@ class Closing:
             return Skip((position,), "no_feedback")
         if prediction.answered_us + self._memory_us < now_us:
             return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
-        return self._emit(seen, (position,))
+        return self._emitted(seen, self._codec.encode(seen), (position,))
 
     def refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
         """End feedback as a dead letter."""
@@ -131,9 +162,9 @@ class Closing:
         self._counters["undecodable_total", "topic", record.topic] += 1
         effects.append(DeadLetter(record, error.cause, str(error)))
 
-    def _emit(self, seen: Observation, completes: tuple[Position, ...]) -> Emit:
+    def _emitted(self, seen: Observation, value: bytes, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(seen.decision.state, self._partitions)
-        return _new(Emit, (topics.OBSERVATIONS, partition, key, self._codec.encode(seen), completes, ()))
+        return _new(Emit, (topics.OBSERVATIONS, partition, key, value, completes, ()))
 
 
 @lru_cache(maxsize=65_536)

@@ -36,7 +36,7 @@ from schemas.framing import peek_id, peek_texts
 from schemas.records import ModelPredictions
 from streams.operators import shadows
 from streams.operators.applications import Configuration
-from streams.operators.closing import Closing
+from streams.operators.closing import Closing, Told
 from streams.operators.contract import Operator, Skip
 from streams.operators.waiting import Waiting, packed
 from streams.operators.windows import Windows
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
 
 _SOURCE = itemgetter(0, 1)  # of a record: topic, partition
+_new = tuple.__new__  # half the cost of a named tuple's constructor
+_UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
 _AT_ONCE = 2_000
 
@@ -133,7 +135,8 @@ class Joiner(Operator):
             ended = partition.wheel.due(now_us, left - len(given_up))
             left -= len(given_up) + len(ended)
             for query_id in given_up:
-                self._give_up(partition, query_id, now_us, effects)
+                for record in partition.given_up(query_id, now_us, self._settings.early_us, self._paused_us):
+                    self._closing.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
                 self._closing.expire(number, partition, query_id, now_us, effects)
         self._windows.forget(now_us)
@@ -190,6 +193,7 @@ class Joiner(Operator):
         """Let predictions of one partition wait for feedback, or join them with what has come before them."""
         partition = self._partition(number)
         waiting, closed, early, start = partition.predictions, partition.closed, partition.early, partition.start
+        matched: list[tuple[str, tuple[Record, ...]]] = []
         known, window_us, soonest_us = None, 0, 0
         for record in records:
             value, offset = record.value, record.offset
@@ -214,30 +218,40 @@ class Joiner(Operator):
                 waiting[query_id] = packed(offset, value)
                 partition.wheel.add(end_us, query_id)
                 if query_id in early:
-                    self._match(early.pop(query_id), partition, query_id, effects)
+                    matched.append((query_id, early.pop(query_id)))
+        self._match(matched, partition, effects)
 
-    def _match(self, early: Iterable[Record], partition: Waiting, query_id: str, effects: Effects) -> None:
-        """Join the first feedback that fits with a prediction that was waited for."""
-        for record in early:
-            stored = partition.predictions.get(query_id)
-            if stored is None:
-                effects.append(Skip((record.position,), "duplicate_feedback"))
-            else:
-                self._closing.join(record, partition, query_id, stored, effects)
+    def _match(self, matched: list[tuple[str, tuple[Record, ...]]], partition: Waiting, effects: Effects) -> None:
+        """Join the first feedback that fits with the predictions that were waited for."""
+        waiting = partition.predictions
+        self._closing.join(
+            [Told(query_id, early[0], waiting[query_id]) for query_id, early in matched], partition, effects
+        )
+        for query_id, early in matched:
+            for record in early[1:]:
+                stored = waiting.get(query_id)
+                if stored is None:
+                    effects.append(Skip((record.position,), "duplicate_feedback"))
+                else:
+                    self._closing.join([Told(query_id, record, stored)], partition, effects)
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""
         partition = self._partition(number)
         waiting, closed = partition.predictions, partition.closed
+        told: dict[str, Told] = {}
         for record in records:
             try:
                 query_id = peek_id(record.value)
             except DecodeError as error:
                 self._closing.undecodable(record, error, effects)
                 continue
+            if query_id in told:  # what comes first counts first
+                self._closing.join([*told.values()], partition, effects)
+                told.clear()
             stored = waiting.get(query_id)
             if stored is not None:
-                self._closing.join(record, partition, query_id, stored, effects)
+                told[query_id] = _new(Told, (query_id, record, stored))
             elif query_id not in closed:
                 # From now on, not from when it was written: its prediction may be read a moment later.
                 if not partition.keep(record, query_id, now_us + self._settings.early_us):
@@ -246,17 +260,4 @@ class Joiner(Operator):
                 effects.append(Skip((record.position,), "duplicate_feedback"))
             else:
                 self._closing.refuse(record, "late", "the window had ended before this feedback came", effects)
-
-    def _give_up(self, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
-        """End feedback's wait for a prediction, unless the predictions of its time are still to be read."""
-        if query_id not in partition.early:
-            return
-        began_us = now_us - self._settings.early_us
-        is_reading = max(partition.read_us, self._paused_us) > began_us
-        if is_reading and partition.newest_us < began_us:
-            partition.early_wheel.add(now_us + self._settings.early_us, query_id)
-            return
-        for record in partition.early.pop(query_id):
-            self._closing.refuse(
-                record, "unmatched", "no prediction with this query id was seen, or its window ended long ago", effects
-            )
+        self._closing.join([*told.values()], partition, effects)

@@ -45,13 +45,35 @@ class Waiting:
         self.early[query_id] = (*early, feedback)
         return True
 
+    def given_up(self, query_id: str, now_us: int, early_us: int, paused_us: int) -> tuple[Record, ...]:
+        """End feedback's wait for a prediction, unless the predictions of its time are still to be read.
+
+        Args:
+            query_id: of the feedback; where none waits, nothing is done.
+            now_us: the time.
+            early_us: how long feedback waits.
+            paused_us: when predictions were last left unread.
+        """
+        if query_id not in self.early:
+            return ()
+        began_us = now_us - early_us
+        is_reading = max(self.read_us, paused_us) > began_us
+        if is_reading and self.newest_us < began_us:
+            self.early_wheel.add(now_us + early_us, query_id)
+            return ()
+        return self.early.pop(query_id)
+
 
 def packed(offset: int, value: bytes) -> bytes:
     """Return a prediction as it waits, offset and bytes in one: of a million each object would count."""
     return offset.to_bytes(_OFFSET_BYTES, "big") + value
 
 
-def unpacked(stored: bytes, partition: int) -> tuple[Position, bytes]:
-    """Return where a prediction that waited stands, and its bytes."""
-    offset = int.from_bytes(stored[:_OFFSET_BYTES], "big")
-    return _new(Position, (topics.PREDICTIONS, partition, offset)), stored[_OFFSET_BYTES:]
+def position_of(stored: bytes, partition: int) -> Position:
+    """Return where a prediction that waited stands."""
+    return _new(Position, (topics.PREDICTIONS, partition, int.from_bytes(stored[:_OFFSET_BYTES], "big")))
+
+
+def value_of(stored: bytes) -> bytes:
+    """Return the bytes of a prediction that waited."""
+    return stored[_OFFSET_BYTES:]

@@ -6,8 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import topics
+from schemas.records import Decision, Feedback, ModelOutput, Outcome, Prediction, Status
+from streams.operators.contract import Record
+from streams.operators.joiner import Joiner, JoinerSettings
 from streams.testing import Crash, Delay, Duplicate, Fault, Reorder
-from tests.loops import Loop, digits
+from tests.loops import CODEC, Loop, digits
 
 SECOND_US = 1_000_000
 QUERIES = 8
@@ -42,3 +45,37 @@ def test_each_query_is_learnt_exactly_once(faults: list[Fault], told: list[tuple
     assert sum(state.version for state in loop.driver.store.states.values()) == QUERIES
     for topic in (topics.PREDICTIONS, topics.FEEDBACK):
         assert loop.driver.committed("joiner", topic, 0) == len(loop.driver.read(topic))
+
+
+DECISION = Decision((0,), 0, "app", "exp3", ("good", "bad"), (0.5, 0.5))
+# Predictions, with a decision or without; feedback that is right, wrong, of no use, or no record; copies of all of it.
+SENT = st.lists(
+    st.tuples(st.sampled_from("abcd"), st.sampled_from([DECISION, None, 7, 3, "seven", b"broken"])), max_size=40
+)
+
+
+def sent(query_id: str, what: object, offset: int) -> Record:
+    """Make the record of a prediction (of a decision, or None) or of feedback (of a label, or bytes that are none)."""
+    if what is None or isinstance(what, Decision):
+        outputs = (ModelOutput("good", "1", Outcome.OK, 7, None),)
+        value: object = Prediction(query_id, "app", None, what, Status.COMPLETE, None, 7, 1.0, outputs, 0, 0, 0, 0)
+        return Record(topics.PREDICTIONS, 0, offset, 0, None, CODEC.encode(value))
+    told = CODEC.encode(Feedback(query_id, 7 if isinstance(what, bytes) else what))  # type: ignore[arg-type]
+    return Record(topics.FEEDBACK, 0, offset, 0, None, told[:-2] if isinstance(what, bytes) else told)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SENT)
+def test_what_becomes_of_a_record_does_not_depend_on_what_was_polled_with_it(
+    given_all: list[tuple[str, object]],
+) -> None:
+    """A poll is worked through together, with the outcome of one record after the other."""
+    together, alone = (Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000)) for _ in range(2))
+    records = [sent(query_id, what, offset) for offset, (query_id, what) in enumerate(given_all)]
+    ends = range(0, 200_000_000, 5_000_000)
+    found = together.on_records(records, 0) + [effect for end in ends for effect in together.on_timer(end)]
+    expected = [effect for record in records for effect in alone.on_records([record], 0)]
+    expected += [effect for end in ends for effect in alone.on_timer(end)]
+
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert together.statistics() == alone.statistics()
