@@ -266,6 +266,48 @@ def test_a_canary_answers_the_queries_that_are_drawn_for_it_until_it_ends() -> N
     assert [made.stopped for made in scene.made["2"]] == [True]
 
 
+def test_several_canaries_and_shadows_run_side_by_side() -> None:
+    """Each canary answers its share, each shadow is asked everything; one that ends leaves the others as they were."""
+    scene = Scene()
+    marks: list[int] = []
+    shares = {"2": 0.3, "3": 0.2, "4": 0.0, "5": 0.0}
+
+    async def change() -> None:
+        scene.want("1", shares)
+        await scene.ask(LOADED_S * 4)
+        marks.append(scene.asked)
+        await scene.ask(3)
+        marks.append(scene.asked)
+        scene.want("1", {"3": 0.2, "5": 0.0})
+        await scene.ask(3)
+
+    directed(scene, change)
+    answered = scene.answered_by()
+    during = [f"q{i}" for i in range(*marks)]
+    assert [answered[q] for q in during] == [draw.version(q, shares) or "1" for q in during]
+    assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1", "3"}
+    shadowed = [(batch.version, q) for batch in scene.batches(topics.SHADOWS) for q in batch.query_ids]
+    assert set(shadowed) >= {(v, q) for v in ("4", "5") for q in during}
+    assert {v: len(made) for v, made in scene.made.items()} == dict.fromkeys("12345", 1)
+
+
+def test_a_query_that_names_the_canary_gets_one_of_several_by_their_shares() -> None:
+    """Never the version that serves; which one follows from the query's id."""
+    scene = Scene()
+    marks: list[int] = []
+
+    async def change() -> None:
+        scene.want("1", {"2": 0.3, "3": 0.1})
+        await scene.ask(LOADED_S * 2)
+        marks.append(scene.asked)
+        await scene.ask(2, "canary")
+
+    directed(scene, change)
+    answered = list(scene.answered_by(since=marks[0]).values())
+    assert set(answered) == {"2", "3"}
+    assert 0.65 < answered.count("2") / len(answered) < 0.85
+
+
 def test_a_canary_is_promoted_without_a_query_lost_or_late() -> None:
     """It serves everything, under its own name."""
     scene = Scene()
