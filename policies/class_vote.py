@@ -120,3 +120,7 @@ class ClassVote(EveryArm):
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with one observation of the average reward of those kept."""
         return class_counts.extended(state, self.classes, old_arms, new_arms)
+
+    def start(self, state: State, arms: int) -> State:
+        """Return a context's first state: the rates of all contexts, each believed as `prior` observations."""
+        return class_counts.started(state, arms, self.classes, self.prior)

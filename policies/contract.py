@@ -155,7 +155,10 @@ class Judging(Policy, Protocol):
 
 
 class Starting(Policy, Protocol):
-    """A policy with which a context (a user, say) starts from what all contexts of its application have taught."""
+    """A policy with which a context (a user, say) starts from what all contexts of its application have taught.
+
+    Every policy that learns is one.
+    """
 
     def start(self, state: State, arms: int) -> State:
         """Return the state of a context that is met for the first time, from the common one: believed, but little."""
