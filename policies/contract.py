@@ -175,6 +175,13 @@ def is_situated(policy: Policy) -> TypeGuard[Situated]:
     return hasattr(policy, "situated")
 
 
+def most_features(policy: Policy) -> int | None:
+    """Return how many numbers of a query a policy goes by; None = it goes by none of them."""
+    if is_situated(policy) and policy.uses == "features":
+        return int(getattr(policy, "features", 0))
+    return None
+
+
 def is_judging(policy: Policy) -> TypeGuard[Judging]:
     """Tell whether an answer's weight depends on what it is."""
     return hasattr(policy, "ballots")

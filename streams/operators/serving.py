@@ -80,6 +80,9 @@ class Serving:
     def ask(self, pending: Pending, arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms, wait for them, and ask their models."""
         if pending.features or arms.situated is not None:
+            if len(pending.features) > arms.most_features:
+                effects.append(self.combiner.answer(pending, now_us, "too_many_features"))
+                return
             situation = self._situation(pending, arms, now_us)
             choice, pending.weights = arms.decide_in(situation, uniform(pending.query_id))
             pending.decision, models, model_topics = choice

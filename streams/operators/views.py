@@ -12,9 +12,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import has_start, is_judging, is_situated
+from policies.contract import has_start, is_judging, is_situated, most_features
 from policies.draw import pick
 from schemas import topics
+from schemas.features import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.contract import StateKey
 from streams.operators.starts import started
@@ -50,6 +51,7 @@ class Arms:
         votes: the same by what is answered, of a policy that judges that; else the weights.
         choices: one for each arm that can be asked alone, or the one that asks them all.
         situated: the propensities in a situation, of a policy that goes by it.
+        most_features: that a query may have; those of a policy which goes by none are only logged.
     """
 
     policy: Policy
@@ -59,6 +61,7 @@ class Arms:
     votes: tuple[float, ...] | Ballots
     choices: tuple[Choice, ...]
     situated: Callable[[Situation], tuple[float, ...]] | None = None
+    most_features: int = MAX_FEATURES
 
     def decide(self, u: float) -> Choice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -108,6 +111,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         policy.ballots(values, count) if is_judging(policy) else weights,
         tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
         policy.situated(values, count) if is_situated(policy) else None,
+        MAX_FEATURES if (most := most_features(policy)) is None else most,
     )
 
 

@@ -89,6 +89,16 @@ def test_the_decision_is_logged_with_the_propensity_of_its_draw() -> None:
     assert policy.propensities(state.values, 2) == pytest.approx((0.005, 0.995))
 
 
+def test_more_features_than_the_policy_counts_are_refused_not_cut() -> None:
+    """The answer is the default and says why; as many as it counts, or fewer, are decided by."""
+    loop = Loop(dict(SEVEN_OR_THREE), digits(policy="linucb", parameters={"features": 2}))
+    asked = [loop.query(features=tuple([0.5] * count)) for count in (1, 2, 3)]
+    loop.driver.run(1)
+    answers = [loop.answer(query_id) for query_id in asked]
+    assert [answer.reason for answer in answers] == [None, None, "too_many_features"]
+    assert (answers[2].status, answers[2].decision) == (Status.DEFAULT, None)
+
+
 def test_a_stored_state_of_another_size_teaches_nothing() -> None:
     """It is an impossible observation, not a crash."""
     spec = registry.spec(registry.create("linucb"))
