@@ -19,6 +19,8 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 # Only what came from a file is a SecretStr; it stands last because any string would do for one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+MiB: TypeAlias = Annotated[int, Field(gt=0)]
 BatchSizes: TypeAlias = Annotated[
     tuple[Annotated[int, Field(gt=0)], ...],
     AfterValidator(lambda sizes: tuple(sorted(set(sizes)))),
@@ -149,9 +151,9 @@ class Worker(Section):
     """Arithmetic threads of the model's library; one keeps the roles from fighting for cores."""
     process: bool = False
     """Run the model in a process of its own, which can be replaced when it hangs; costs a copy of each batch."""
-    patience_s: float | None = Field(default=None, gt=0)
+    patience_s: Seconds | dict[Name, Seconds] | None = None
     """A batch that takes longer means that the model hangs: the worker (with `process`, the model's process) ends and
-    is started again. Without it 10 objectives, at least 5 s."""
+    is started again. Of all models, or by model. Without it 10 objectives, at least 5 s."""
     load_s: float = Field(default=120.0, gt=0)
     """Loading a model that takes longer hangs: the worker (with `process`, the model's process) ends and is started
     again."""
@@ -161,6 +163,10 @@ class Worker(Section):
     """Unload a model's version before the next one is loaded, where the two do not fit into memory together. Queries
     wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none
     is late."""
+    memory_mib: dict[Name, MiB] = Field(default_factory=dict)
+    """By model: the memory of a process of its own (`process` or not), with Python and libraries (100; with
+    scikit-learn 240, with torch 780). A batch that needs more fails, or the process ends and is started again; a
+    version that does not fit is not loaded."""
     allowed_batch_sizes: dict[Name, BatchSizes] = Field(default_factory=dict)
     """By model, rising: rows of the batches that it is given, for shapes that are fixed or compiled one by one. Smaller
     batches are padded with copies of a row, whose answers are thrown away; all sizes are tried when it is loaded."""

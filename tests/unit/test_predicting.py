@@ -99,3 +99,10 @@ def test_allowed_batch_sizes_are_those_of_the_model_that_they_name() -> None:
         predicting = Predicting(model, "w", settings, CODEC, VirtualClock().now_us, Slow())
         caps.append(predicting.kernel.statistics()[f"batch_cap{{model={name}}}"])
     assert caps == [8, 1]
+
+
+def test_patience_is_of_all_models_or_by_name() -> None:
+    """A model of which nothing is said is given ten objectives, as ever."""
+    assert WorkerSettings(patience_s=2.0).patience_of("digits") == 2.0
+    by_name = WorkerSettings(patience_s={"digits": 3.0})
+    assert (by_name.patience_of("digits"), by_name.patience_of("others")) == (3.0, None)

@@ -19,6 +19,7 @@ from workers.executor import Timed
 from workers.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
+from workers.versions import WARM_UP_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -50,6 +51,7 @@ class Answering:
         self.hung: Exception | None = None
         self.ready = False
         self.batches = 0
+        self.first_rows = 0
         self.stopped = False
         self._fault = fault
         self._outcome = outcome
@@ -65,6 +67,7 @@ class Answering:
         """Predict."""
         assert not self.stopped
         self.batches += 1
+        self.first_rows = self.first_rows or len(inputs)
         await elapse(self.took_s)
         if self.hung is not None:
             raise self.hung
@@ -205,6 +208,22 @@ def test_a_version_that_answers_none_of_the_last_rows_does_not_take_over() -> No
     scene.outcomes["2"] = Outcome.FAILED
     assert played(scene, "2").served() == ["1"]
     assert scene.made["2"][0].batches == 1
+
+
+def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
+    """However small the batches are, as many rows as the last that were asked stand for them all."""
+    scene = Scene()
+
+    async def change() -> None:
+        for _ in range(WARM_UP_ROWS):
+            await scene.ask(0.02)
+            await elapse(0.6)
+        scene.want("2")
+        await scene.ask(LOADED_S + 1)
+
+    directed(scene, change)
+    assert scene.made["2"][0].first_rows == WARM_UP_ROWS
+    assert max(len(batch.query_ids) for batch in scene.batches() if batch.version == "1") < WARM_UP_ROWS
 
 
 def test_a_version_that_fails_is_given_up_when_another_is_wanted() -> None:
