@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from streams.topology import MODEL_PARTITIONS
+
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -19,6 +21,7 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 # Only what came from a file is a SecretStr; it stands last because any string would do for one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
+Replicas: TypeAlias = Annotated[int, Field(gt=0, le=MODEL_PARTITIONS)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 MiB: TypeAlias = Annotated[int, Field(gt=0)]
 BatchSizes: TypeAlias = Annotated[
@@ -145,6 +148,9 @@ class Worker(Section):
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the
     worker, but at least twice what a call of the model costs."""
+    replicas: dict[Name, Replicas] = Field(default_factory=dict)
+    """By model: how many workers `skysail run` starts, which share its queries; for models that hold Python's lock or
+    take more than one process gives. One where nothing is said; more can be started by hand, 4 have something to do."""
     queue_rows: int = Field(default=4096, gt=0)
     """How many rows may wait in a worker; it reads no more until there is room."""
     threads: int = Field(default=1, gt=0)

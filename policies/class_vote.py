@@ -54,7 +54,8 @@ class ClassVote(EveryArm):
         Inf. Syst. 38 (2014), for L; Xu, Krzyzak and Suen, IEEE Trans. SMC 22 (1992), by what was answered. Where models
         err alike the votes claim too much: on the public MNIST predictions of Figure 8 the total error is .069 and that
         of `exp4` .062; of five models that err independently .033 and .114.
-        `skysail load run specialists`, seven models that know four digits each: .21, of a plain vote .25, of `exp4` .46.
+        Of seven models that know four digits each (`skysail load run specialists`) .21, that of a plain vote .25 and
+        that of `exp4` .46.
     """
 
     name: ClassVar[str] = "class_vote"
