@@ -190,6 +190,7 @@ class Joiner(Operator):
             **self._counters.rendered(),
             **{render(key): loss for key, loss in self._losses.items()},
             "predictions_waiting": float(sum(len(p.waiting) for p in self._partitions.values())),
+            "shadows_waiting": float(sum(len(p.shadows) for p in self._partitions.values())),
             "feedback_waiting": float(sum(len(p.early) for p in self._partitions.values())),
         }
 
@@ -266,6 +267,7 @@ class Joiner(Operator):
             others = (o for o in kept.get(query_id, ()) if (o.model, o.version) != (output.model, output.version))
             kept[query_id] = (*others, output)
         for query_id in [*islice(kept, max(0, len(kept) - self._settings.shadows))]:
+            self._counters["shadows_forgotten_total",] += 1
             del kept[query_id]
         effects.append(Skip((record.position,), ""))
 

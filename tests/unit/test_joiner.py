@@ -397,10 +397,11 @@ def test_a_shadow_that_fails_has_the_full_loss_and_one_that_was_too_busy_none() 
 
 
 def test_what_shadows_answer_is_bounded() -> None:
-    """Of queries that nobody gives feedback for, the first are forgotten."""
+    """Of queries that nobody gives feedback for, the first are forgotten, and counted."""
     joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, shadows=2))
     joiner.on_records([versions({"2": 0.0}), *(prediction(f"q{n}", n) for n in range(3))], 0)
     joiner.on_records([shadowed(f"q{n}", n, 7) for n in range(3)], 0)
+    assert (joiner.statistics()["shadows_waiting"], joiner.statistics()["shadows_forgotten_total"]) == (2, 1)
     joiner.on_records([told(f"q{n}", n) for n in range(3)], 0)
 
     assert scores(joiner) == {"1": (3, 0.0), "2": (2, 0.0)}
