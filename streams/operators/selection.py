@@ -208,19 +208,21 @@ class Selection(Operator):
         arms = self._states.arms(key, deployed.policy, deployed.application.models, query.application)
         if arms is not None:
             if self._states.is_stale(key, now_us):
-                self._want(key, deployed, wanted)
+                self._want(key, deployed, now_us, wanted)
             self._serving.ask(pending, arms, now_us, effects)
         elif key in self._parked:
             self._parked[key].queries.append((deployed, pending))
         else:
             until_us = min(now_us + PARK_US, pending.deadline_us - self._margin_us)
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
-            self._want(key, deployed, wanted)
+            self._want(key, deployed, now_us, wanted)
 
-    def _want(self, key: StateKey, deployed: Deployed, wanted: list[StateKey]) -> None:
-        """Have a state read; before it that of all contexts, if a new context starts from there."""
+    def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
+        """Have a state read; before it that of all contexts, if a new context starts from there and it is not fresh."""
         if has_start(deployed.policy) and self._states.is_new(key):
-            wanted.append(StateKey(key.partition, deployed.application.name))
+            common = StateKey(key.partition, deployed.application.name)
+            if common != key and self._states.is_due(common, now_us):
+                wanted.append(common)
         wanted.append(key)
 
     def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:

@@ -165,8 +165,12 @@ class StateView:
         return entry is None or entry.state is None
 
     def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
-        common = self._entries.get(StateKey(key.partition, application)) if has_start(policy) else None
-        return started(common.state, registry.spec(policy)) if common else None
+        name = StateKey(key.partition, application)
+        common = self._entries.get(name) if has_start(policy) else None
+        if common is None:
+            return None
+        self._entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view
+        return started(common.state, registry.spec(policy))
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
@@ -175,6 +179,10 @@ class StateView:
             return False
         entry.asked_us = now_us
         return True
+
+    def is_due(self, key: StateKey, now_us: int) -> bool:
+        """Tell whether a state is not in the view, or should be read again now."""
+        return key not in self._entries or self.is_stale(key, now_us)
 
     def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
         """Store what was read."""
