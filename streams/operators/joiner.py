@@ -12,8 +12,9 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
     for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
 
-What a shadow of a model has answered waits for its query's feedback, too, as far as there is room. It changes no
-observation: where a model runs in several versions, the joiner's reports say what each of them costs.
+What a shadow of a model has answered waits for its query's feedback, too, as far as there is room, and is read again
+after a restart. It changes no observation: where a model runs in several versions, the joiner's reports say what each
+of them costs.
 
 There is a bound on what waits. At it, that topic is left unread until something has been joined or its window has
 ended; nothing is given up for it.
@@ -124,6 +125,11 @@ class Joiner(Operator):
         return self._settings.window_us
 
     @property
+    def also_read_back(self) -> frozenset[str]:
+        """What shadows answered waits as predictions do, though its records are complete."""
+        return frozenset((topics.SHADOWS,))
+
+    @property
     def paused(self) -> frozenset[str]:
         """The topics of which as much waits as may."""
         found = set()
@@ -226,6 +232,7 @@ class Joiner(Operator):
         end_us = max(record.timestamp_us + window_us, now_us + min(window_us, self._settings.early_us))
         if record.offset < partition.start:
             partition.closed[query_id] = True
+            partition.shadows.pop(query_id, None)
             partition.wheel.add(end_us, query_id)
             return
         if query_id in partition.waiting or query_id in partition.closed:

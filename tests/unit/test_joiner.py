@@ -407,6 +407,26 @@ def test_what_shadows_answer_is_bounded() -> None:
     assert scores(joiner) == {"1": (3, 0.0), "2": (2, 0.0)}
 
 
+def test_a_shadow_that_waited_when_the_joiner_died_is_scored_all_the_same() -> None:
+    """Its record is complete, and read again; what was joined before is not scored again."""
+    loop = Loop({"good": lambda _: 7}, digits(models=("good",)), (Crash(5_000_000, "joiner"),))
+    model = versions({"2": 0.0})
+    loop.driver.produce(topics.MODELS, 0, model.value, model.key)
+    asked = [loop.query() for _ in range(2)]
+    loop.driver.run(1)
+    for query_id in asked:
+        loop.driver.produce(topics.SHADOWS, 0, shadowed(query_id, 0, 3).value)
+    loop.driver.run(1)
+    loop.feedback(asked[0], 7)
+    loop.driver.run(8)
+    joiner = loop.driver.operator("joiner")
+    assert joiner.statistics()["shadows_waiting"] == 1
+    loop.feedback(asked[1], 7)
+    loop.driver.run(1)
+    assert isinstance(joiner, Joiner)
+    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0)}
+
+
 def test_a_model_in_one_version_is_not_scored_by_version() -> None:
     """The figures stand where there is something to compare."""
     joiner = alone()
