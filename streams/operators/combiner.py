@@ -16,6 +16,7 @@ from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.contract import Emit
 from streams.operators.figures import Durations
+from streams.operators.late import LateOutputs
 from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Combiner:
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
         self._stand_ins = StandIns()
+        self._late = LateOutputs()
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once somebody wants to know them
 
@@ -97,11 +99,11 @@ class Combiner:
     def on_outputs(
         self, partition: int, batch: ModelPredictions, outputs: Iterable[ModelOutput], now_us: int
     ) -> list[Emit]:
-        """Take one worker batch, with its `outputs_of`; return the answers that it completes."""
+        """Take one worker batch, with its `outputs_of`; return the answers that it completes, and what is late."""
         waiting = self._pending.get(partition)
         if not waiting:
             self._counters["late_outputs_total", "model", batch.model] += len(batch.query_ids)
-            return []
+            return self._late.take(partition, batch, self._codec)
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(batch.model, now_us - first.received_us, now_us)
         answers: list[Emit] = []
@@ -116,6 +118,7 @@ class Combiner:
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", batch.model] += late
+            answers += self._late.take(partition, batch, self._codec)
         return answers
 
     def next_deadline(self) -> int | None:
@@ -149,6 +152,7 @@ class Combiner:
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget the queries of these partitions: their new owner answers them."""
+        self._late.drop(partitions)
         for partition in partitions:
             for query in self._pending.pop(partition, {}).values():
                 query.answered = True
@@ -157,6 +161,9 @@ class Combiner:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
         query.answered = True
         self._pending.get(query.record.partition, {}).pop(query.query_id, None)
+        if len(query.outputs) < len(query.models) > 1:
+            missing = [model for model in query.models if model not in query.outputs]
+            self._late.expect(query.record.partition, query.query_id, missing)
         prediction = _prediction(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)

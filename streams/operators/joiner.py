@@ -14,7 +14,7 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
 
 What a shadow of a model has answered waits for its query's feedback, too, as far as there is room, and is read again
 after a restart. It changes no observation: where a model runs in several versions, the joiner's reports say what each
-of them costs.
+of them costs. Outputs of an ensemble that came after its answer wait there as well, and count as if they had not.
 
 There is a bound on what waits. At it, that topic is left unread until something has been joined or its window has
 ended; nothing is given up for it.
@@ -41,6 +41,7 @@ from streams.operators.applications import Configuration, Deployed
 from streams.operators.combiner import outputs_of
 from streams.operators.contract import DeadLetter, Emit, Operator, Position, Record, Skip
 from streams.operators.counters import Counters, render
+from streams.operators.late import completed
 from streams.operators.observing import NO_ANSWER_LOSS, default_observation, observation, output_loss
 from streams.operators.wheel import SecondsWheel
 from streams.topology import state_partition
@@ -98,7 +99,7 @@ class _Partition:
     start: int  # first offset of `predictions` that is not complete
     waiting: dict[str, bytes] = field(default_factory=dict)  # offset (8 bytes, big-endian) + the prediction's bytes
     early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
-    shadows: dict[str, tuple[ModelOutput, ...]] = field(default_factory=dict)  # outputs that answered nothing
+    shadows: dict[str, tuple[ModelOutput, ...]] = field(default_factory=dict)  # outputs that are in no answer
     closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
     wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
     early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
@@ -311,6 +312,9 @@ class Joiner(Operator):
         try:
             feedback = self._codec.decode(Feedback, feedback_record.value)
             prediction = self._codec.decode(Prediction, stored[_OFFSET_BYTES:])
+            come = partition.shadows.get(query_id, ())
+            if come:
+                prediction, come = completed(prediction, come, self._configuration.models)
             deployed = self._deployed(prediction.application)
             kind = deployed.application.loss if deployed else "zero_one"
             seen = observation(prediction, feedback, kind, self._configuration.classes, feedback_record.timestamp_us)
@@ -320,8 +324,9 @@ class Joiner(Operator):
             return
         del partition.waiting[query_id]
         partition.closed[query_id] = True
+        partition.shadows.pop(query_id, None)
         if self._configuration.has_shares:
-            self._score(prediction, feedback, kind, partition.shadows.pop(query_id, ()))
+            self._score(prediction, feedback, kind, come)
         if seen is not None:
             self._counters["joined_total", "application", prediction.application] += 1
         effects.append(effect)
