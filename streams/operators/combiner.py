@@ -161,7 +161,7 @@ class Combiner:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
         query.answered = True
         self._pending.get(query.record.partition, {}).pop(query.query_id, None)
-        if len(query.outputs) < len(query.models) > 1:
+        if reason is None and len(query.outputs) < len(query.models) > 1:
             missing = [model for model in query.models if model not in query.outputs]
             self._late.expect(query.record.partition, query.query_id, missing)
         prediction = _prediction(query, now_us, reason, self._stand_ins)
