@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy import catalog, topics
 from deploy.errors import UsageError
+from deploy.shares import canaries, check_alike, ended, given, shared, without_canaries
 from policies.registry import create
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
@@ -160,12 +160,6 @@ def _beside(model: Model, published: Mapping[str, Model]) -> Model:
     return model if serving is None else shared(model, serving.shares)
 
 
-def shared(model: Model, shares: Mapping[str, float], *, shadows_only: bool = False) -> Model:
-    """Return the version with these beside it, itself left out."""
-    kept = {v: share for v, share in shares.items() if v != model.version and not (share and shadows_only)}
-    return replace(model, shares=kept)
-
-
 def _warn_of_strangers(apps: Iterable[Application], models: Iterable[str]) -> None:
     """Say which applications name models that nobody has deployed; they may be deployed later."""
     deployed = sorted(models)
@@ -221,7 +215,7 @@ def add(
     if share < 1.0:
         if not listed:
             raise UsageError(f"there is no model {record.name} yet: its first version serves, without a share")
-        _check_alike(record, _serving(settings, codec, record.name))
+        check_alike(record, _serving(settings, codec, record.name))
         if same != record:
             catalog.know(settings, codec, record)
         run_beside(settings, codec, record.name, record.version, share)
@@ -243,35 +237,31 @@ def run_beside(settings: Settings, codec: Codec, name: str, version: str, share:
         codec: of its records.
         name: of the model.
         version: that is to run.
-        share: of the queries that it answers, below 1, instead of the canary there was; 0 = a shadow; None = end it.
+        share: of the queries that it answers, beside what other canaries do; 0 = a shadow; None = end it.
 
     Raises:
-        UsageError: there is no such model or version, or it cannot stand in for the one that serves.
+        UsageError: there is no such model or version, it cannot stand in for the one that serves, or the shares of
+                all canaries would leave nothing to that one.
         DeployError: the broker did not take it.
     """
     serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
-    shares = {v: s for v, s in serving.shares.items() if v != version and not (s and share)}
-    if share is not None:
-        if version == serving.version:
-            raise UsageError(f"{name} {version} serves already; name another version, or: skysail model use {name} ...")
-        if not 0.0 <= share < 1.0:
-            raise UsageError(f"a share lies between 0 and 1, not {share:g}")
-        _check_alike(found, serving)
-        shares[version] = share
-    elif version not in serving.shares:
-        raise UsageError(f"{name} {version} does not run beside {serving.version}: see `skysail model list`")
-    news = replace(serving, shares=shares)
+    news = ended(serving, version) if share is None else given(serving, found, share)
     catalog.serve(settings, codec, news)
     return news
 
 
-def canary_of(settings: Settings, codec: Codec, name: str) -> str | None:
-    """Return the version that answers a share of a model's queries, if there is one.
+def end_canaries(settings: Settings, codec: Codec, name: str) -> tuple[Model, tuple[str, ...]]:
+    """Have the version that serves answer everything; returns it as published, and the canaries that it ended.
 
     Raises:
         UsageError: there is no such model.
+        DeployError: the broker did not take it.
     """
-    return next((v for v, share in _serving(settings, codec, name).shares.items() if share), None)
+    serving = _serving(settings, codec, name)
+    gone, news = tuple(canaries(serving)), without_canaries(serving)
+    if gone:
+        catalog.serve(settings, codec, news)
+    return news, gone
 
 
 def _serving(settings: Settings, codec: Codec, name: str) -> Model:
@@ -288,19 +278,10 @@ def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model
     return listed[version]
 
 
-def _check_alike(one: Model, serving: Model) -> None:
-    """Refuse what cannot take the serving version's queries, or gives another kind of answer."""
-    for what in ("dtype", "shape", "output"):
-        mine, its = getattr(one, what), getattr(serving, what)
-        if mine != its:
-            message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"
-            raise UsageError(f"{message}: two versions that share queries must have the same")
-
-
 def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tuple[str, str]:
     """Have a known version of a model serve all queries; returns the one that served and the one that does.
 
-    What ran as its canary ends; shadows go on.
+    What ran as its canaries ends; shadows go on.
 
     Args:
         settings: of the deployment.

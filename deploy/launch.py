@@ -61,13 +61,13 @@ class System:
     """A deployment whose processes are children of this one.
 
     Args:
-        settings: of the deployment; its roles are started, one worker for each deployed model.
+        settings: of the deployment; its roles are started, one worker for each deployed model or as many as they say.
         codec: of the records.
         folder: for logs and the settings file that the children read.
         create_topics: how missing topics come to be.
         environment: variables for the children on top of this process's own.
         progress: is told what the start waits for and which role is ready.
-        replicas: workers by model name, where one does not do.
+        replicas: workers by model name, where not as many as the settings say.
 
     Attributes:
         metrics_ports: where each instance shows its metrics, if the settings say so.
@@ -89,7 +89,7 @@ class System:
         self._create_topics = create_topics
         self._environment = dict(environment or {})
         self._progress = progress or Silent()
-        self._replicas = dict(replicas or {})
+        self._replicas = {**settings.worker.replicas, **(replicas or {})}
         # One name for all children, as each is in a group of its own (replicas add their number); a new one, as two
         # systems may share the groups.
         self._member = uuid.uuid4().hex

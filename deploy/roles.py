@@ -157,6 +157,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         load_s=given.load_s,
         allow_pickle=given.allow_pickle,
         unload_first=given.unload_first,
+        memory_bytes={name: mib << 20 for name, mib in given.memory_mib.items()},
         allowed_batch_sizes=given.allowed_batch_sizes,
     )
 

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
+from streams.topology import MODEL_PARTITIONS
+
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -19,6 +21,9 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 # Only what came from a file is a SecretStr; it stands last because any string would do for one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
+Replicas: TypeAlias = Annotated[int, Field(gt=0, le=MODEL_PARTITIONS)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+MiB: TypeAlias = Annotated[int, Field(gt=0)]
 BatchSizes: TypeAlias = Annotated[
     tuple[Annotated[int, Field(gt=0)], ...],
     AfterValidator(lambda sizes: tuple(sorted(set(sizes)))),
@@ -143,15 +148,18 @@ class Worker(Section):
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the
     worker, but at least twice what a call of the model costs."""
+    replicas: dict[Name, Replicas] = Field(default_factory=dict)
+    """By model: how many workers `skysail run` starts, which share its queries; for models that hold Python's lock or
+    take more than one process gives. One where nothing is said; more can be started by hand, 4 have something to do."""
     queue_rows: int = Field(default=4096, gt=0)
     """How many rows may wait in a worker; it reads no more until there is room."""
     threads: int = Field(default=1, gt=0)
     """Arithmetic threads of the model's library; one keeps the roles from fighting for cores."""
     process: bool = False
     """Run the model in a process of its own, which can be replaced when it hangs; costs a copy of each batch."""
-    patience_s: float | None = Field(default=None, gt=0)
+    patience_s: Seconds | dict[Name, Seconds] | None = None
     """A batch that takes longer means that the model hangs: the worker (with `process`, the model's process) ends and
-    is started again. Without it 10 objectives, at least 5 s."""
+    is started again. Of all models, or by model. Without it 10 objectives, at least 5 s."""
     load_s: float = Field(default=120.0, gt=0)
     """Loading a model that takes longer hangs: the worker (with `process`, the model's process) ends and is started
     again."""
@@ -161,6 +169,10 @@ class Worker(Section):
     """Unload a model's version before the next one is loaded, where the two do not fit into memory together. Queries
     wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none
     is late."""
+    memory_mib: dict[Name, MiB] = Field(default_factory=dict)
+    """By model: the memory of a process of its own (`process` or not), with Python and libraries (100; with
+    scikit-learn 240, with torch 780). A batch that needs more fails, or the process ends and is started again; a
+    version that does not fit is not loaded."""
     allowed_batch_sizes: dict[Name, BatchSizes] = Field(default_factory=dict)
     """By model, rising: rows of the batches that it is given, for shapes that are fixed or compiled one by one. Smaller
     batches are padded with copies of a row, whose answers are thrown away; all sizes are tried when it is loaded."""
@@ -225,8 +237,9 @@ class ApplicationSettings(Section):
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False
-    """One policy state for each context (user, session, region) instead of one for all. With `linucb` and
-    `linear_thompson` a context starts from what all of them have taught (those of its partition), else anew."""
+    """One policy state for each context (user, session, region) instead of one for all. A context starts
+    from what all of them have taught (those of its partition), believed so little that its own feedback soon counts
+    more: as one observation of each model, `exp3`, `exp4` and `timely` with half their weights."""
     slo_ms: float = Field(default=100.0, gt=0)
     """A query is answered so long after it was sent, with what is there by then."""
     default_output: int | float | str | None = None

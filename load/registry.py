@@ -34,6 +34,7 @@ from load.scenarios import (
     replicas,
     rollout,
     scale,
+    specialists,
     straggler,
     trio,
 )
@@ -103,6 +104,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             agreement.NAME,
             "an ensemble's error by how many of its models agree, and with one of them missing",
             agreement.run,
+            short=True,
+        ),
+        Scenario(
+            specialists.NAME,
+            "models that know different classes: a weight for each class that a model answers, against one a model",
+            specialists.run,
             short=True,
         ),
         Scenario(

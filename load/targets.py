@@ -59,6 +59,12 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("best_missing_costs", "<=", 0.01),
         Target("lost", "==", 0),
     ),
+    "specialists": (
+        Target("class_vote_error", "<=", 0.23, ("source", "mnist")),
+        Target("saved_over_plain_vote", ">=", 0.02),
+        Target("saved_over_exp4", ">=", 0.1),
+        Target("lost", "==", 0),
+    ),
     "straggler": tuple(
         target
         for models in (1, 4, 16)

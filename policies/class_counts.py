@@ -84,6 +84,20 @@ def added(
     return tuple(values)
 
 
+def started(state: State, arms: int, classes: int, most: float) -> State:
+    """Return the same rates believed less: no cell counts more than `most` observations; classes stay known."""
+    values = list(state)
+    width = _FIRST + classes
+    for arm in range(arms):
+        first = _start(classes, arm)
+        for right in range(first, first + width):
+            seen = state[right] + state[right + width]
+            if seen > most:
+                values[right] *= most / seen
+                values[right + width] *= most / seen
+    return tuple(values)
+
+
 def extended(state: State, classes: int, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
     """Re-map by name; a new arm starts with one observation of the average reward of those kept, of no class."""
     known = {name: arm for arm, name in enumerate(old_arms) if name in new_arms}

@@ -54,6 +54,8 @@ class ClassVote(EveryArm):
         Inf. Syst. 38 (2014), for L; Xu, Krzyzak and Suen, IEEE Trans. SMC 22 (1992), by what was answered. Where models
         err alike the votes claim too much: on the public MNIST predictions of Figure 8 the total error is .069 and that
         of `exp4` .062; of five models that err independently .033 and .114.
+        Of seven models that know four digits each (`skysail load run specialists`) .21, that of a plain vote .25 and
+        that of `exp4` .46.
     """
 
     name: ClassVar[str] = "class_vote"
@@ -120,3 +122,7 @@ class ClassVote(EveryArm):
     def extend(self, state: State, old_arms: Sequence[str], new_arms: Sequence[str]) -> State:
         """Re-map by name; a new arm starts with one observation of the average reward of those kept."""
         return class_counts.extended(state, self.classes, old_arms, new_arms)
+
+    def start(self, state: State, arms: int) -> State:
+        """Return a context's first state: the rates of all contexts, each believed as `prior` observations."""
+        return class_counts.started(state, arms, self.classes, self.prior)

@@ -155,7 +155,10 @@ class Judging(Policy, Protocol):
 
 
 class Starting(Policy, Protocol):
-    """A policy with which a context (a user, say) starts from what all contexts of its application have taught."""
+    """A policy with which a context (a user, say) starts from what all contexts of its application have taught.
+
+    Every policy that learns is one.
+    """
 
     def start(self, state: State, arms: int) -> State:
         """Return the state of a context that is met for the first time, from the common one: believed, but little."""
@@ -170,6 +173,13 @@ def has_start(policy: Policy) -> TypeGuard[Starting]:
 def is_situated(policy: Policy) -> TypeGuard[Situated]:
     """Tell whether a policy wants to know the situation."""
     return hasattr(policy, "situated")
+
+
+def most_features(policy: Policy) -> int | None:
+    """Return how many numbers of a query a policy goes by; None = it goes by none of them."""
+    if is_situated(policy) and policy.uses == "features":
+        return int(getattr(policy, "features", 0))
+    return None
 
 
 def is_judging(policy: Policy) -> TypeGuard[Judging]:

@@ -21,7 +21,7 @@ class LinearPolicy(OneArm):
     """One arm is asked, by ridge regressions of the reward on the query's features; see `policies.linear`.
 
     Args:
-        features: How many of a query's count: further ones are left out, missing ones are 0. Keep them about 1.
+        features: How many a query has: missing ones are 0, and with more it is answered by default. Keep them about 1.
         gamma: Share of the queries drawn uniformly, in [0, 1].
         ridge: How many observations the belief that an arm's weights are 0 is worth, for features of 1.
     """

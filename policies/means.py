@@ -16,7 +16,8 @@ class Averaging(OneArm):
     """Part of the policies that compare average losses.
 
     The state is (n_1 .. n_K, s_1 .. s_K): observations and summed losses. Only asked arms count. The sums of zero-one
-    losses are exact up to 2^53 observations, so their order does not matter at all.
+    losses are exact up to 2^53 observations, so their order does not matter at all (but to a context, whose start
+    depends on what came before it).
     """
 
     __slots__ = ()
@@ -54,3 +55,9 @@ class Averaging(OneArm):
         fresh = (1.0, sum(means) / len(means)) if means else (0.0, 0.0)
         pairs = [known.get(arm, fresh) for arm in new_arms]
         return (*(count for count, _ in pairs), *(total for _, total in pairs))
+
+    def start(self, state: State, arms: int) -> State:
+        """Return a context's first state: of each arm at most one observation, of the mean loss of all contexts."""
+        counts = [min(1.0, count) for count in state[:arms]]
+        sums = [state[arms + arm] * (kept / state[arm]) if kept else 0.0 for arm, kept in enumerate(counts)]
+        return (*counts, *sums)

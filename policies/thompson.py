@@ -92,3 +92,8 @@ class Thompson(OneArm):
         fresh = (1.0 + rate, 2.0 - rate) if rates else (1.0, 1.0)
         pairs = [known.get(arm, fresh) for arm in new_arms]
         return (*(alpha for alpha, _ in pairs), *(beta for _, beta in pairs))
+
+    def start(self, state: State, arms: int) -> State:
+        """Return a context's first state: uniform plus at most one observation of each arm's mean over all contexts."""
+        seen = [max(1.0, state[arm] + state[arms + arm] - 2.0) for arm in range(arms)]
+        return tuple([1.0 + (value - 1.0) / seen[at % arms] for at, value in enumerate(state)])

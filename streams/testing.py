@@ -204,16 +204,21 @@ class Driver:
 
     def _begin(self, role: _Role, starts: Mapping[int, int]) -> None:
         """Position the main topic before `starts` by what the operator wants to read back."""
-        main = role.main
         role.operator.on_assigned(starts)
         for partition, start in starts.items():
-            log = self._logs[main, partition]
-            back = start
-            oldest_us = (log[start - 1].timestamp_us if start else 0) - role.operator.read_back_us
-            while back and role.operator.read_back_us and log[back - 1].timestamp_us >= oldest_us:
-                back -= 1
-            role.positions[main, partition] = back
-            role.tracker.assign((main, partition), start)
+            role.positions[role.main, partition] = self._back(role, role.main, partition, start)
+            role.tracker.assign((role.main, partition), start)
+        for topic, partition in self._places(sorted(role.operator.also_read_back)):
+            start = role.positions[topic, partition]
+            role.positions[topic, partition] = self._back(role, topic, partition, start)
+
+    def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
+        """Return where a window before `start` begins."""
+        log, window_us = self._logs[topic, partition], role.operator.read_back_us
+        oldest_us = (log[start - 1].timestamp_us if start else 0) - window_us
+        while start and window_us and log[start - 1].timestamp_us >= oldest_us:
+            start -= 1
+        return start
 
     def _settle(self) -> None:
         """Deliver and perform until nothing more happens at this instant."""

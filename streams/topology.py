@@ -182,7 +182,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
         Node(
             "selection",
             consumes=(topics.QUERIES, topics.MODEL_PREDICTIONS),
-            produces=(*asked, topics.PREDICTIONS, topics.REPORTS),
+            produces=(*asked, topics.PREDICTIONS, topics.SHADOWS, topics.REPORTS),
             follows=config,
             group="selection",
             states="reads",

@@ -90,7 +90,7 @@ def said(effects: Effects) -> list[str]:
         if isinstance(effect, Emit) and effect.topic == topics.PREDICTIONS:
             prediction = CODEC.decode(Prediction, effect.value)
             found.append(f"{prediction.query_id}={prediction.reason or prediction.answer}")
-        elif isinstance(effect, Emit):
+        elif isinstance(effect, Emit) and effect.topic != topics.SHADOWS:  # what is late answers and asks nothing
             ids = CODEC.decode(ModelQueries, effect.value).query_ids
             found += [f"{effect.topic.split('.')[1]}?{query_id}" for query_id in ids]
     return found

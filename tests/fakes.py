@@ -264,6 +264,7 @@ class ScriptedKernel(Operator):
     timer: Callable[[int], Effects] = field(default=lambda _now_us: [])
     states: Callable[[Mapping[StateKey, PolicyState | None]], Effects] = field(default=lambda _states: [])
     window_us: int = 0
+    others: frozenset[str] = frozenset()
     pauses: frozenset[str] = frozenset()
     calls: list[list[Record]] = field(default_factory=list)
     fired_us: list[int] = field(default_factory=list)
@@ -281,6 +282,11 @@ class ScriptedKernel(Operator):
     def read_back_us(self) -> int:
         """Return the window."""
         return self.window_us
+
+    @property
+    def also_read_back(self) -> frozenset[str]:
+        """Return the topics beside the main one."""
+        return self.others
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Decide each record."""

@@ -1,6 +1,6 @@
 """The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
 
-    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--sizes=N,N,...]
+    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--sizes=N,N,...] [--memory=BYTES]
 
 What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
 its own, so that the child also ends when its worker dies while the model hangs.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import resource
 import sys
 import threading
 from pathlib import Path
@@ -31,6 +32,7 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     sys.path.append(str(Path.cwd()))  # where functions and architectures are looked for, too
     folder, digest, threads, *flags = arguments
+    _bound(flags)
     try:
         model = load_package(
             folder, allow_pickle="--allow-pickle" in flags, digest=digest or None, threads=int(threads)
@@ -38,12 +40,15 @@ def main(arguments: list[str]) -> int:
     except PackageError as error:
         frames.write(output, str(error).encode())
         return 1
+    except MemoryError:
+        frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
+        return 1
     if model.choice is not None:
         sys.stderr.write(f"{model.manifest.name} {model.manifest.version} runs under {model.choice}\n")
     predict = predictor(model, _sizes(flags))
-    frames.write(output, b"")
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
+    frames.write(output, b"")
     while True:
         rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
         frames.write(output, frames.pack(predict(rows)))
@@ -51,8 +56,18 @@ def main(arguments: list[str]) -> int:
 
 def _sizes(flags: list[str]) -> tuple[int, ...]:
     """Return the batch sizes that the model may be given; none = any."""
-    given = next((flag.partition("=")[2] for flag in flags if flag.startswith("--sizes=")), "")
+    given = _given(flags, "--sizes=")
     return tuple(map(int, given.split(","))) if given else ()
+
+
+def _bound(flags: list[str]) -> None:
+    """Bound what this process may take: data, not addresses, of which libraries reserve many gigabytes."""
+    if given := _given(flags, "--memory="):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(given), int(given)))
+
+
+def _given(flags: list[str], name: str) -> str:
+    return next((flag.removeprefix(name) for flag in flags if flag.startswith(name)), "")
 
 
 def _read(stream: BinaryIO, inputs: queue.SimpleQueue[bytes]) -> None:

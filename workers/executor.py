@@ -249,6 +249,7 @@ class ProcessExecutor:
         allow_pickle: bool = False,
         load_s: float = LOAD_S,
         batch_sizes: tuple[int, ...] = (),
+        memory_bytes: int = 0,
     ) -> None:
         """Nothing runs before `start`.
 
@@ -260,12 +261,15 @@ class ProcessExecutor:
             allow_pickle: whether pickles are loaded.
             load_s: how long one attempt to load may take.
             batch_sizes: rows of the batches that the model may be given; none = any.
+            memory_bytes: that the child may take; 0 = as much as there is.
         """
         self._now_us = now_us
         self._load_s = load_s
         flags = ["--allow-pickle"] if allow_pickle else []
         if batch_sizes:
             flags.append("--sizes=" + ",".join(map(str, batch_sizes)))
+        if memory_bytes:
+            flags.append(f"--memory={memory_bytes}")
         # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
         self._arguments = ("-P", "-m", "workers.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None

@@ -239,9 +239,9 @@ class ModelWorker(Operator):
         if not name:
             groups = self._routes.split(asked)
         else:
-            wanted = self._routes.wanted(name, self.identity.version)
-            groups = {wanted: asked} if wanted is not None else {}
-            if wanted is None and asked:
+            found = self._routes.named(name, self.identity.version, asked)
+            groups = found or {}
+            if found is None and asked:
                 rows = tuple(Waiting(due_us, 0, now_us, row) for due_us, row in asked)
                 take = Take((), rows, self._batcher.cap, len(self._batcher))
                 effects += self._unpredicted(take, Outcome.UNKNOWN_VERSION, now_us)

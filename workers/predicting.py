@@ -98,7 +98,7 @@ class Predicting:
         self._beside = Beside(self.kernel, load_beside, side, self._versions.look)
         if not beside:
             self.kernel.versions, self.kernel.beside = self._versions, self._beside
-        self._patience_s = settings.patience_s
+        self._patience_s = settings.patience_of(model.name)
         self._now_us = now_us
         self._complained_us = -COMPLAINT_US
 
@@ -182,7 +182,7 @@ class Predicting:
         timed = quick or await self._handed_over(perform, inputs, patience, last)
         self.kernel.done(take, timed.predict_us, self._now_us())
         if Outcome.OK in timed.predicted.outcomes:
-            self._versions.sample = inputs
+            self._versions.note(inputs)
         done = _Done(take, timed, started_us)
         if quick is None:
             return done
@@ -286,8 +286,10 @@ def _executor(
         "allow_pickle": settings.allow_pickle,
     }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
-    if settings.process:
-        return ProcessExecutor(model.path, now_us, load_s=settings.load_s, batch_sizes=sizes, **options)
+    memory = settings.memory_bytes.get(model.name, 0)
+    if settings.process or memory:
+        options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory}
+        return ProcessExecutor(model.path, now_us, **options)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
         loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))

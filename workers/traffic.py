@@ -1,7 +1,7 @@
 """Which version of a model gets which rows, where more than one runs.
 
     rows of a record ─┬─ name a version or label ─▶ that version, or `unknown_version`
-                      ├─ drawn by query id ───────▶ the canary, by its share
+                      ├─ drawn by query id ───────▶ the canaries, each by its share
                       ├─ everything else ─────────▶ the version that serves
                       └─ all of them, copied ─────▶ shadows, whose answers go to no query
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from policies import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -60,15 +60,30 @@ class Routes(NamedTuple, Generic[T]):
         """Takers of versions that are asked everything."""
         return [self.takers[version] for version, share in self.shares.items() if not share]
 
-    def wanted(self, name: str, serving: str) -> str | None:
-        """Return the version that a row names, "" for the serving one; None if that is not one that answers."""
+    def named(self, name: str, serving: str, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]] | None:
+        """Return rows by the version that a record names, "" = the serving one; None if it names none that answers.
+
+        Several canaries have the one label: each gets its part of them, drawn by query id as ever.
+        """
+        answering = {version: share for version, share in self.shares.items() if share}
         if name in (STABLE, serving):
-            return ""
-        return next((v for v, share in self.shares.items() if share and name in (v, CANARY)), None)
+            return {"": [*rows]}
+        if name in answering:
+            return {name: [*rows]}
+        if name != CANARY or not answering:
+            return None
+        names, total = sorted(answering), sum(answering.values())
+        parts = [answering[version] / total for version in names]
+        return _grouped(rows, lambda query_id: names[draw.pick(parts, draw.uniform(query_id, "version"))])
 
     def split(self, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]]:
         """Return rows (due_us, row) by the version that answers them; "" = the serving one."""
-        groups: dict[str, list[tuple[int, R]]] = {}
-        for row in rows:
-            groups.setdefault(draw.version(row[1].query_id, self.shares), []).append(row)
-        return groups
+        return _grouped(rows, lambda query_id: draw.version(query_id, self.shares))
+
+
+def _grouped(rows: Sequence[tuple[int, R]], version: Callable[[str], str]) -> dict[str, list[tuple[int, R]]]:
+    """Return rows by the version that their query's id stands for."""
+    groups: dict[str, list[tuple[int, R]]] = {}
+    for row in rows:
+        groups.setdefault(version(row[1].query_id), []).append(row)
+    return groups

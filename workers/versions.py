@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
@@ -36,6 +37,8 @@ _log = logging.getLogger(__name__)
 SETTLE_S = 0.3
 # A package may be on its way to this machine, or its disk away.
 RETRY_S = 10.0
+# Rows that a new version is tried on. Few batches carry more, and of the largest there are 32 MiB.
+WARM_UP_ROWS = 64
 # The warm-up is not timed by anybody, and the first rows of a network may take seconds.
 WARM_UP_S = 60.0
 
@@ -62,7 +65,6 @@ class Versions:
         wanted: the version that should.
         failures: attempts to get one ready that failed.
         switches: versions that took over.
-        sample: rows that the served version answered lately: the next one must answer one of them, too.
         vacating: whether the present version is to be unloaded now, by `vacate`.
     """
 
@@ -84,7 +86,7 @@ class Versions:
         """
         self.served = self.wanted = model
         self.failures = self.switches = 0
-        self.sample: Sequence[Input] = ()
+        self._sample: deque[Input] = deque(maxlen=WARM_UP_ROWS)
         self.vacating = False
         self._known: dict[str, Model] = {}
         self._unload_first = unload_first
@@ -113,6 +115,15 @@ class Versions:
             self.wanted = model
         self.look()
 
+    def note(self, inputs: Sequence[Input]) -> None:
+        """Remember rows that the served version has answered."""
+        self._sample.extend(inputs[-WARM_UP_ROWS:])
+
+    @property
+    def sample(self) -> Sequence[Input]:
+        """The last rows that the served version answered: the next one must answer one of them, too."""
+        return tuple(self._sample)
+
     def look(self) -> None:
         """Look again whether what runs is what is wanted."""
         self._changed.set()
@@ -129,7 +140,8 @@ class Versions:
             if _differs(successor.model, self.served):
                 _log.info("%s %s answers from now on, no longer %s", *_named(successor.model), self.served.version)
                 self.switches += 1
-            self.served, self.sample, self._leaving = successor.model, (), present
+            self.served, self._leaving = successor.model, present
+            self._sample.clear()
             self._taken.set()
         return successor
 

@@ -42,10 +42,11 @@ skysail model add models/forest-2 --share 0.1     it answers a tenth of the quer
 skysail model add models/forest-2 --shadow        it is asked everything and answers nothing
 skysail model canary forest 2 --share 0.5         another share for a version that is known
 skysail model canary forest 2 --share 1           it serves: as `use`
-skysail model canary forest 2 --share 0           it ends: as `rollback`
+skysail model canary forest 2 --share 0           it ends
+skysail model canary forest 3 --share 0.2         a canary more, beside the others
 skysail model shadow forest 2          a version that is known as a shadow; its score: skysail tail reports
 skysail model shadow forest 2 --end
-skysail model rollback forest          ends the canary; without one, back to the version before
+skysail model rollback forest          ends all canaries; without one, back to the version before
 skysail model use forest 1             back to one that is named
 skysail model list
 skysail model show models/forest-1     what is in a package
@@ -168,8 +169,8 @@ def use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
 def canary(settings: Settings, name: str, version: str, *, share: float, as_json: bool) -> None:
     """Have VERSION of model NAME answer a share of the queries, drawn by query id, and the present version the rest.
 
-    Answers carry the version that gave them, and either's count for the model. A model has one canary: this one takes
-    the place of another. With a share of 1 it serves, with 0 it ends.
+    Answers carry the version that gave them, and each one's count for the model. A model may have several canaries,
+    whose shares together are below 1. With a share of 1 this one serves and the others end, with 0 it ends.
     """
     if share == 1.0:
         _use(settings, name, version, as_json=as_json)
@@ -194,10 +195,8 @@ def shadow(settings: Settings, name: str, version: str, *, end: bool, as_json: b
 
 def _run_beside(settings: Settings, name: str, version: str, share: float | None, *, as_json: bool) -> None:
     serving = desired.run_beside(settings, codec_for(settings), name, version, share)
-    if as_json:
-        print_json({"model": name, "serves": serving.version, "shares": serving.shares})
-    elif share is None:
-        click.echo(f"{name} {version} ends: it answers what it holds, {serving.version} everything else")
+    if share is None or as_json:
+        _tell_rest(serving, (version,), as_json=as_json)
     else:
         click.echo(_told_beside(name, version, share))
 
@@ -221,12 +220,20 @@ def _above_zero(share: float) -> float:
 @json_option
 @with_settings
 def rollback(settings: Settings, name: str, *, as_json: bool) -> None:
-    """End the canary of model NAME; without one, have the version answer that was added before the present one."""
-    version = desired.canary_of(settings, codec_for(settings), name)
-    if version is None:
+    """End the canaries of model NAME; without one, have the version answer that was added before the present one."""
+    serving, gone = desired.end_canaries(settings, codec_for(settings), name)
+    if not gone:
         _use(settings, name, None, as_json=as_json)
     else:
-        _run_beside(settings, name, version, None, as_json=as_json)
+        _tell_rest(serving, gone, as_json=as_json)
+
+
+def _tell_rest(serving: Model, gone: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"model": serving.name, "serves": serving.version, "shares": serving.shares})
+        return
+    for version in gone:
+        click.echo(f"{serving.name} {version} ends: it answers what it holds, {serving.version} everything else")
 
 
 def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -> None:

@@ -43,6 +43,7 @@ ADVICE = {
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
     "model_failed": "the model raised; its worker's log says why",
+    "too_many_features": "the policy counts fewer: set its parameter `features`, see `skysail app show`",
     "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }

@@ -44,6 +44,7 @@ REASONS = {
         "models have more queries than they can answer in time",
         "skysail run --role worker --model {model}",
     ),
+    "too_many_features": ("queries have more features than the policy counts", "skysail app show {application}"),
     "unknown_application": ("no such application is deployed", "skysail app list"),
     "unknown_model": ("a model of it is not deployed", "skysail model list"),
 }

@@ -40,6 +40,8 @@ FOLLOWED = frozenset(
         "model_losses_total",
         "rows_total",
         "store_failures_total",
+        "version_joined_total",
+        "version_loss_total",
     )
 )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from streams.control.alerts import alerts
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
-from streams.control.shown import ApplicationRow, LetterRow, ModelRow, Overview, ProcessRow
+from streams.control.shown import ApplicationRow, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,6 +26,7 @@ class _Gauges:
         self._values: dict[Key, list[float]] = {}
         self.policies: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        self.beside: dict[str, dict[str, float]] = {}  # by model and version: its share of the queries, 0 = a shadow
         for entry in live:
             for full, value in entry["gauges"].items():
                 name, labels = parse(full)
@@ -33,6 +34,9 @@ class _Gauges:
                     self.policies[labels.get("application", "")] = labels.get("policy", "")
                 elif name == "serving":
                     self.versions[labels.get("model", "")] = labels.get("version", "")
+                elif name in ("canary", "shadow"):
+                    beside = self.beside.setdefault(labels.get("model", ""), {})
+                    beside[labels.get("version", "")] = value if name == "canary" else 0.0
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
                 self._values.setdefault(key, []).append(value)
 
@@ -113,7 +117,31 @@ def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: 
         p50_ms=gauges.largest("model_p50_us", "", name, 1e-3) if rows else None,
         p99_ms=gauges.largest("model_p99_us", "", name, 1e-3) if rows else None,
         shares=history.series(lambda step: _asked(step, application, name), now_us),
+        versions=_versions(application, name, gauges, risen),
     )
+
+
+def _versions(application: str, model: str, gauges: _Gauges, risen: Risen) -> list[VersionRow]:
+    """Return the versions of a model, where there are several."""
+    beside = gauges.beside.get(model, {})
+    if not beside:
+        return []
+    labels = {v: "canary" if share else "shadow" for v, share in sorted(beside.items())}
+    serving = gauges.versions.get(model, "")
+    shares = {serving: 1.0 - sum(beside.values()), **beside}
+    return [
+        VersionRow(
+            version=version,
+            label=label,
+            share=_rounded(shares[version]),
+            loss=_share(
+                risen,
+                Key("version_loss_total", application, model, version),
+                risen.get(Key("version_joined_total", application, model, version), 0.0),
+            ),
+        )
+        for version, label in {serving: "stable", **labels}.items()
+    ]
 
 
 def _process(entry: Figures, history: History, now_us: int) -> ProcessRow:

@@ -19,6 +19,15 @@ class Alert(TypedDict):
     command: str
 
 
+class VersionRow(TypedDict):
+    """One of several versions of a model, for one application."""
+
+    version: str
+    label: str  # stable, canary or shadow
+    share: float  # of the model's queries that it answers
+    loss: float | None
+
+
 class ModelRow(TypedDict):
     """One model of one application; batches and latency are of the model for all its applications."""
 
@@ -34,6 +43,7 @@ class ModelRow(TypedDict):
     p50_ms: float | None  # from being fetched to being predicted
     p99_ms: float | None
     shares: Series
+    versions: list[VersionRow]  # where there are several, the one that serves first
 
 
 class ApplicationRow(TypedDict):

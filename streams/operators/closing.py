@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import Feedback, Prediction
+from schemas.records import Feedback, ModelOutput, Observation, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.counters import Counters
+from streams.operators.late import completed
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
 from streams.operators.waiting import position_of, value_of
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Observation
     from streams.operators.applications import Configuration
     from streams.operators.contract import Effects
     from streams.operators.waiting import Waiting
@@ -39,6 +39,17 @@ class Told(NamedTuple):
     query_id: str
     feedback: Record
     stored: bytes  # the prediction, as `waiting.packed`
+
+
+class _Made(NamedTuple):
+    """What feedback and prediction make together."""
+
+    feedback: Feedback
+    prediction: Prediction
+    beside: tuple[ModelOutput, ...]  # what shadows answered
+    kind: str  # of loss
+    seen: Observation | None
+    value: bytes  # the observation's
 
 
 class Closing:
@@ -87,7 +98,7 @@ class Closing:
 
     def _join(self, told: Sequence[Told], partition: Waiting, effects: Effects) -> None:
         try:
-            made = self._made(told)
+            made = [*self._made(told, partition)]
         except (LossError, DecodeError, SchemaError) as error:
             if len(told) == 1:
                 self.refuse(told[0].feedback, "invalid_feedback", str(error), effects)
@@ -95,31 +106,39 @@ class Closing:
             for one in told:  # nothing was done for any of them yet
                 self._join([one], partition, effects)
             return
-        for (query_id, record, stored), (feedback, prediction, kind, seen, value) in zip(told, made, strict=True):
+        for (query_id, record, stored), (feedback, prediction, beside, kind, seen, value) in zip(
+            told, made, strict=True
+        ):
             position = position_of(stored, record.partition)
             completes = position, _new(Position, record[:3])
             del partition.predictions[query_id]
             partition.closed[query_id] = True
+            partition.shadows.pop(query_id, None)
             if self._configuration.has_shares:
-                self._versions.add(prediction, feedback, kind, partition.shadows.pop(query_id, ()))
+                self._versions.add(prediction, feedback, kind, beside)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
                 self._joined[seen.application] += 1
                 effects.append(self._emitted(seen, value, completes))
 
-    def _made(self, told: Sequence[Told]) -> Iterable[tuple[Feedback, Prediction, str, Observation | None, bytes]]:
-        """Return what was told and answered, by which kind of loss it is judged, and the observation with its bytes."""
+    def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:
         codec, terms, classes = self._codec, self._windows.of, self._configuration.classes
         feedback = [codec.decode(Feedback, record.value) for _, record, _ in told]
         predictions = [codec.decode(Prediction, value_of(stored)) for _, _, stored in told]
+        beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
+        if partition.shadows:
+            come = [partition.shadows.get(one.query_id, ()) for one in told]
+            models = self._configuration.models
+            both = [completed(prediction, its, models) for prediction, its in zip(predictions, come, strict=True)]
+            predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
         kinds = [terms(prediction.application).loss for prediction in predictions]
         seen = [
             observation(prediction, label, kind, classes, one.feedback.timestamp_us)
             for prediction, label, kind, one in zip(predictions, feedback, kinds, told, strict=True)
         ]
         values = [b"" if one is None else codec.encode(one) for one in seen]
-        return zip(feedback, predictions, kinds, seen, values, strict=True)
+        return map(_Made, feedback, predictions, beside, kinds, seen, values)
 
     def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End what ran out for this id: a window, or the memory of a closed query."""

@@ -15,6 +15,7 @@ from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, Tensor
 from streams.operators.contract import Emit, Position
 from streams.operators.figures import Durations
+from streams.operators.late import LateOutputs
 from streams.operators.predictions import answered, predicted
 from streams.operators.standins import StandIns
 
@@ -43,6 +44,7 @@ class Combiner:
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
         self._stand_ins = StandIns()
+        self._late = LateOutputs()
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once somebody wants to know them
 
@@ -70,7 +72,7 @@ class Combiner:
     def on_outputs(
         self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
     ) -> list[Emit]:
-        """Take one worker batch; return the answers that it completes.
+        """Take one worker batch; return the answers that it completes, and what is late.
 
         Args:
             partition: of the queries.
@@ -81,7 +83,7 @@ class Combiner:
         waiting, model = self._pending.get(partition), batch.model
         if not waiting:  # no output is made for nobody
             self._counters["late_outputs_total", "model", model] += len(batch.query_ids)
-            return []
+            return self._late.take(partition, batch, self._codec)
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(model, now_us - first.received_us, now_us)
         answers: list[Emit] = []
@@ -102,6 +104,7 @@ class Combiner:
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", model] += late
+            answers += self._late.take(partition, batch, self._codec)
         for name, durations in took_us.items():
             self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
             self._durations.latest[name].extend(durations)
@@ -138,12 +141,16 @@ class Combiner:
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget the queries of these partitions: their new owner answers them."""
+        self._late.drop(partitions)
         for partition in partitions:
             for query in self._pending.pop(partition, {}).values():
                 query.answered = True
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
+        if reason is None and len(query.outputs) < len(query.models) > 1:
+            missing = [model for model in query.models if model not in query.outputs]
+            self._late.expect(query.record.partition, query.query_id, missing)
         prediction = predicted(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)

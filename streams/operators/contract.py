@@ -150,6 +150,11 @@ class Operator(Protocol):
         return 0
 
     @property
+    def also_read_back(self) -> frozenset[str]:
+        """Consumed topics beside the main one of which as much is read again."""
+        return frozenset()
+
+    @property
     def held(self) -> int:
         """How much is in hand, where one record may be many: counts against the role's bound like records do."""
         return 0

@@ -95,12 +95,18 @@ class Joiner(Operator):
         self._windows = Windows(configuration, settings.window_us, settings.early_us, settings.memory_us)
         self._closing = Closing(codec, configuration, self._windows, settings.partitions, settings.memory_us)
         self._partitions: dict[int, Waiting] = {}
+        self._forgotten = 0  # queries with outputs of shadows, for which there was no room
         self._paused_us = 0  # when predictions were last left unread
 
     @property
     def read_back_us(self) -> int:
         """One window: predictions that were completed before the start are remembered as closed."""
         return self._settings.window_us
+
+    @property
+    def also_read_back(self) -> frozenset[str]:
+        """What shadows answered waits as predictions do, though its records are complete."""
+        return frozenset((topics.SHADOWS,))
 
     @property
     def paused(self) -> frozenset[str]:
@@ -161,6 +167,8 @@ class Joiner(Operator):
         """Return how many were joined, expired and refused, and how many wait."""
         return {
             **self._closing.rendered(),
+            "shadows_forgotten_total": float(self._forgotten),
+            "shadows_waiting": float(sum(len(p.shadows) for p in self._partitions.values())),
             "predictions_waiting": float(sum(len(p.predictions) for p in self._partitions.values())),
             "feedback_waiting": float(sum(len(p.early) for p in self._partitions.values())),
         }
@@ -182,7 +190,8 @@ class Joiner(Operator):
             try:
                 if record.topic == topics.SHADOWS:
                     batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
-                    shadows.keep(partition.shadows, batch, partition.closed, self._settings.shadows)
+                    gone = shadows.keep(partition.shadows, batch, partition.closed, self._settings.shadows)
+                    self._forgotten += gone
                     effects.append(Skip((record.position,), ""))
                 else:
                     self._windows.on_record(record, now_us)
@@ -210,6 +219,7 @@ class Joiner(Operator):
             end_us = max(record.timestamp_us + window_us, soonest_us)
             if offset < start:
                 closed[query_id] = True
+                partition.shadows.pop(query_id, None)
                 partition.wheel.add(end_us, query_id)
             elif query_id in waiting or query_id in closed:
                 effects.append(Skip((record.position,), "duplicate_prediction"))

@@ -264,7 +264,7 @@ class Selection(Operator):
         arms = self._states.arms(key, deployed.policy, application.models, application.name)
         if arms is not None:
             if self._states.is_stale(key, now_us):
-                self._want(key, deployed, wanted)
+                self._want(key, deployed, now_us, wanted)
             if not application.per_context:
                 common[application.name] = arms
         elif key in self._parked:
@@ -272,13 +272,15 @@ class Selection(Operator):
         else:
             until_us = min(now_us + PARK_US, pending.deadline_us - self._margin_us)
             self._parked[key] = _Parked(until_us, [(deployed, pending)])
-            self._want(key, deployed, wanted)
+            self._want(key, deployed, now_us, wanted)
         return arms
 
-    def _want(self, key: StateKey, deployed: Deployed, wanted: list[StateKey]) -> None:
-        """Have a state read; before it that of all contexts, if a new context starts from there."""
+    def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
+        """Have a state read; before it that of all contexts, if a new context starts from there and it is not fresh."""
         if has_start(deployed.policy) and self._states.is_new(key):
-            wanted.append(StateKey(key.partition, deployed.application.name))
+            common = StateKey(key.partition, deployed.application.name)
+            if common != key and self._states.is_due(common, now_us):
+                wanted.append(common)
         wanted.append(key)
 
     def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:

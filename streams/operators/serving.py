@@ -80,7 +80,7 @@ class Serving:
 
     def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
-        drawn, deployed = self._asked[queries[0].application_name], self._models
+        drawn = self._asked[queries[0].application_name]
         only = arms.choices[0] if len(arms.choices) == 1 else None  # nothing to draw
         in_situation, is_plain = arms.situated is not None, self._cache is None and self._admission is None
         asked: dict[tuple[str, ...], list[Row]] = {}
@@ -94,8 +94,8 @@ class Serving:
                 choice = only or arms.decide(uniform(query.query_id))
             left: tuple[str, ...] | None
             query.decision, query.models, left = choice
-            if left not in asked and not deployed.keys() >= {*query.models}:
-                effects.append(self.combiner.answer(query, now_us, "unknown_model"))
+            if (query.features or left not in asked) and (reason := self._impossible(query, arms)) is not None:
+                effects.append(self.combiner.answer(query, now_us, reason))
                 continue
             drawn[query.models] += 1
             if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
@@ -116,6 +116,13 @@ class Serving:
         self.combiner.open(opened)
         for model_topics, rows in asked.items():
             self._asking.add(model_topics, rows)
+
+    def _impossible(self, query: Pending, arms: Arms) -> str | None:
+        """Return why a query cannot be asked as it is; one of more features than its policy counts decides nothing."""
+        if len(query.features) > arms.most_features:
+            query.decision, query.models = None, ()
+            return "too_many_features"
+        return None if self._models.keys() >= {*query.models} else "unknown_model"
 
     def _left(
         self, query: Pending, model_topics: tuple[str, ...], due_us: int, now_us: int, effects: Effects

@@ -22,15 +22,21 @@ if TYPE_CHECKING:
 Shadows: TypeAlias = "dict[str, tuple[ModelOutput, ...]]"
 
 
-def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: int) -> None:
-    """Keep what shadows answered until their queries' feedback comes; beyond the bound the first are forgotten."""
+def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: int) -> int:
+    """Keep what shadows answered, or an ensemble's models too late, until their queries' feedback comes.
+
+    Returns:
+        How many queries, the first, were forgotten because of the bound.
+    """
     for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
         if query_id in closed or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
             continue  # it says nothing about the version
         others = (o for o in kept.get(query_id, ()) if (o.model, o.version) != (output.model, output.version))
         kept[query_id] = (*others, output)
-    for query_id in [*islice(kept, max(0, len(kept) - bound))]:
+    gone = [*islice(kept, max(0, len(kept) - bound))]
+    for query_id in gone:
         del kept[query_id]
+    return len(gone)
 
 
 class VersionLosses:

@@ -12,9 +12,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import has_start, is_judging, is_situated
+from policies.contract import has_start, is_judging, is_situated, most_features
 from policies.draw import pick
 from schemas import topics
+from schemas.features import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.contract import StateKey
 from streams.operators.starts import started
@@ -50,6 +51,7 @@ class Arms:
         votes: the same by what is answered, of a policy that judges that; else the weights.
         choices: one for each arm that can be asked alone, or the one that asks them all.
         situated: the propensities in a situation, of a policy that goes by it.
+        most_features: that a query may have; those of a policy which goes by none are only logged.
     """
 
     policy: Policy
@@ -59,6 +61,7 @@ class Arms:
     votes: tuple[float, ...] | Ballots
     choices: tuple[Choice, ...]
     situated: Callable[[Situation], tuple[float, ...]] | None = None
+    most_features: int = MAX_FEATURES
 
     def decide(self, u: float) -> Choice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -108,6 +111,7 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         policy.ballots(values, count) if is_judging(policy) else weights,
         tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
         policy.situated(values, count) if is_situated(policy) else None,
+        MAX_FEATURES if (most := most_features(policy)) is None else most,
     )
 
 
@@ -161,8 +165,12 @@ class StateView:
         return entry is None or entry.state is None
 
     def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
-        common = self._entries.get(StateKey(key.partition, application)) if has_start(policy) else None
-        return started(common.state, registry.spec(policy)) if common else None
+        name = StateKey(key.partition, application)
+        common = self._entries.get(name) if has_start(policy) else None
+        if common is None:
+            return None
+        self._entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view
+        return started(common.state, registry.spec(policy))
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
@@ -171,6 +179,10 @@ class StateView:
             return False
         entry.asked_us = now_us
         return True
+
+    def is_due(self, key: StateKey, now_us: int) -> bool:
+        """Tell whether a state is not in the view, or should be read again now."""
+        return key not in self._entries or self.is_stale(key, now_us)
 
     def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
         """Store what was read."""

@@ -125,7 +125,8 @@ class Ownership:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
             await self._check_logs({partition: starts[partition] for partition in main})
         if self._role.owns_states or self._kernel.read_back_us > 0:
-            positions |= await self._read_from({partition: starts[partition] for partition in main})
+            others = [p for p in committed if p[0] in self._kernel.also_read_back]
+            positions |= await self._read_from({partition: starts[partition] for partition in (*main, *others)})
         for partition, offset in committed.items():
             self._tracker.assign(partition, starts[partition], offset)
         self._kernel.on_assigned({partition[1]: starts[partition] for partition in main})

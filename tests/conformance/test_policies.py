@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from policies.contract import has_start
 from policies.errors import PolicyError
 from policies.registry import POLICIES, create, parse, spec
 
@@ -214,6 +215,44 @@ def test_a_better_arm_is_preferred_in_time(policy: Policy) -> None:
     weights = policy.weights(played(policy, 3, 3_000), 3)
     assert weights[0] == max(weights)
     assert all(later <= earlier + 0.1 for earlier, later in pairwise(weights))
+
+
+STARTING = sorted(set(POLICIES) - {"single"})
+
+
+def test_contexts_start_from_the_common_state_with_every_policy_that_learns() -> None:
+    """`single` has nothing to start from."""
+    assert [name for name in sorted(POLICIES) if has_start(create(name))] == STARTING
+
+
+@pytest.mark.parametrize("name", STARTING)
+def test_a_context_starts_with_what_all_have_taught(name: str, arms: int) -> None:
+    """The arm that is best for all is best for it, and where nothing was taught nothing is believed."""
+    policy = create(name)
+    assert has_start(policy)
+    for state in states(policy, arms):
+        start = policy.start(state, arms)
+        assert len(start) == len(state)
+        assert all(type(value) is float and math.isfinite(value) for value in start)
+    learnt = played(policy, 3, 1_000)
+    weights, first = policy.weights(learnt, 3), policy.weights(policy.start(learnt, 3), 3)
+    assert first[weights.index(max(weights))] == max(first)
+    anew = policy.init(arms)
+    assert policy.weights(policy.start(anew, arms), arms) == pytest.approx(policy.weights(anew, arms))
+
+
+@pytest.mark.parametrize("name", STARTING)
+def test_a_context_unlike_the_others_is_soon_served_by_its_own(name: str) -> None:
+    """However much all contexts have taught, a few hundred observations of one outweigh it."""
+    policy = create(name)
+    assert has_start(policy)
+    state, random = policy.start(played(policy, 3, 1_500), 3), Random(5)
+    for _ in range(400):
+        propensities = policy.propensities(state, 3)
+        chosen = policy.select(state, 3, random.random())
+        losses = [float(random.random() < (3 - arm) / 4) if arm in chosen else None for arm in range(3)]
+        state = policy.observe(state, 3, chosen, propensities, losses)
+    assert policy.weights(state, 3)[2] == max(policy.weights(state, 3))
 
 
 def test_unknown_parameters_are_refused(policy: Policy) -> None:

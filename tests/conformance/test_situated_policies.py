@@ -122,7 +122,7 @@ def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Situated) -> None:
         assert after[arm * size : (arm + 1) * size] == state[arm * size : (arm + 1) * size]
 
 
-@pytest.mark.parametrize("name", [name for name in SITUATED if has_start(create(name))])
+@pytest.mark.parametrize("name", [name for name in SITUATED if create(name).full_information is False])
 def test_a_context_starts_as_all_do_and_believes_it_little(name: str) -> None:
     """It expects of every arm what they expect, and one observation moves it more than it moves them."""
     policy = create(name, {"features": 1, "gamma": 0.0})

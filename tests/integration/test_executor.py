@@ -14,7 +14,7 @@ import pytest
 
 from schemas.records import Outcome
 from workers import frames
-from workers.errors import HungError, OutputError, PackageError
+from workers.errors import HungError, OutputError, PackageError, WorkerError
 from workers.estimates import PROOFS, SURPRISE_US
 from workers.executor import ProcessExecutor, ThreadExecutor, patience_s
 from workers.packaging import package_function
@@ -293,6 +293,33 @@ async def test_a_child_gives_its_model_the_allowed_batches_only(
     answers = [(await executor.run(["x"] * rows, LONG_S)).predicted.answers for rows in (3, 5)]
     await executor.stop()
     assert [np.asarray(each).tolist() for each in answers] == [[4] * 3, [8] * 5]
+
+
+async def test_a_child_that_takes_too_much_memory_fails_that_batch_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it may take is bounded by the system; other batches are answered before and after by the same process."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    package_function("tests.toys:hungry", tmp_path / "hungry", "hungry", "1", ["0"])
+    executor = ProcessExecutor(tmp_path / "hungry", now_us, memory_bytes=256 << 20)
+    await executor.start()
+    outcomes = [(await executor.run([mib], LONG_S)).predicted for mib in ("16", "1024", "17")]
+    assert executor.ready
+    await executor.stop()
+    assert [predicted.outcomes for predicted in outcomes] == [(OK,), (Outcome.FAILED,), (OK,)]
+    assert "MemoryError" in str(outcomes[1].fault)
+
+
+async def test_a_model_that_does_not_fit_into_its_memory_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process ends before it says that it is ready, or says that it does not fit."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    package_function("tests.toys:hungry", tmp_path / "hungry", "hungry", "1", ["0"])
+    executor = ProcessExecutor(tmp_path / "hungry", now_us, memory_bytes=8 << 20)
+    with pytest.raises(WorkerError, match=r"ended while it was loading|does not fit"):
+        await executor.start()
+    assert not executor.ready
 
 
 async def test_a_child_that_cannot_load_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Workers that share a model's queries, as the load scenarios start them."""
+"""Workers that share a model's queries, as the settings say."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ async def test_two_workers_share_a_models_queries(
         (Application("slow", ("slow",), "single"),),
         {"slow": tmp_path / "slow"},
         roles=("worker",),
-        settings={"worker": {"controller": "fixed", "parameters": {"rows": 40}}},
-        replicas={"slow": 2},
+        settings={"worker": {"controller": "fixed", "parameters": {"rows": 40}, "replicas": {"slow": 2}}},
     )
     async with launch(deployment) as system:
         assert set(system.pids) == {"worker.slow", "worker.slow@2"}

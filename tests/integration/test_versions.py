@@ -153,7 +153,7 @@ async def test_a_version_whose_files_were_changed_never_answers(settings: Settin
     check(load)
 
 
-async def test_a_canary_and_a_shadow_come_and_go_under_load(settings: Settings, tmp_path: Path) -> None:
+async def test_canaries_and_a_shadow_come_and_go_under_load(settings: Settings, tmp_path: Path) -> None:
     """By commands; a restart keeps them, a query may name one, reports carry what each version costs."""
     settings = settings.model_copy(update={"roles": ("selection", "worker", "joiner")})
     file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
@@ -166,6 +166,9 @@ async def test_a_canary_and_a_shadow_come_and_go_under_load(settings: Settings, 
         await command("model", "add", str(package(tmp_path, 3)), "--shadow", "--config", file)
         losses = await scores(settings, {"1", "2", "3"})
         assert losses == {"1": 1.0, "2": 0.0, "3": 1.0}
+        await command("model", "add", str(package(tmp_path, 4)), "--share", "0.3", "--config", file)
+        await load.until(4)
+        await load.until(2)
         await command("model", "rollback", "same", "--config", file)
         await asyncio.sleep(2)
         seen = len(load.predictions)
@@ -173,22 +176,27 @@ async def test_a_canary_and_a_shadow_come_and_go_under_load(settings: Settings, 
         assert load.versions(seen) == {"1"}
         await command("model", "canary", "same", "2", "--share", "0.5", "--config", file)
         await load.until(2)
+        await command("model", "canary", "same", "4", "--share", "0.25", "--config", file)
+        await load.until(4)
         load.stop()
         await asking
         assert len(system.pids) == 3
     check(load)
     listed = json.loads(await command("model", "show", "same", "--json", "--config", file))
     assert [(model["version"], model["label"], model["share"]) for model in listed] == [
-        ("1", "stable", 0.5),
+        ("1", "stable", 0.25),
         ("2", "canary", 0.5),
         ("3", "shadow", 0.0),
+        ("4", "canary", 0.25),
     ]
     async with (
         System(settings, codec_for(settings), tmp_path / "again"),
         Client(settings.kafka.bootstrap, settings.prefix) as client,
     ):
-        await named(client, "canary", "2")
+        await named(client, "2", "2")
+        await named(client, "same@4", "4")
         await named(client, "same@1", "1")
+        assert (await client.predict("app", ROW, version="canary")).outputs[0].version in {"2", "4"}
         unknown = await client.predict("app", ROW, version="3")
     assert (unknown.status, unknown.reason) == (Status.DEFAULT, "unknown_version")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies import registry
+from policies import class_counts, registry
 from policies.class_vote import ClassVote
 from policies.combine import combine
 from policies.contract import is_judging
@@ -51,6 +51,19 @@ def test_an_answer_weighs_the_log_odds_of_its_smoothed_precision_against_the_num
         p = (right + 2 * overall) / (times + 2)
         assert votes({0: answer, 1: None})[0] == pytest.approx(math.log(p * 2 / (1 - p)))
     assert votes({0: 0.5, 1: None}) == pytest.approx({0: math.log(overall * 2 / (1 - overall)), 1: math.log(2)})
+
+
+def test_a_context_starts_with_the_rates_of_all_and_believes_them_as_its_prior() -> None:
+    """Eight of ten become 1.6 of 2, by class and overall; what was met less often stays; classes stay known."""
+    policy = ClassVote(prior=2.0, discount=1.0)
+    state = policy.start(taught(policy, *[("a", 0.0)] * 8, *[("a", 1.0)] * 2, ("b", 1.0)), 2)
+    known = class_counts.cells(state, policy.classes)
+    assert class_counts.counts(state, policy.classes, 0, class_counts.ALL) == pytest.approx((2 * 8 / 11, 2 * 3 / 11))
+    assert class_counts.counts(state, policy.classes, 0, class_counts.cell("a", known)) == pytest.approx((1.6, 0.4))
+    assert class_counts.counts(state, policy.classes, 0, class_counts.cell("b", known)) == (0.0, 1.0)
+    assert class_counts.counts(state, policy.classes, 1, class_counts.ALL) == (0.0, 0.0)
+    votes = policy.ballots(state, 2)({0: "a", 1: "b"})
+    assert votes[0] > votes[1]
 
 
 def test_old_counts_fade_by_class() -> None:

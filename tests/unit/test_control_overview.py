@@ -131,6 +131,36 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
     assert (tree["share"], tree["weight"], tree["batch_cap"]) == (0.5, None, None)
 
 
+def test_where_a_model_has_several_versions_each_has_its_label_share_and_loss() -> None:
+    """Two canaries, a shadow and the version that serves; of a model in one version there is nothing to compare."""
+    page = Page()
+    gauges = {
+        "serving{model=svc,version=1}": 1.0,
+        "canary{model=svc,version=3}": 0.2,
+        "canary{model=svc,version=2}": 0.1,
+        "shadow{model=svc,version=4}": 1.0,
+        "serving{model=tree,version=1}": 1.0,
+    }
+    asked = ["asked_total{application=digits,model=svc}", "asked_total{application=digits,model=tree}"]
+    label = "{application=digits,model=svc,version=4}"
+    for moment in (0.0, 8.0):
+        counted = {f"version_joined_total{label}": moment, f"version_loss_total{label}": moment / 4}
+        page.report("joiner@1", counted)
+        page.report("selection@1", dict.fromkeys(asked, moment))
+        page.report("worker.svc@1", gauges)
+        page.report("worker.svc@2", gauges)
+        page.later(2)
+    page.report("selection@1", {"deployed{application=digits,policy=exp3}": 1.0})
+    svc, tree = page.shown()["applications"][0]["models"]
+    assert [(row["version"], row["label"], row["share"], row["loss"]) for row in svc["versions"]] == [
+        ("1", "stable", 0.7, None),
+        ("2", "canary", 0.1, None),
+        ("3", "canary", 0.2, None),
+        ("4", "shadow", 0.0, 0.25),
+    ]
+    assert tree["versions"] == []
+
+
 def test_nothing_is_wrong_while_all_report() -> None:
     """A quiet deployment has no alerts."""
     page = Page()

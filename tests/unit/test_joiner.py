@@ -397,13 +397,34 @@ def test_a_shadow_that_fails_has_the_full_loss_and_one_that_was_too_busy_none() 
 
 
 def test_what_shadows_answer_is_bounded() -> None:
-    """Of queries that nobody gives feedback for, the first are forgotten."""
+    """Of queries that nobody gives feedback for, the first are forgotten, and counted."""
     joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, shadows=2))
     joiner.on_records([versions({"2": 0.0}), *(prediction(f"q{n}", n) for n in range(3))], 0)
     joiner.on_records([shadowed(f"q{n}", n, 7) for n in range(3)], 0)
+    assert (joiner.statistics()["shadows_waiting"], joiner.statistics()["shadows_forgotten_total"]) == (2, 1)
     joiner.on_records([told(f"q{n}", n) for n in range(3)], 0)
 
     assert scores(joiner) == {"1": (3, 0.0), "2": (2, 0.0)}
+
+
+def test_a_shadow_that_waited_when_the_joiner_died_is_scored_all_the_same() -> None:
+    """Its record is complete, and read again; what was joined before is not scored again."""
+    loop = Loop({"good": lambda _: 7}, digits(models=("good",)), (Crash(5_000_000, "joiner"),))
+    model = versions({"2": 0.0})
+    loop.driver.produce(topics.MODELS, 0, model.value, model.key)
+    asked = [loop.query() for _ in range(2)]
+    loop.driver.run(1)
+    for query_id in asked:
+        loop.driver.produce(topics.SHADOWS, 0, shadowed(query_id, 0, 3).value)
+    loop.driver.run(1)
+    loop.feedback(asked[0], 7)
+    loop.driver.run(8)
+    joiner = loop.driver.operator("joiner")
+    assert joiner.statistics()["shadows_waiting"] == 1
+    loop.feedback(asked[1], 7)
+    loop.driver.run(1)
+    assert isinstance(joiner, Joiner)
+    assert scores(joiner) == {"1": (1, 0.0), "2": (1, 1.0)}
 
 
 def test_a_model_in_one_version_is_not_scored_by_version() -> None:

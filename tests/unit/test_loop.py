@@ -638,6 +638,27 @@ def test_an_owner_of_states_starts_where_the_store_is_and_reads_back() -> None:
     run(scene())
 
 
+def test_other_topics_are_read_back_where_the_kernel_says_so() -> None:
+    """What lies before their committed offsets is delivered again and stays complete."""
+
+    async def scene() -> None:
+        broker = FakeBroker()
+        for topic in ("queries", "more", "rest"):
+            broker.put(topic, 0, *(b"%s %d" % (topic.encode(), n) for n in range(4)))
+            broker.committed[topic, 0] = 3
+        kernel = ScriptedKernel(window_us=1, others=frozenset(("more",)))
+        async with running(kernel, ("queries", "more", "rest"), broker=broker, positions=FakePositions(2)) as s:
+            await elapse(2)
+            assert sorted(kernel.seen()) == [
+                *(b"more 1", b"more 2", b"more 3"),
+                *(b"queries 1", b"queries 2", b"queries 3"),
+                b"rest 3",
+            ]
+            assert set(s.broker.committed.values()) == {4}
+
+    run(scene())
+
+
 def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
     """The store lost its last second: the kernel forgets, and applies again from what is stored."""
 

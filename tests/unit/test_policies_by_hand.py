@@ -146,6 +146,18 @@ def test_a_new_thompson_arm_starts_with_one_average_observation() -> None:
     assert Thompson().extend((3.0, 1.0), ["a"], ["a", "b"]) == pytest.approx((3.0, 1.75, 1.0, 1.25))
 
 
+def test_a_context_starts_with_at_most_one_observation_of_each_mean() -> None:
+    """Ten observations and four losses become one and .4; an arm never asked stays one to be tried."""
+    assert Ucb1().start((10.0, 0.0, 0.5, 4.0, 0.0, 0.25), 3) == pytest.approx((1.0, 0.0, 0.5, 0.4, 0.0, 0.25))
+    assert Thompson().start((9.0, 1.0, 3.0, 1.0), 2) == pytest.approx((1.8, 1.0, 1.2, 1.0))
+
+
+def test_a_context_starts_with_half_the_common_weights_and_half_equal_ones() -> None:
+    """Weights of .9 and .1 become .7 and .3, and a weight too small for a float a quarter."""
+    assert Exp3().weights(Exp3().start((math.log(0.9), math.log(0.1)), 2), 2) == pytest.approx((0.7, 0.3))
+    assert Exp4().weights(Exp4().start((0.0, -5_000.0), 2), 2) == pytest.approx((0.75, 0.25))
+
+
 def test_linucb_learns_a_triangle_and_a_vector() -> None:
     """One reward at x = (1, 1): inverse(I + xx') = ((2, -1), (-1, 2)) / 3 and b = x; the other arm stays."""
     policy = LinUcb(features=1, gamma=0.0)

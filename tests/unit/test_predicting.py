@@ -210,3 +210,10 @@ def test_a_bell_that_rings_before_anybody_waits_is_heard() -> None:
         return [*ends, loop.time()]
 
     assert run(scene()) == [0.0, 2.0, 3.0, 7.0]
+
+
+def test_patience_is_of_all_models_or_by_name() -> None:
+    """A model of which nothing is said is given ten objectives, as ever."""
+    assert WorkerSettings(patience_s=2.0).patience_of("digits") == 2.0
+    by_name = WorkerSettings(patience_s={"digits": 3.0})
+    assert (by_name.patience_of("digits"), by_name.patience_of("others")) == (3.0, None)

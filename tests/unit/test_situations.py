@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from policies import registry
+from policies.contract import has_start
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.features import MAX_FEATURES
@@ -88,6 +89,16 @@ def test_the_decision_is_logged_with_the_propensity_of_its_draw() -> None:
     assert policy.propensities(state.values, 2) == pytest.approx((0.005, 0.995))
 
 
+def test_more_features_than_the_policy_counts_are_refused_not_cut() -> None:
+    """The answer is the default and says why; as many as it counts, or fewer, are decided by."""
+    loop = Loop(dict(SEVEN_OR_THREE), digits(policy="linucb", parameters={"features": 2}))
+    asked = [loop.query(features=tuple([0.5] * count)) for count in (1, 2, 3)]
+    loop.driver.run(1)
+    answers = [loop.answer(query_id) for query_id in asked]
+    assert [answer.reason for answer in answers] == [None, None, "too_many_features"]
+    assert (answers[2].status, answers[2].decision) == (Status.DEFAULT, None)
+
+
 def test_a_stored_state_of_another_size_teaches_nothing() -> None:
     """It is an impossible observation, not a crash."""
     spec = registry.spec(registry.create("linucb"))
@@ -125,10 +136,32 @@ def test_a_context_never_seen_starts_from_what_all_have_taught() -> None:
     assert (states[StateKey(0, "digits")].version, states[StateKey(0, "digits/new")].version) == (41, 1)
 
 
-@pytest.mark.parametrize("policy", ["exp3", "ucb1"])
-def test_other_policies_keep_no_common_state(policy: str) -> None:
-    """Each context starts anew, and costs one state."""
+@pytest.mark.parametrize("policy", ["exp3", "exp4", "ucb1", "thompson", "class_vote"])
+def test_a_new_context_is_decided_by_what_others_have_taught_with_every_policy_that_learns(policy: str) -> None:
+    """Its first decision's weights prefer the model that was right for them; the states are the fold of the log."""
     loop = Loop(dict(SEVEN_OR_THREE), digits(policy=policy, per_context=True))
+    for turn in range(40):
+        query_id = loop.query(context=f"user-{turn % 2}")
+        loop.driver.run(0.1)
+        loop.feedback(query_id, label=3)
+        loop.driver.run(0.1)
+    loop.driver.run(3)
+    first = loop.query(context="new")
+    loop.driver.run(3)
+    decision = loop.answer(first).decision
+    assert decision is not None
+    common, anew = loop.driver.store.states[StateKey(0, "digits")], registry.parse(decision.policy)
+    assert has_start(anew)
+    wrong, right = anew.weights(anew.start(common.values, 2), 2)
+    assert right > wrong
+    assert decision.propensities == anew.propensities(anew.start(common.values, 2), 2)
+    states = {StateKey(0, name): state for name, state in fold(loop.observations(), 130_000_000).items()}
+    assert loop.driver.store.states == states
+
+
+def test_a_policy_that_learns_nothing_keeps_no_common_state() -> None:
+    """A context costs one state."""
+    loop = Loop(dict(SEVEN_OR_THREE), digits(policy="single", per_context=True))
     query_id = loop.query(context="ann")
     loop.driver.run(0.1)
     loop.feedback(query_id, label=3)

@@ -19,6 +19,7 @@ from workers.executor import Timed
 from workers.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
+from workers.versions import WARM_UP_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -50,6 +51,7 @@ class Answering:
         self.hung: Exception | None = None
         self.ready = False
         self.batches = 0
+        self.first_rows = 0
         self.stopped = False
         self._fault = fault
         self._outcome = outcome
@@ -69,6 +71,7 @@ class Answering:
         """Predict."""
         assert not self.stopped
         self.batches += 1
+        self.first_rows = self.first_rows or len(inputs)
         await elapse(self.took_s)
         if self.hung is not None:
             raise self.hung
@@ -211,6 +214,22 @@ def test_a_version_that_answers_none_of_the_last_rows_does_not_take_over() -> No
     assert scene.made["2"][0].batches == 1
 
 
+def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
+    """However small the batches are, as many rows as the last that were asked stand for them all."""
+    scene = Scene()
+
+    async def change() -> None:
+        for _ in range(WARM_UP_ROWS):
+            await scene.ask(0.02)
+            await elapse(0.6)
+        scene.want("2")
+        await scene.ask(LOADED_S + 1)
+
+    directed(scene, change)
+    assert scene.made["2"][0].first_rows == WARM_UP_ROWS
+    assert max(len(batch.query_ids) for batch in scene.batches() if batch.version == "1") < WARM_UP_ROWS
+
+
 def test_a_version_that_fails_is_given_up_when_another_is_wanted() -> None:
     """The next version is loaded at once, not after the other's turn."""
     scene = Scene()
@@ -268,6 +287,48 @@ def test_a_canary_answers_the_queries_that_are_drawn_for_it_until_it_ends() -> N
     assert 50 < [answered[q] for q in during].count("2") < 130
     assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1"}
     assert [made.stopped for made in scene.made["2"]] == [True]
+
+
+def test_several_canaries_and_shadows_run_side_by_side() -> None:
+    """Each canary answers its share, each shadow is asked everything; one that ends leaves the others as they were."""
+    scene = Scene()
+    marks: list[int] = []
+    shares = {"2": 0.3, "3": 0.2, "4": 0.0, "5": 0.0}
+
+    async def change() -> None:
+        scene.want("1", shares)
+        await scene.ask(LOADED_S * 4)
+        marks.append(scene.asked)
+        await scene.ask(3)
+        marks.append(scene.asked)
+        scene.want("1", {"3": 0.2, "5": 0.0})
+        await scene.ask(3)
+
+    directed(scene, change)
+    answered = scene.answered_by()
+    during = [f"q{i}" for i in range(*marks)]
+    assert [answered[q] for q in during] == [draw.version(q, shares) or "1" for q in during]
+    assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1", "3"}
+    shadowed = [(batch.version, q) for batch in scene.batches(topics.SHADOWS) for q in batch.query_ids]
+    assert set(shadowed) >= {(v, q) for v in ("4", "5") for q in during}
+    assert {v: len(made) for v, made in scene.made.items()} == dict.fromkeys("12345", 1)
+
+
+def test_a_query_that_names_the_canary_gets_one_of_several_by_their_shares() -> None:
+    """Never the version that serves; which one follows from the query's id."""
+    scene = Scene()
+    marks: list[int] = []
+
+    async def change() -> None:
+        scene.want("1", {"2": 0.3, "3": 0.1})
+        await scene.ask(LOADED_S * 2)
+        marks.append(scene.asked)
+        await scene.ask(2, "canary")
+
+    directed(scene, change)
+    answered = list(scene.answered_by(since=marks[0]).values())
+    assert set(answered) == {"2", "3"}
+    assert 0.65 < answered.count("2") / len(answered) < 0.85
 
 
 def test_a_canary_is_promoted_without_a_query_lost_or_late() -> None:

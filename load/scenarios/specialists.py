@@ -1,0 +1,149 @@
+"""`specialists`: models that know different classes vote, each as strongly as feedback says for what it answered.
+
+The public MNIST predictions of seven models, of which each knows four digits: model k those from k to k + 3. What it
+says of any other digit is drawn at random, so it names its own ones wrongly, too. One weight a model (`exp4`) cannot
+tell when to believe it; a weight for each class that it answers (`class_vote`) can. Both see the same rows in the same
+order and learn from every label. Where that file is not there, five models of digits are made specialists alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load import replayed, topics
+from load.driving import Driver
+from load.openloop import Asked
+from load.results import Result
+from load.scenarios import agreement
+from load.system import Deployment
+from load.training import digits, rivals
+from load.workload import query_id
+from schemas.records import Application, Query, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from load.system import Stage
+    from schemas.records import Prediction
+
+NAME = "specialists"
+POLICIES = ("class_vote", "exp4")
+APPLICATIONS = tuple(policy.replace("_", "-") for policy in POLICIES)
+_QUERIES, _FEW = 5_000, 1_500
+_RATE = 150.0  # queries a second, both applications; each is a row for every model, which run inside selection
+_SLO_MS = 10_000.0  # how good answers are is measured here, not how fast they come
+_CLASSES, _KNOWN = 10, 4
+_POINTS = 20  # of each curve
+
+
+@dataclass(slots=True)
+class Replay:
+    """Asks both applications the same rows in the same order, in turns.
+
+    Attributes:
+        rows: (n, models) uint8, what each model says about row t.
+        labels: (n,) the truth.
+        seed: of the ids.
+        wrong: (policies, n) whether that query was answered wrongly or not at all.
+    """
+
+    rows: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+    seed: int
+    wrong: NDArray[np.bool_] = field(init=False)
+    _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Take everything for wrong that has not been answered."""
+        self.wrong = np.ones((len(POLICIES), len(self.labels)), dtype=np.bool_)
+
+    def __call__(self, index: int, intended_us: int) -> Asked:
+        """Return query number `index`: application by turns, row by order."""
+        t, lane = divmod(index, len(POLICIES))
+        name = query_id(self.seed, index)
+        self._asked[name] = lane, t
+        query = Query(name, APPLICATIONS[lane], Tensor.of(self.rows[t]), sent_us=intended_us)
+        return Asked(query, int(self.labels[t]))
+
+    def judge(self, predictions: Sequence[Prediction]) -> None:
+        """Note which answers are right."""
+        for prediction in predictions:
+            lane, t = self._asked.pop(prediction.query_id)
+            self.wrong[lane, t] = prediction.answer != int(self.labels[t])
+
+    def curves(self) -> list[dict[str, float]]:
+        """Return the error of each policy over the queries since the point before."""
+        return [
+            {
+                "queries": int(part[-1]) + 1,
+                **dict(zip(POLICIES, self.wrong[:, part].mean(axis=1).tolist(), strict=True)),
+            }
+            for part in np.array_split(np.arange(len(self.labels)), _POINTS)
+        ]
+
+
+async def run(stage: Stage) -> Result:
+    """Replay, and set the errors beside a plain vote's and the best model's."""
+    rows, labels, source = load_rows(_FEW if stage.short else _QUERIES)
+    rows = specialised(rows, labels, stage.seed)
+    names = tuple(f"knows-{k}-to-{(k + _KNOWN - 1) % _CLASSES}" for k in range(rows.shape[1]))
+    replay = Replay(rows, labels, stage.seed)
+    deployment = Deployment(
+        topics.new_prefix(NAME),
+        tuple(
+            Application(name, names, policy, slo_ms=_SLO_MS)
+            for name, policy in zip(APPLICATIONS, POLICIES, strict=True)
+        ),
+        replayed.package(stage.folder, names, rows),
+        roles=("selection", "joiner", "learner"),
+        settings={"log_level": "warning", "selection": {"inline": names}},
+    )
+    offsets_us = [int(index * 1e6 / _RATE) for index in range(replay.wrong.size)]
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        for name in APPLICATIONS:
+            await driver.greet(name, Tensor.of(rows[0]))
+        stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
+    return Result(
+        NAME,
+        figures={**errors(replay), **counted},
+        parameters={"queries": len(offsets_us), "rate": _RATE, "seed": stage.seed, "source": source},
+        series={"error": replay.curves()},
+    )
+
+
+def load_rows(count: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], str]:
+    """Return what the models say (count, models), the labels (count,), and where both come from."""
+    if not agreement.PUBLIC.exists():
+        return *rivals(digits(), count), "digits"
+    rows, labels, _ = agreement.load_rows(count)
+    return rows, labels, "mnist"
+
+
+def specialised(rows: NDArray[np.uint8], labels: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
+    """Return the rows with anything in the place of what models say about digits that they do not know."""
+    random, made = np.random.default_rng(seed), rows.copy()
+    for k in range(rows.shape[1]):
+        foreign = (labels.astype(np.int64) - k) % _CLASSES >= _KNOWN
+        made[foreign, k] = random.integers(0, _CLASSES, int(foreign.sum()))
+    return made
+
+
+def errors(replay: Replay) -> dict[str, float]:
+    """Return the policies' errors, what others would have had, and what a weight for each class saves."""
+    found = dict(zip(POLICIES, replay.wrong.mean(axis=1).tolist(), strict=True))
+    plain = float((agreement.vote(replay.rows) != replay.labels).mean())
+    return {
+        **{f"{policy}_error": error for policy, error in found.items()},
+        "plain_vote_error": plain,
+        "best_single_error": float((replay.rows != replay.labels[:, None]).mean(axis=0).min()),
+        "saved_over_exp4": found["exp4"] - found["class_vote"],
+        "saved_over_plain_vote": plain - found["class_vote"],
+    }

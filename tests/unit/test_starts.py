@@ -1,0 +1,53 @@
+"""What selection reads for a context that it meets for the first time: its own state, and where it starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Application, Query
+from streams.operators.contract import FetchStates, Record, StateKey
+from streams.operators.selection import Selection, SelectionSettings
+from streams.operators.views import STALE_US
+
+CODEC = Codec()
+NOW_US = 1_700_000_000_000_000
+COMMON = StateKey(0, "digits")
+
+
+class Reading:
+    """A selection kernel, and the state keys that it wants."""
+
+    def __init__(self, policy: str, *, per_context: bool = True) -> None:
+        self.kernel = Selection(CODEC, SelectionSettings(partitions=1, model_partitions=1))
+        self.kernel.on_assigned({0: 0})
+        application = Application("digits", ("a", "b"), policy, per_context=per_context)
+        record = Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))
+        self.kernel.on_records([record], NOW_US)
+        self.asked = 0
+
+    def query(self, context: str, now_us: int = NOW_US) -> list[str]:
+        """Ask in a context; returns the names of the states that are read for it, which nothing is stored under."""
+        self.asked += 1
+        query = Query(f"q{self.asked}", "digits", "", context, now_us)
+        effects = self.kernel.on_records([Record(topics.QUERIES, 0, 0, now_us, None, CODEC.encode(query))], now_us)
+        keys = [key for effect in effects if isinstance(effect, FetchStates) for key in effect.keys]
+        self.kernel.on_states(dict.fromkeys(keys), now_us)
+        return [key.name for key in keys]
+
+
+def test_the_common_state_is_read_with_the_first_new_context_and_again_when_it_is_stale() -> None:
+    """Many new contexts at a time cost one reading of it."""
+    reading = Reading("exp3")
+    assert reading.query("ann") == ["digits", "digits/ann"]
+    assert reading.query("bob") == ["digits/bob"]
+    assert reading.query("cy", NOW_US + STALE_US) == ["digits", "digits/cy"]
+    assert reading.query("dee", NOW_US + STALE_US) == ["digits/dee"]
+
+
+@pytest.mark.parametrize(("policy", "per_context"), [("single", True), ("exp3", False)])
+def test_where_nothing_starts_elsewhere_one_state_is_read(policy: str, *, per_context: bool) -> None:
+    """A policy that learns nothing, and an application with one state for all."""
+    own = "digits/ann" if per_context else COMMON.name
+    assert Reading(policy, per_context=per_context).query("ann") == [own]
