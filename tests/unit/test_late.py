@@ -45,9 +45,9 @@ def test_what_is_expected_is_bounded_and_forgotten_with_its_partition() -> None:
     for number in range(20_001):
         late.expect(0, f"q{number}", ["slow"])
     assert taken(late, model_predictions("slow", {"q0": 1})) == []
-    assert len(taken(late, model_predictions("slow", {"q1": 1}))) == 1
+    assert len(taken(late, model_predictions("slow", {"q10001": 1}))) == 1
     late.drop([0])
-    assert taken(late, model_predictions("slow", {"q2": 1})) == []
+    assert taken(late, model_predictions("slow", {"q20000": 1})) == []
 
 
 @pytest.mark.parametrize(("version", "counts"), [("1", True), ("3", True), ("2", False), ("9", False)])
