@@ -96,6 +96,18 @@ class Closing:
         for start in range(0, len(told), _TOGETHER):
             self._join(told[start : start + _TOGETHER], partition, effects)
 
+    def match(self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: Waiting, effects: Effects) -> None:
+        """Join predictions with the first of the feedback that has waited for each, and fits."""
+        waiting = partition.predictions
+        self.join([Told(query_id, early[0], waiting[query_id]) for query_id, early in matched], partition, effects)
+        for query_id, early in matched:
+            for record in early[1:]:
+                stored = waiting.get(query_id)
+                if stored is None:
+                    effects.append(Skip((record.position,), "duplicate_feedback"))
+                else:
+                    self.join([Told(query_id, record, stored)], partition, effects)
+
     def _join(self, told: Sequence[Told], partition: Waiting, effects: Effects) -> None:
         try:
             made = [*self._made(told, partition)]

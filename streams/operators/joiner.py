@@ -229,21 +229,7 @@ class Joiner(Operator):
                 partition.wheel.add(end_us, query_id)
                 if query_id in early:
                     matched.append((query_id, early.pop(query_id)))
-        self._match(matched, partition, effects)
-
-    def _match(self, matched: list[tuple[str, tuple[Record, ...]]], partition: Waiting, effects: Effects) -> None:
-        """Join the first feedback that fits with the predictions that were waited for."""
-        waiting = partition.predictions
-        self._closing.join(
-            [Told(query_id, early[0], waiting[query_id]) for query_id, early in matched], partition, effects
-        )
-        for query_id, early in matched:
-            for record in early[1:]:
-                stored = waiting.get(query_id)
-                if stored is None:
-                    effects.append(Skip((record.position,), "duplicate_feedback"))
-                else:
-                    self._closing.join([Told(query_id, record, stored)], partition, effects)
+        self._closing.match(matched, partition, effects)
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""

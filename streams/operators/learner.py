@@ -182,7 +182,7 @@ class Learner(Operator):
 
     def _folded(self, number: int, partition: _Partition, effects: Effects) -> WriteStates:
         """Fold what is queued; an impossible observation becomes a dead letter, all others the write completes."""
-        folding, completes, is_first = Folding(partition.states), [], partition.seen.add
+        folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
         for record, seen in partition.queue:
             if is_first(seen.query_id, record.timestamp_us):
                 try:
@@ -190,12 +190,13 @@ class Learner(Operator):
                 except PolicyError as error:
                     effects.append(DeadLetter(record, "impossible_decision", str(error)))
                     continue
-                self._applied[seen.application] += 1
-                self._losses.add(seen)
+                applied.append(seen)
             else:
                 self._counters["duplicate_observations_total", "application", seen.application] += 1
             completes.append(_new(Position, record[:3]))
         folding.settle()
+        self._applied.update([seen.application for seen in applied])
+        self._losses.add(applied)
         offset = partition.queue[-1][0].offset + 1
         partition.queue.clear()
         partition.needed.clear()
