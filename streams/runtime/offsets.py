@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from itertools import groupby
-from operator import itemgetter
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from streams.runtime.errors import OffsetOrderError
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 # completing stays O(1) amortised (three copies a record at most) and at most a quarter of the memory is waste.
 _WASTE = 0.25
 _WASTE_MIN = 1024
-_place = itemgetter(0, 1)
 
 
 class _Partition:
@@ -144,8 +142,10 @@ class OffsetTracker:
 
     def complete(self, positions: Iterable[Position]) -> None:
         """Mark records complete, in any order."""
-        for place, run in groupby(positions, _place):
-            offsets = [position[2] for position in run]
+        offsets_of: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+        for topic, number, offset in positions:  # a joiner's are of two topics by turns
+            offsets_of[topic, number].append(offset)
+        for place, offsets in offsets_of.items():
             known = self._partitions.get(place)
             marked = known.complete(offsets) if known is not None else 0
             self._outstanding -= marked
