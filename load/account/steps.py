@@ -95,6 +95,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.operators.wheel": "heap",
     "streams.operators.windows": "join",
     "streams.runtime.alarm": "heap",
+    "streams.runtime.fetch_sessions": "fetch",
     "streams.runtime.follower": "fetch",
     "streams.runtime.kafka_batches": "fetch",
     "streams.runtime.kafka_calls:_Asked": "receive",

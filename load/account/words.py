@@ -12,9 +12,11 @@ DONE: Final[Mapping[str, str]] = {
 A fetch costs about the same whatever it brings, so a poll takes everything that has arrived and the fixed part is
 shared. Joiner and learner pause after each poll, as nobody waits for them (`kafka.linger_ms`); selection and workers
 never do, so that at low rates a query often has a fetch of its own on each of its legs: that is the price of latency.
-The broker holds fetches that find nothing (`kafka.fetch_wait_ms`). The fetch is written and read byte for byte, and
-waits as a callback (`streams/runtime/kafka_wire.py`, `kafka_fetcher.py`): aiokafka's own way, a task and an object for
-each field, cost a quarter of all CPU at low rates. Records are made once, in the form that kernels take.""",
+The broker holds fetches that find nothing (`kafka.fetch_wait_ms`) and remembers what it was asked for
+(`streams/runtime/fetch_sessions.py`): a dozen partitions are followed, and one has news. The fetch is written and read
+byte for byte, and waits as a callback (`streams/runtime/kafka_wire.py`, `kafka_fetcher.py`): aiokafka's own way, a task
+and an object for each field, cost a quarter of all CPU at low rates. Records are made once, in the form that kernels
+take.""",
     "decode": """\
 Records are read in C (`schemas/compiled.pyx`), a prediction in a twentieth of what Python takes that is generated from
 its schema (`schemas/decoders.py`), which defines the format, reads all that is unusual, and everything where there is

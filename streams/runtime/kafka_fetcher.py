@@ -2,9 +2,10 @@
 
     ask ──▶ one fetch a broker ──▶ answer ──▶ held, unread ──▶ drained by a poll ──▶ ask
 
-aiokafka does this with a task and a dozen futures for each request and an object for each field, a quarter of what a
-role at low rates spends its CPU on (measured). Kept from it: the group, offsets and where to begin, and its rule that a
-broker is not asked again before all it sent has been drained: a partition left out of a long fetch waits for its end.
+Fetches are incremental (`fetch_sessions`). aiokafka makes each with a task and a dozen futures, and an object for each
+field, a quarter of what a role at low rates spends its CPU on (measured). Kept from it: the group, offsets and where to
+begin, and its rule that a broker is not asked again before all it sent has been drained: a partition left out of a long
+fetch waits for its end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from aiokafka.consumer.fetcher import Fetcher
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition as KafkaPartition
 
+from streams.runtime.fetch_sessions import FORGOTTEN, FetchSessions
 from streams.runtime.kafka_batches import unpack
 from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_wire import FETCH, Fetched, fetch_request
@@ -75,6 +77,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._timer: asyncio.TimerHandle | None = None  # runs while something is held
         self._held: dict[KafkaPartition, _Held] = {}
         self._turn = 0
+        self._sessions = FetchSessions()
         super().__init__(*options, **named)
 
     @classmethod
@@ -174,6 +177,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         """Keep the brokers of an assignment asked until it ends."""
         self._held.clear()
         self._resting.clear()
+        self._sessions.clear()
         states = {place: assignment.state_value(place) for place in assignment.tps}
         assignment.unassign_future.add_done_callback(self._wake)
         try:
@@ -249,16 +253,21 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             self._rest(node)
 
     def _fetch(self, assignment: Assignment, node: int, asked: dict[Place, _Asked]) -> None:
-        # A broker may exceed its limits for the first partition with records only, so each must be first at times.
-        self._turn += 1
-        first = self._turn % len(asked)
-        wanted = [(place, partition.offset) for place, partition in asked.items()]
+        said = self._sessions.ask(node, {place: partition.offset for place, partition in asked.items()})
+        wanted = [*said.offsets.items()]
+        if said.is_whole:
+            # A broker may exceed its limits for the first partition with records only, so each must be first at times;
+            # within a session it takes turns by itself.
+            self._turn += 1
+            first = self._turn % len(asked)
+            wanted = wanted[first:] + wanted[:first]
         body = fetch_request(
-            wanted[first:] + wanted[:first],
+            wanted,
             self._fetch_max_wait_ms,
             self._fetch_min_bytes,
             self._fetch_max_bytes,
             self._max_partition_fetch_bytes,
+            (said.session, said.epoch),
         )
         try:
             answer = self._calls.post(node, FETCH, body)
@@ -280,11 +289,21 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         elif fault is not None:
             raise fault
         elif code := answer.result().code:
-            self._failed(assignment, node, asked, errors.for_code(code)())
-        elif self._hold(assignment, node, asked, answer.result().partitions):
-            self._arrived()
+            self._refused_whole(assignment, node, asked, code)
         else:
+            self._sessions.answered(node, answer.result().session, {at: one.offset for at, one in asked.items()})
+            if self._hold(assignment, node, asked, answer.result().partitions):
+                self._arrived()
+            else:
+                self._wake()
+
+    def _refused_whole(self, assignment: Assignment, node: int, asked: Mapping[Place, _Asked], code: int) -> None:
+        """Begin a new session at once where the broker has forgotten the old one; else as after any failure."""
+        if code in FORGOTTEN:
+            self._sessions.end(node)
             self._wake()
+        else:
+            self._failed(assignment, node, asked, errors.for_code(code)())
 
     def _hold(
         self, assignment: Assignment, node: int, asked: Mapping[Place, _Asked], partitions: list[Fetched]
@@ -311,6 +330,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
 
     def _refused(self, node: int, place: Place, state: TopicPartitionState, fault: KafkaError) -> KafkaError | None:
         """Do something about a partition that cannot be read; returns what a poll must be told."""
+        self._sessions.end(node)
         if isinstance(fault, errors.OffsetOutOfRangeError):
             _log.warning("%s-%d: offset %d is out of range, beginning with the oldest", *place, state.position)
             state.await_reset(self._default_reset_strategy)
@@ -326,6 +346,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
 
     def _failed(self, assignment: Assignment, node: int, asked: Mapping[Place, _Asked], fault: KafkaError) -> None:
         """Try a broker again later; a poll is told what later will not mend."""
+        self._sessions.end(node)
         if fault.retriable:
             _log.warning("fetch from broker %d failed: %r", node, fault)
             self._rest(node)

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 _NO_EPOCH = -1
 _CORRELATION_BYTES = 4
-_WHOLE_FETCH = pack(">ii", 0, -1)  # session id and epoch: no incremental fetch session
 _FETCH_END = pack(">ih", 0, 0)  # no forgotten topics, no rack
 _SHORT, _INT, _LONG_PAIR = Struct(">h"), Struct(">i"), 16
+_FETCH_HEAD = Struct(">iiiibii")  # replica, wait, least and most bytes, isolation level, session, epoch
+_FETCH_ANSWER = Struct(">ihii")  # throttle, error, session, topics
 _WANTED = Struct(">iiqqi")  # partition, leader epoch, offset, log start offset, bytes
 _FETCHED = Struct(">ihqqqi")  # partition, error, high watermark, last stable and log start offset, aborted ones
 _REPLICA_AND_SIZE = Struct(">ii")
@@ -36,10 +37,11 @@ class Fetched(NamedTuple):
 
 
 class FetchAnswer(NamedTuple):
-    """A fetch response: an error of the whole request, or the partitions."""
+    """A fetch response: an error of the whole request, or the partitions; those with news only, within a session."""
 
     code: int
     partitions: list[Fetched]
+    session: int = 0  # 0 = the broker keeps none
 
 
 class Api(NamedTuple):
@@ -62,7 +64,12 @@ def header(api: Api, correlation_id: int, client_id: bytes) -> bytes:
 
 
 def fetch_request(
-    wanted: Iterable[tuple[Place, int]], max_wait_ms: int, min_bytes: int, max_bytes: int, partition_bytes: int
+    wanted: Iterable[tuple[Place, int]],
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    partition_bytes: int,
+    session: tuple[int, int] = (0, -1),
 ) -> bytes:
     """Return the body of a fetch of uncommitted records.
 
@@ -72,12 +79,13 @@ def fetch_request(
         min_bytes: see there.
         max_bytes: of the whole answer.
         partition_bytes: of one partition, but at least one whole batch.
+        session: number and epoch of an incremental fetch session; by default there is none.
     """
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), offset in wanted:
         part = _WANTED.pack(partition, _NO_EPOCH, offset, _NO_EPOCH, partition_bytes)
         topics.setdefault(topic, []).append(part)
-    parts = [pack(">iiiib", -1, max_wait_ms, min_bytes, max_bytes, 0), _WHOLE_FETCH, _INT.pack(len(topics))]
+    parts = [_FETCH_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, 0, *session), _INT.pack(len(topics))]
     for topic, partitions in topics.items():
         parts += (_text(topic), _INT.pack(len(partitions)), *partitions)
     parts.append(_FETCH_END)
@@ -87,8 +95,8 @@ def fetch_request(
 def read_fetch(frame: bytes) -> FetchAnswer:
     """Read a fetch response; raises ValueError if it is cut off."""
     try:
-        _, code, _, topics = Struct(">ihii").unpack_from(frame, _CORRELATION_BYTES)
-        at = _CORRELATION_BYTES + 14
+        _, code, session, topics = _FETCH_ANSWER.unpack_from(frame, _CORRELATION_BYTES)
+        at = _CORRELATION_BYTES + _FETCH_ANSWER.size
         fetched: list[Fetched] = []
         for _ in range(topics):
             topic, count, at = _topic(frame, at)
@@ -104,7 +112,7 @@ def read_fetch(frame: bytes) -> FetchAnswer:
         raise ValueError(f"a fetch response of {len(frame)} bytes is cut off: {fault}") from fault
     if at != len(frame):
         raise ValueError(f"a fetch response of {len(frame)} bytes ends at {at}")
-    return FetchAnswer(code, fetched)
+    return FetchAnswer(code, fetched, session)
 
 
 def produce_request(batches: Iterable[tuple[Place, bytes]], acks: int, timeout_ms: int) -> bytes:

@@ -113,7 +113,7 @@ OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
             replace(CLEAN, log={0: OTHER_LABEL}, stored={0: stored(OTHER_LABEL)}),
             "1 lessons have another label than was told, e.g. 'q4'",
         ),
-        (_with_state(_recounted), "6 lessons in the stored states from 5 observed queries"),
+        (_with_state(_recounted), "6 lessons stored for 'sums' from 5 observed queries"),
         (_with_state(_nudged), "1 states of partition 0 are not the fold of the log, e.g. 'sums'"),
         (replace(CLEAN, stored={0: Stored(5, {})}), "1 states of partition 0 are not the fold of the log, e.g. 'sums'"),
         (
@@ -131,7 +131,7 @@ OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
                 log={0: TWICE},
                 stored={0: Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, -1).items()})},
             ),
-            "6 lessons in the stored states from 5 observed queries",
+            "6 lessons stored for 'sums' from 5 observed queries",
         ),
     ],
 )
@@ -144,4 +144,4 @@ def test_lessons_are_counted_without_the_fold() -> None:
     """A learner and a fold that forget in the same way agree with each other; the count does not."""
     forgotten = Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, -1).items()})
     agreed = replace(CLEAN, log={0: TWICE}, stored={0: forgotten}, window_us=-1)
-    assert faults(agreed) == ["6 lessons in the stored states from 5 observed queries"]
+    assert faults(agreed) == ["6 lessons stored for 'sums' from 5 observed queries"]

@@ -1,11 +1,12 @@
 """What must be true of every run, whatever was killed: a pure function of what was sent and what is there.
 
-Identities, each by query id: asked = answered; garbage = dead letters; told and decided = learnt; lessons in the stored
-states = distinct observed queries; stored bytes = bytes of the offline fold of the log.
+Identities, each by query id: asked = answered; garbage = dead letters; told and decided = learnt; lessons of each
+stored state = distinct observed queries that teach it; stored bytes = bytes of the offline fold of the log.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,13 +88,19 @@ def _mislearnt(evidence: Evidence) -> Iterator[str]:
     yield from _some(learnt - evidence.told.keys(), "lessons that nobody taught")
     yield from _some(wrong, "lessons have another label than was told")
     # Counted without the fold, which might be wrong in the same way as the learner.
-    lessons = sum(
-        _CODEC.decode(PolicyState, value).version
-        for stored in evidence.stored.values()
-        for value in stored.states.values()
-    )
-    if lessons != len(learnt):
-        yield f"{lessons} lessons in the stored states from {len(learnt)} observed queries"
+    taught = Counter(name for observation in {o.query_id: o for o in seen}.values() for name in _states(observation))
+    stored = Counter[str]()
+    for of_partition in evidence.stored.values():
+        for name, value in of_partition.states.items():
+            stored[name] += _CODEC.decode(PolicyState, value).version
+    for name in sorted(taught.keys() | stored.keys()):
+        if stored[name] != taught[name]:
+            yield f"{stored[name]} lessons stored for {name!r} from {taught[name]} observed queries"
+
+
+def _states(observation: Observation) -> set[str]:
+    """Return whom a query teaches: a context, and what new contexts of the application start from."""
+    return {observation.decision.state, observation.application}
 
 
 def _misstored(evidence: Evidence) -> Iterator[str]:

@@ -40,6 +40,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.asked: list[dict[TopicPartition, int]] = []
+        self.sessions: list[tuple[int, int]] = []
         self.refreshed = 0
         self.is_connected = True
         self.connects = True
@@ -63,14 +64,15 @@ class Broker:
 
     def post(self, node: int, api: Api, body: bytes) -> asyncio.Future[Any]:
         """Note what is asked for."""
-        topics = FetchRequest_v11.decode(BytesIO(body)).topics
-        self.asked.append({TopicPartition(topic, p[0]): p[2] for topic, parts in topics for p in parts})
+        said = FetchRequest_v11.decode(BytesIO(body))
+        self.asked.append({TopicPartition(topic, p[0]): p[2] for topic, parts in said.topics for p in parts})
+        self.sessions.append((said.session_id, said.session_epoch))
         self._answers.append(self._loop.create_future())
         return self._answers[-1]
 
-    async def answer(self, *partitions: Fetched, code: int = 0) -> None:
+    async def answer(self, *partitions: Fetched, code: int = 0, session: int = 0) -> None:
         """Answer the last request."""
-        self._answers[-1].set_result(FetchAnswer(code, list(partitions)))
+        self._answers[-1].set_result(FetchAnswer(code, list(partitions), session))
         await asyncio.sleep(0.001)
 
     async def fail(self, fault: Exception) -> None:
@@ -260,5 +262,63 @@ def test_each_partition_is_the_first_in_turn() -> None:
         first = [next(iter(asked)) for asked in broker.asked]
         assert set(first[:2]) == set(PLACES)
         assert first[2:] == first[:2]
+
+    play(act)
+
+
+def test_within_a_session_only_what_changed_is_asked_for() -> None:
+    """The broker knows the rest; what it sends and a poll drains has changed."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]), session=9)
+        await stage.poll()
+        await asyncio.sleep(0.001)
+        await broker.answer(session=9)
+        await broker.answer(sent(PLACES[1], b"b"), session=9)
+        assert list(await stage.poll()) == [PLACES[1]]
+        await asyncio.sleep(0.001)
+        assert broker.asked[1:] == [{PLACES[0]: 1}, {}, {PLACES[1]: 1}]
+        assert broker.sessions == [(0, 0), (9, 1), (9, 2), (9, 3)]
+
+    play(act)
+
+
+def test_with_other_partitions_a_new_session_begins() -> None:
+    """What nobody drains must not be sent again: the next fetch leaves it out, and all the rest is named."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]), session=9)
+        assert await stage.poll(PLACES[1], timeout_s=0.2) == {}
+        assert (broker.asked[1:], broker.sessions[1:]) == ([{PLACES[1]: 0}], [(9, 0)])
+        await broker.answer(session=10)
+        assert (broker.asked[2:], broker.sessions[2:]) == ([{}], [(10, 1)])
+
+    play(act)
+
+
+@pytest.mark.parametrize("code", [70, 71])
+def test_a_session_that_the_broker_has_forgotten_is_begun_again_at_once(code: int) -> None:
+    """Others needed the room, or it was started again: no reason to wait."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(session=9)
+        await broker.answer(code=code)
+        assert broker.asked == [{PLACES[0]: 0, PLACES[1]: 0}, {}, {PLACES[0]: 0, PLACES[1]: 0}]
+        assert broker.sessions == [(0, 0), (9, 1), (0, 0)]
+
+    play(act)
+
+
+def test_a_failure_ends_the_session() -> None:
+    """Whether the broker has heard the last fetch is not known."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        await broker.answer(session=9)
+        await broker.fail(errors.KafkaConnectionError("gone"))
+        await asyncio.sleep(2 * BACKOFF_S)
+        assert broker.sessions == [(0, 0), (9, 1), (0, 0)]
+        await broker.answer(sent(PLACES[0], code=errors.NotLeaderForPartitionError.errno), session=11)
+        await asyncio.sleep(2 * BACKOFF_S)
+        assert broker.sessions[3:] == [(0, 0)]
 
     play(act)

@@ -63,9 +63,9 @@ def test_a_fetch_answer_is_read_as_aiokafka_writes_it(
         )
         for topic, parts in said.items()
     ]
-    frame = CORRELATION + FetchResponse_v11(0, code, 0, topics).encode()
+    frame = CORRELATION + FetchResponse_v11(0, code, 77, topics).encode()
     expected = [Fetched((t, p), fault, mark, data) for t, parts in said.items() for p, fault, mark, _, data in parts]
-    assert read_fetch(frame) == (code, expected)
+    assert read_fetch(frame) == (code, expected, 77)
 
 
 @given(st.dictionaries(PLACES, st.binary(max_size=20), max_size=6), st.integers(-1, 1), INT)
