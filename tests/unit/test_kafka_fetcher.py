@@ -40,6 +40,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.asked: list[dict[TopicPartition, int]] = []
+        self.waits_ms: list[int] = []
         self.refreshed = 0
         self.is_connected = True
         self.connects = True
@@ -63,7 +64,9 @@ class Broker:
 
     def post(self, node: int, api: Api, body: bytes) -> asyncio.Future[Any]:
         """Note what is asked for."""
-        topics = FetchRequest_v11.decode(BytesIO(body)).topics
+        request = FetchRequest_v11.decode(BytesIO(body))
+        self.waits_ms.append(request.max_wait_time)
+        topics = request.topics
         self.asked.append({TopicPartition(topic, p[0]): p[2] for topic, parts in topics for p in parts})
         self._answers.append(self._loop.create_future())
         return self._answers[-1]
@@ -91,7 +94,7 @@ class Scene:
         calls = cast("Calls", self.broker)
         options = {"retry_backoff_ms": BACKOFF_S * 1000, "auto_offset_reset": "earliest"}
         self.fetcher = DirectFetcher(
-            {"p.t": "t"}, calls, self.broker, self.subscriptions, fetcher_timeout=1.0, **options
+            {"p.t": "t"}, calls, self.broker, self.subscriptions, quiet_wait_ms=3_000, fetcher_timeout=1.0, **options
         )
 
     async def poll(self, *partitions: TopicPartition, timeout_s: float = 0.01) -> dict[TopicPartition, list[Record]]:
@@ -157,6 +160,21 @@ def test_a_poll_waits_for_records_and_returns_when_they_come() -> None:
         assert not poll.done()
         await broker.answer(sent(PLACES[1], b"b"))
         assert list(await poll) == [PLACES[1]]
+
+    play(act)
+
+
+def test_a_broker_that_has_nothing_may_hold_the_next_request_longer_until_it_has_something() -> None:
+    """Not while something is undrained: its partition is left out of the request, and would wait for the end."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        short_ms = broker.waits_ms[0]
+        await broker.answer(sent(PLACES[0]), sent(PLACES[1]))
+        assert broker.waits_ms == [short_ms, 3_000]
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
+        assert await stage.poll(PLACES[1], timeout_s=0.2) == {}
+        await broker.answer(sent(PLACES[1]))
+        assert broker.waits_ms == [short_ms, 3_000, short_ms, short_ms]
 
     play(act)
 
