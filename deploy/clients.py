@@ -6,21 +6,19 @@ import logging
 import socket
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
-from pydantic import SecretStr
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from deploy.addresses import connection, properties, redis_url
 from deploy.configuration import without_secrets
 from deploy.errors import DeployError
 from deploy.handshake import greet
 from streams.client import Client
 from streams.runtime.errors import BrokerUnavailableError
-from streams.runtime.kafka_client import KafkaConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -50,19 +48,6 @@ LIBRDKAFKA = {
 
 class Unreachable(DeployError):  # noqa: N818 - reads as what happened
     """No broker, or no Redis, answered."""
-
-
-def properties(settings: Settings) -> dict[str, Any]:
-    """Return the pass-through properties with secrets in the clear, in aiokafka's words."""
-    return {
-        name: value.get_secret_value() if isinstance(value, SecretStr) else value
-        for name, value in settings.kafka.properties.items()
-    }
-
-
-def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnection:
-    """Return how the roles and the client reach Kafka."""
-    return KafkaConnection(settings.kafka.bootstrap, settings.prefix, properties(settings), client_id)
 
 
 def librdkafka(settings: Settings) -> dict[str, str]:
@@ -179,15 +164,3 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
         raise Unreachable(message) from None
     finally:
         client.close()
-
-
-def redis_url(settings: Settings) -> str:
-    """Return the URL of Redis with the password from its file, if there is one."""
-    if settings.redis.password is None:
-        return settings.redis.url
-    parts = urlsplit(settings.redis.url)
-    place = parts.netloc.rpartition("@")[2]
-    user = parts.username or ""
-    return urlunsplit(
-        parts._replace(netloc=f"{user}:{quote(settings.redis.password.get_secret_value(), safe='')}@{place}")
-    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deploy import catalog, desired, topics
-from deploy.clients import connection
+from deploy.addresses import connection
 from deploy.doctor import Check, Level
 from deploy.launch import PAGE, plan
 from deploy.registry import codec_for

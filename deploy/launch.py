@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from deploy import configuration, desired, metrics, topics
-from deploy.clients import connection
+from deploy.addresses import connection
 from deploy.errors import StartError
 from deploy.local.process import tail
 from deploy.local.supervisor import Child, Supervisor

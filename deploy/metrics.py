@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deploy.errors import StartError
-from streams.runtime.prometheus import PrometheusExporter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -27,6 +26,8 @@ def exporting(settings: Metrics) -> Iterator[tuple[MetricsHook, ...]]:
     if not settings.port:
         yield ()
         return
+    from streams.runtime.prometheus import PrometheusExporter  # 2 MB, its HTTP server included
+
     try:
         exporter = PrometheusExporter(settings.port, settings.host)
     except (OSError, OverflowError) as error:

@@ -2,6 +2,9 @@
 
 settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker ─▶ run_process
                                                      control: a Faust app beside them
+
+A process loads what its own roles need and no more: each builder imports its part of the system itself. The client of
+Redis is 6 MB, Faust 40.
 """
 
 from __future__ import annotations
@@ -15,27 +18,18 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.clients import connection, redis_url
+from deploy.addresses import connection, redis_url
 from deploy.errors import UsageError
 from deploy.metrics import exporting
 from streams import topology
-from streams.control.app import Options, create  # `import faust` loads nothing before its first use: 40 MB
-from streams.control.credentials import credentials
-from streams.operators.joiner import Joiner, JoinerSettings
-from streams.operators.learner import Learner
-from streams.operators.selection import Selection, SelectionSettings
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
 from streams.runtime.kafka_reader import KafkaBroadcast
 from streams.runtime.process import run_process
-from streams.runtime.redis_store import RedisSettings, RedisStore
 from streams.runtime.roles import Ports, Role
 from streams.runtime.sampler import sampling
-from workers.inline import Inline, InlineLoop
-from workers.runner import Worker
-from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -45,9 +39,14 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Model
     from streams.operators.contract import Operator
+    from streams.operators.joiner import JoinerSettings
     from streams.runtime.kafka_client import KafkaConnection
     from streams.runtime.loop import RoleLoop
     from streams.runtime.metrics import MetricsHook
+    from streams.runtime.redis_store import RedisStore
+    from workers.inline import InlineLoop
+    from workers.runner import Worker
+    from workers.settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +84,8 @@ def shared(settings: Settings, codec: Codec, instance: str, hooks: tuple[Metrics
 
 def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     """Build the role that decides and combines, with the models that run inside it."""
+    from streams.operators.selection import Selection, SelectionSettings
+
     role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
     given = common.settings.selection
     settings = SelectionSettings(
@@ -98,12 +99,16 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     kernel = Selection(common.codec, settings)
     if not inline:
         return _loop(role, kernel, common, _store(common))
+    from workers.inline import Inline
+
     models = Inline(kernel, inline, role.instance, _worker_settings(common), common.codec, common.clock.now_us)
     return models.within(_loop(role, models.kernel, common, _store(common), models.companions))
 
 
 def joiner(common: Shared) -> RoleLoop:
     """Build the role that joins predictions and feedback."""
+    from streams.operators.joiner import Joiner
+
     role = _role(
         "joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=common.settings.kafka.linger_ms / 1000
     )
@@ -111,12 +116,16 @@ def joiner(common: Shared) -> RoleLoop:
 
 
 def _joiner_settings(common: Shared) -> JoinerSettings:
+    from streams.operators.joiner import JoinerSettings
+
     given = common.settings.joiner
     return JoinerSettings(common.settings.partitions, int(given.window_s * 1e6), int(given.early_s * 1e6))
 
 
 def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
+    from streams.operators.learner import Learner
+
     return _loop(
         _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000),
         Learner(common.codec, window_us=_joiner_settings(common).memory_us),
@@ -130,6 +139,8 @@ KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"joiner": joiner, "learne
 
 def worker(common: Shared, model: Model) -> Worker:
     """Build the role that runs one model."""
+    from workers.runner import Worker
+
     node = topology.build([model.name]).node(topology.worker_role(model.name))
     ports = Ports(
         consumer=KafkaConsumer(common.kafka, node.consumes, node.group, common.clock, _consumer(common)),
@@ -144,6 +155,8 @@ def worker(common: Shared, model: Model) -> Worker:
 
 
 def _worker_settings(common: Shared) -> WorkerSettings:
+    from workers.settings import WorkerSettings
+
     given = common.settings.worker
     return WorkerSettings(
         partitions=common.settings.partitions,
@@ -198,6 +211,8 @@ def _loop(
 
 
 def _store(common: Shared) -> RedisStore:
+    from streams.runtime.redis_store import RedisSettings, RedisStore
+
     return RedisStore(RedisSettings(redis_url(common.settings), common.settings.prefix), common.codec)
 
 
@@ -249,6 +264,9 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
 
 async def control(common: Shared, stop: asyncio.Event) -> None:
     """Run the Faust app until `stop`."""
+    from streams.control.app import Options, create
+    from streams.control.credentials import credentials
+
     given = common.settings
     try:
         login = credentials(common.kafka.options())

@@ -185,10 +185,10 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("back_s", ">=", 0),
     ),
     "idle": (
-        *(Target(f"{role}_mib", "<=", 100) for role in ("selection", "joiner", "learner")),
+        *(Target(f"{role}_mib", "<=", 76) for role in ("selection", "joiner", "learner")),
         Target("control_mib", "<=", 150),
         Target("worker_mib", "<=", 220),
-        Target("all_roles_cores", "<=", 0.10),
+        Target("all_roles_cores", "<=", 0.05),
     ),
 }
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Producer
 
-from deploy.clients import asking, connection, librdkafka
+from deploy.addresses import connection
+from deploy.clients import asking, librdkafka
 from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from deploy.addresses import connection
 from deploy.cli.common import Verb, json_option, print_json, with_settings
-from deploy.clients import answering, asking, connection
+from deploy.clients import answering, asking
 from deploy.errors import UsageError
 from deploy.registry import codec_for
 from schemas import topics

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import signal
 import socket
-import tempfile
 import textwrap
-from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import uvloop
-from rich.console import Console
 
-from deploy import catalog, desired
+from deploy.aside import aside
 from deploy.cli.common import Verb, with_settings
-from deploy.clients import await_broker, check_redis
 from deploy.configuration import masked, to_yaml
 from deploy.errors import UsageError
-from deploy.launch import System
-from deploy.progress import shown
 from deploy.registry import codec_for
 from deploy.roles import run as run_roles
 from deploy.settings import ROLES
-from deploy.topics import require
-from schemas.records import Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deploy.settings import Settings
     from schemas.codec import Codec
+    from schemas.records import Model
 
 EXAMPLES = """\
 skysail run                                         all roles, one process each
@@ -81,36 +71,21 @@ def run(
         click.echo(_told(settings, verbose=verbose))
     codec = codec_for(settings)
     if roles:
-        await_broker(settings)
-        deployed = _deployed(settings, codec, models) if "worker" in roles else []
-        inline = _inline(settings, codec) if "selection" in roles else []
-        require(settings, desired.used_by(settings, codec, roles, deployed))
+        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models))
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
         uvloop.run(run_roles(settings, codec, roles, deployed, name, inline))
     else:
-        desired.verify(settings)
-        uvloop.run(_supervise(settings, codec))
+        from deploy.cli.supervise import supervise
+
+        supervise(settings, codec)
 
 
-def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[Model]:
-    """Return the models to run; publishes those that the settings name first."""
-    known = dict(catalog.read(settings, codec, Model))
-    if not set(wanted or settings.models) <= known.keys():
-        known = dict(desired.establish(settings, codec))
-    absent = sorted(set(wanted) - known.keys())
-    if absent or not known:
-        names = ", ".join(sorted(known)) or "none"
-        message = (
-            f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
-        )
-        raise UsageError(message)
-    return [known[name] for name in wanted or sorted(known.keys() - settings.selection.inline)]
+def _prepared(
+    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str]
+) -> tuple[list[Model], list[Model]]:
+    from deploy.preparing import prepared
 
-
-def _inline(settings: Settings, codec: Codec) -> list[Model]:
-    """Return the models that run inside the selection role."""
-    wanted = settings.selection.inline
-    return _deployed(settings, codec, wanted) if wanted else []
+    return prepared(settings, codec, roles, models)
 
 
 def _told(settings: Settings, *, verbose: bool) -> str:
@@ -121,34 +96,3 @@ def _told(settings: Settings, *, verbose: bool) -> str:
     if not found:
         return "settings: the defaults (all of them: skysail config show)"
     return f"settings that differ from the defaults (all of them: skysail config show):\n{textwrap.indent(found, '  ')}"
-
-
-async def _supervise(settings: Settings, codec: Codec) -> None:
-    """Run every role as a child process until a signal comes, also while they start."""
-    task = asyncio.current_task()
-    assert task is not None
-
-    def end() -> None:
-        click.echo("stopping the roles")
-        task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end)
-    with suppress(asyncio.CancelledError), tempfile.TemporaryDirectory(prefix="skysail-run-") as folder:
-        async with AsyncExitStack() as stack:
-            with shown(Console()) as progress:
-                await asyncio.to_thread(check_redis, settings)
-                system = await stack.enter_async_context(System(settings, codec, Path(folder), progress=progress))
-            _tell(settings, system)
-            await asyncio.Event().wait()
-    click.echo("stopped")
-
-
-def _tell(settings: Settings, system: System) -> None:
-    for name, port in system.metrics_ports.items():
-        click.echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
-    if "control" in settings.roles:
-        click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
-    if "worker" in settings.roles and not any(name.startswith("worker.") for name in system.pids):
-        click.echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
-    click.echo("ready; Ctrl-C stops everything")

@@ -18,6 +18,7 @@ from schemas.records import Report
 from streams.control.figures import Figures, fold, heard_lately, status
 from streams.control.history import History
 from streams.control.overview import overview
+from streams.control.unhurried import Transport
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
 # As for the other roles; Faust's own minute would be a minute without figures after a crash.
 SESSION_S, HEARTBEAT_S = 10.0, 2.0
+# To fold a few reports again after a crash changes nothing; for each commit Faust draws a table, for a log at DEBUG.
+COMMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Options:
 def create(options: Options, codec: Codec) -> faust.App:
     """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
     app = _bare(options)
+    app.transport = Transport(app.conf.broker_consumer, app)
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
@@ -73,6 +77,7 @@ def _bare(options: Options) -> faust.App:
         broker_session_timeout=SESSION_S,
         broker_rebalance_timeout=SESSION_S,
         broker_heartbeat_interval=HEARTBEAT_S,
+        broker_commit_interval=COMMIT_S,
         consumer_auto_offset_reset="latest",
         consumer_group_instance_id=options.member,
         datadir=options.data,

@@ -61,17 +61,22 @@ class _Asked(NamedTuple):
 class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     """Fetches for a consumer; its records are ours, with the topics' logical names."""
 
-    def __init__(self, names: Mapping[str, str], calls: Calls, *options: Any, **named: Any) -> None:
+    def __init__(
+        self, names: Mapping[str, str], calls: Calls, *options: Any, quiet_wait_ms: int | None = None, **named: Any
+    ) -> None:
         """Begin to wait for an assignment.
 
         Args:
             names: logical topics by real ones.
             calls: on the consumer's client.
             options: aiokafka's.
+            quiet_wait_ms: how long a broker may hold a fetch after one that brought nothing; None = as long as any.
             named: aiokafka's.
         """
         self._names = names
         self._calls = calls
+        self._quiet_wait_ms = quiet_wait_ms
+        self._quiet: set[int] = set()  # brokers whose last answer brought nothing, for all that is asked of them
         self._busy: dict[int, asyncio.Future[Any]] = {}  # brokers that have not answered yet
         self._resting: dict[int, float] = {}  # brokers that failed, and until when they are left alone
         self._timer: asyncio.TimerHandle | None = None  # runs while something is held
@@ -81,7 +86,9 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         super().__init__(*options, **named)
 
     @classmethod
-    async def install(cls, consumer: AIOKafkaConsumer, names: Mapping[str, str]) -> None:
+    async def install(
+        cls, consumer: AIOKafkaConsumer, names: Mapping[str, str], quiet_wait_ms: int | None = None
+    ) -> None:
         """Put one in the place of a started consumer's own fetcher."""
         old = consumer._fetcher  # noqa: SLF001 - there is no public way to choose it
         await old.close()
@@ -99,6 +106,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             fetcher_timeout=old._fetcher_timeout,  # noqa: SLF001
             retry_backoff_ms=old._retry_backoff * 1000,  # noqa: SLF001
             auto_offset_reset="earliest",
+            quiet_wait_ms=quiet_wait_ms,
         )
 
     async def fetched_records(
@@ -178,6 +186,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._held.clear()
         self._resting.clear()
         self._sessions.clear()
+        self._quiet.clear()
         states = {place: assignment.state_value(place) for place in assignment.tps}
         assignment.unassign_future.add_done_callback(self._wake)
         try:
@@ -263,7 +272,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             wanted = wanted[first:] + wanted[:first]
         body = fetch_request(
             wanted,
-            self._fetch_max_wait_ms,
+            self._quiet_wait_ms or self._fetch_max_wait_ms if node in self._quiet else self._fetch_max_wait_ms,
             self._fetch_min_bytes,
             self._fetch_max_bytes,
             self._max_partition_fetch_bytes,
@@ -283,6 +292,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         if self._busy.get(node) is not answer:
             return  # it was asked for an assignment that has ended
         del self._busy[node]
+        self._quiet.discard(node)
         fault = answer.exception()
         if isinstance(fault, KafkaError):
             self._failed(assignment, node, asked, fault)
@@ -295,6 +305,8 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             if self._hold(assignment, node, asked, answer.result().partitions):
                 self._arrived()
             else:
+                if not self._held:
+                    self._quiet.add(node)
                 self._wake()
 
     def _refused_whole(self, assignment: Assignment, node: int, asked: Mapping[Place, _Asked], code: int) -> None:

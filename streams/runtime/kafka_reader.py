@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 FETCH_WAIT_MS = 500  # configuration changes are rare and not urgent
+# While nothing changes; not at once, as what is asked on the same connection at the start waits behind a fetch.
+QUIET_WAIT_MS = 3_000
 FAILURES = 60  # polls in a row that may raise, one a second
 LOOK_BACK = (1, 64, 4096)  # how far before an offset a record is looked for: transaction markers are not records
 
@@ -44,7 +46,7 @@ class KafkaBroadcast:
         """Connect and find the ends; see `ports.Broadcast`."""
         self._consumer = consumer = _reader(self._connection, self._topics)
         try:
-            await _started(consumer, self._connection, self._topics)
+            await _started(consumer, self._connection, self._topics, QUIET_WAIT_MS)
             partitions = list(consumer.assignment())
             self._next = await consumer.beginning_offsets(partitions)
             self._ends = await consumer.end_offsets(partitions)
@@ -189,9 +191,11 @@ def _reader(connection: KafkaConnection, topics: tuple[str, ...] = ()) -> AIOKaf
     )
 
 
-async def _started(consumer: AIOKafkaConsumer, connection: KafkaConnection, topics: Iterable[str]) -> None:
+async def _started(
+    consumer: AIOKafkaConsumer, connection: KafkaConnection, topics: Iterable[str], quiet_wait_ms: int | None = None
+) -> None:
     await consumer.start()
-    await DirectFetcher.install(consumer, {connection.real(topic): topic for topic in topics})
+    await DirectFetcher.install(consumer, {connection.real(topic): topic for topic in topics}, quiet_wait_ms)
 
 
 async def _stopped(consumer: AIOKafkaConsumer, timeout_s: float) -> None:

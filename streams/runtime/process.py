@@ -40,6 +40,7 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
         ExceptionGroup: of what ended a role; the others are ended with it, so that the supervisor starts all anew.
     """
     gc.set_threshold(*THRESHOLDS)
+    gc.freeze()  # modules stay: to look through them once more, later, would take 45 ms out of the first queries' time
     stop = stop or asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

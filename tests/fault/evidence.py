@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import redis.asyncio
 
-from deploy.clients import redis_url
+from deploy.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Prediction
 from tests.fault.validator import Evidence, Log, Stored

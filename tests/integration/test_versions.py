@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from sklearn.dummy import DummyClassifier
 
 from deploy import configuration
+from deploy.addresses import connection
 from deploy.cli import skysail
-from deploy.clients import connection
 from deploy.launch import System
 from deploy.registry import codec_for
 from deploy.settings import Settings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.clients import connection, redis_url
+from deploy.addresses import connection, redis_url
 from deploy.configuration import load, masked, to_yaml, write
 from deploy.errors import SettingsError
 from deploy.reference import reference

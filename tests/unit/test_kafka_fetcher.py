@@ -41,6 +41,7 @@ class Broker:
     def __init__(self) -> None:
         self.asked: list[dict[TopicPartition, int]] = []
         self.sessions: list[tuple[int, int]] = []
+        self.waits_ms: list[int] = []
         self.refreshed = 0
         self.is_connected = True
         self.connects = True
@@ -67,6 +68,7 @@ class Broker:
         said = FetchRequest_v11.decode(BytesIO(body))
         self.asked.append({TopicPartition(topic, p[0]): p[2] for topic, parts in said.topics for p in parts})
         self.sessions.append((said.session_id, said.session_epoch))
+        self.waits_ms.append(said.max_wait_time)
         self._answers.append(self._loop.create_future())
         return self._answers[-1]
 
@@ -93,7 +95,7 @@ class Scene:
         calls = cast("Calls", self.broker)
         options = {"retry_backoff_ms": BACKOFF_S * 1000, "auto_offset_reset": "earliest"}
         self.fetcher = DirectFetcher(
-            {"p.t": "t"}, calls, self.broker, self.subscriptions, fetcher_timeout=1.0, **options
+            {"p.t": "t"}, calls, self.broker, self.subscriptions, quiet_wait_ms=3_000, fetcher_timeout=1.0, **options
         )
 
     async def poll(self, *partitions: TopicPartition, timeout_s: float = 0.01) -> dict[TopicPartition, list[Record]]:
@@ -159,6 +161,21 @@ def test_a_poll_waits_for_records_and_returns_when_they_come() -> None:
         assert not poll.done()
         await broker.answer(sent(PLACES[1], b"b"))
         assert list(await poll) == [PLACES[1]]
+
+    play(act)
+
+
+def test_a_broker_that_has_nothing_may_hold_the_next_request_longer_until_it_has_something() -> None:
+    """Not while something is undrained: its partition is left out of the request, and would wait for the end."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        short_ms = broker.waits_ms[0]
+        await broker.answer(sent(PLACES[0]), sent(PLACES[1]))
+        assert broker.waits_ms == [short_ms, 3_000]
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
+        assert await stage.poll(PLACES[1], timeout_s=0.2) == {}
+        await broker.answer(sent(PLACES[1]))
+        assert broker.waits_ms == [short_ms, 3_000, short_ms, short_ms]
 
     play(act)
 

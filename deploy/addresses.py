@@ -1,0 +1,41 @@
+"""Where the broker and Redis are, out of settings: all that a role needs to know of them.
+
+Apart from `clients`, which loads librdkafka: a role has no use for that while it runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from streams.runtime.kafka_client import KafkaConnection
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+
+def properties(settings: Settings) -> dict[str, Any]:
+    """Return the pass-through properties with secrets in the clear, in aiokafka's words."""
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in settings.kafka.properties.items()
+    }
+
+
+def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnection:
+    """Return how the roles and the client reach Kafka."""
+    return KafkaConnection(settings.kafka.bootstrap, settings.prefix, properties(settings), client_id)
+
+
+def redis_url(settings: Settings) -> str:
+    """Return the URL of Redis with the password from its file, if there is one."""
+    if settings.redis.password is None:
+        return settings.redis.url
+    parts = urlsplit(settings.redis.url)
+    place = parts.netloc.rpartition("@")[2]
+    user = parts.username or ""
+    return urlunsplit(
+        parts._replace(netloc=f"{user}:{quote(settings.redis.password.get_secret_value(), safe='')}@{place}")
+    )
