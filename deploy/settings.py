@@ -194,8 +194,8 @@ class Selection(Section):
     is needed. Where each context has a state, as many as are active at a time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
-    less than two legs over Kafka. Batches and guarantees are the same; `worker` says how they are run. With them the role
-    holds at most `worker.queue_rows` unfinished queries."""
+    less than two legs over Kafka. Batches and guarantees are the same; `worker` says how they are run. With them the
+    role holds at most `worker.queue_rows` unfinished queries."""
 
 
 class Joiner(Section):
