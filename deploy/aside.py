@@ -41,14 +41,21 @@ def aside(work: Callable[[], R]) -> R:
         with here:
             answer = b"".join(iter(lambda: here.recv(_CHUNK_BYTES), b""))
     finally:
-        _, status = os.waitpid(pid, 0)
+        code = _ended(pid)
     if not answer:
-        code = os.waitstatus_to_exitcode(status)
-        raise DeployError(f"the process that looks at the broker was stopped from outside (exit code {code})")
+        raise DeployError(f"the process that looks at the broker was stopped (exit code {code})")
     result, fault = pickle.loads(answer)  # noqa: S301 - our own copy wrote it
     if fault is not None:
         raise fault
     return result  # type: ignore[no-any-return]  # what `work` returned
+
+
+def _ended(pid: int) -> int:
+    """Wait for the copy; returns its exit code, 0 where whoever started this process wants no word of children."""
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return 0
 
 
 def _copied(work: Callable[[], object], there: socket.socket) -> NoReturn:
@@ -56,8 +63,6 @@ def _copied(work: Callable[[], object], there: socket.socket) -> NoReturn:
     try:
         threading.Thread(target=_end_with, args=(there,), daemon=True).start()
         there.sendall(_outcome(work))
-    except (AttributeError, TypeError, pickle.PicklingError):
-        traceback.print_exc()  # what came of it cannot be sent
     finally:
         os._exit(1)
 
@@ -71,6 +76,16 @@ def _end_with(there: socket.socket) -> None:
 def _outcome(work: Callable[[], object]) -> bytes:
     try:
         return pickle.dumps((work(), None))
-    except Exception as error:  # noqa: BLE001 - whoever waits for the work decides
-        error.add_note(f"In the process that was copied for it:\n{traceback.format_exc()}")
-        return pickle.dumps((None, error))
+    except BaseException as error:  # noqa: BLE001 - whoever waits for the work decides
+        return pickle.dumps((None, _sendable(error)))
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """Return the error, or one that says the same if it does not survive being sent."""
+    story = f"In the process that was copied for it:\n{traceback.format_exc()}"
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - its class may raise anything
+        error = DeployError(f"{type(error).__name__}: {error}")
+    error.add_note(story)
+    return error

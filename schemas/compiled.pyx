@@ -26,12 +26,23 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         object (*tp_alloc)(PyTypeObject* of, Py_ssize_t items)
 
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX >= 0x030E0000  /* tuples keep their hash: -1 = not worked out yet, and memory comes zeroed */
+    #define FORGET_HASH(record) (((PyTupleObject *)(record))->ob_hash = -1)
+    #else
+    #define FORGET_HASH(record) ((void)0)
+    #endif
+    """
+    void FORGET_HASH(object record)
+
 cdef enum:
     CONFLUENT_BYTES = 5  # as in schemas.framing
     SINGLE_OBJECT_BYTES = 10
     KEY_BYTES = 48  # as in schemas.recall
     MAX_SHARED_BYTES = 2048
     CAPACITY = 1024
+    KEPT_BYTES = 2097152  # of a writer's buffer: four times the largest value
     MAX_RANK = 9
     INT_MAX_ = 2147483647
     MAX_ELEMENTS = 1073741824  # of a tensor, so that no product overflows
@@ -284,6 +295,7 @@ cdef object read_record(Node node, Cursor* cursor):
     cdef Py_ssize_t index, size = PyTuple_GET_SIZE(node.members)
     cdef int place
     cdef object record = (<PyTypeObject*>node.made).tp_alloc(<PyTypeObject*>node.made, size)
+    FORGET_HASH(record)
     for index in range(node.count):
         value = read(node.part(index), cursor)
         place = node.places[index]
@@ -423,9 +435,13 @@ cdef class Writer:
         try:
             append(&self.out, PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head))
             write(self.root, record, &self.out)
+            return PyBytes_FromStringAndSize(<const char*>self.out.data, self.out.size)
         except Exception:
             return self.python(record, head)
-        return PyBytes_FromStringAndSize(<const char*>self.out.data, self.out.size)
+        finally:
+            if self.out.room > KEPT_BYTES:
+                PyMem_Free(self.out.data)
+                self.out.data, self.out.room = NULL, 0
 
 
 cdef inline int need(Out* out, size_t more) except -1:

@@ -68,17 +68,20 @@ class FetchSessions:
         """Note that a fetch from these offsets was answered, in which session; 0 = the broker keeps none."""
         session = self._sessions.get(node)
         if not number:
-            self.end(node)
-        elif session is None or session.number != number:
+            self._sessions.pop(node, None)
+        elif session is None or session.number != number or session.offsets.keys() != offsets.keys():
             self._sessions[node] = _Session(number, 1, offsets)
         else:
             session.epoch = session.epoch % _LAST + 1
             session.offsets = offsets
 
     def end(self, node: int) -> None:
-        """Begin anew with the next fetch."""
-        self._sessions.pop(node, None)
+        """Begin anew with the next fetch, which names the old session: else the broker would keep it for minutes."""
+        session = self._sessions.get(node)
+        if session is not None:
+            session.offsets = {}
 
     def clear(self) -> None:
         """Begin anew with every broker."""
-        self._sessions.clear()
+        for node in self._sessions:
+            self.end(node)

@@ -18,10 +18,22 @@ cdef extern from "Python.h":
     ctypedef struct PyTypeObject:
         object (*tp_alloc)(PyTypeObject* of, Py_ssize_t items)
 
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX >= 0x030E0000  /* tuples keep their hash: -1 = not worked out yet, and memory comes zeroed */
+    #define FORGET_HASH(record) (((PyTupleObject *)(record))->ob_hash = -1)
+    #else
+    #define FORGET_HASH(record) ((void)0)
+    #endif
+    """
+    void FORGET_HASH(object record)
+
 cdef enum:
     HEADER = 61
     UNUSUAL = 0x27  # attributes: compressed, or a control batch
     APPENDED = 0x08  # attributes: the time is the broker's, one for all
+
+cdef long long LAST_MS = 9223372036854775  # as microseconds still 64 bits
 
 
 class UnusualError(Exception):
@@ -82,10 +94,15 @@ cdef object read(
         cursor.at = end
         return None
     cdef object one = (<PyTypeObject*>made).tp_alloc(<PyTypeObject*>made, 7)
+    FORGET_HASH(one)
     place(one, 0, topic)
     place(one, 1, partition)
     place(one, 2, PyLong_FromLongLong(offset))
-    place(one, 3, PyLong_FromLongLong((stamp if appended < 0 else appended) * 1000))
+    if appended >= 0:
+        stamp = appended
+    if not -LAST_MS <= stamp <= LAST_MS:
+        raise UnusualError
+    place(one, 3, PyLong_FromLongLong(stamp * 1000))
     place(one, 4, text(cursor, False))
     place(one, 5, text(cursor, False))
     size = varint(cursor)

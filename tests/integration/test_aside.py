@@ -37,10 +37,26 @@ def test_what_the_work_raises_is_raised_with_where_that_was() -> None:
     assert ran(program).stdout == "no such model True\n"
 
 
+def test_an_error_that_cannot_be_sent_is_told_in_words() -> None:
+    """Its class wants other arguments than those that it keeps, or lives in a module of C."""
+    program = (
+        "from schemas.errors import DecodeError\nfrom deploy.errors import DeployError\n"
+        "def work():\n    raise DecodeError('invalid', 'no record')\n"
+        "try:\n    aside(work)\nexcept DeployError as error:\n    print(error, 'in work' in error.__notes__[0])"
+    )
+    assert ran(program).stdout == "DecodeError: no record True\n"
+
+
+def test_where_nobody_is_told_of_children_the_answer_counts() -> None:
+    """A supervisor may have SIGCHLD ignored, which its children inherit."""
+    program = "import signal\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\nprint(aside(lambda: 7))"
+    assert ran(program).stdout == "7\n"
+
+
 def test_a_copy_that_is_killed_is_an_error_that_says_so() -> None:
     """Out of memory, for instance: the message names the signal."""
     done = ran("import os\naside(lambda: os.kill(os.getpid(), 9))")
-    assert "stopped from outside (exit code -9)" in done.stderr
+    assert "was stopped (exit code -9)" in done.stderr
 
 
 def test_the_copy_ends_with_the_process_that_waits_for_it() -> None:

@@ -321,21 +321,21 @@ def test_a_session_that_the_broker_has_forgotten_is_begun_again_at_once(code: in
         await broker.answer(session=9)
         await broker.answer(code=code)
         assert broker.asked == [{PLACES[0]: 0, PLACES[1]: 0}, {}, {PLACES[0]: 0, PLACES[1]: 0}]
-        assert broker.sessions == [(0, 0), (9, 1), (0, 0)]
+        assert broker.sessions == [(0, 0), (9, 1), (9, 0)]
 
     play(act)
 
 
 def test_a_failure_ends_the_session() -> None:
-    """Whether the broker has heard the last fetch is not known."""
+    """Whether the broker has heard the last fetch is not known; the old session is named, so that it is not kept."""
 
     async def act(stage: Scene, broker: Broker) -> None:
         await broker.answer(session=9)
         await broker.fail(errors.KafkaConnectionError("gone"))
         await asyncio.sleep(2 * BACKOFF_S)
-        assert broker.sessions == [(0, 0), (9, 1), (0, 0)]
+        assert broker.sessions == [(0, 0), (9, 1), (9, 0)]
         await broker.answer(sent(PLACES[0], code=errors.NotLeaderForPartitionError.errno), session=11)
         await asyncio.sleep(2 * BACKOFF_S)
-        assert broker.sessions[3:] == [(0, 0)]
+        assert broker.sessions[3:] == [(11, 0)]
 
     play(act)
