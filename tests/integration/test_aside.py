@@ -44,7 +44,7 @@ def test_an_error_that_cannot_be_sent_is_told_in_words() -> None:
         "def work():\n    raise DecodeError('invalid', 'no record')\n"
         "try:\n    aside(work)\nexcept DeployError as error:\n    print(error, 'in work' in error.__notes__[0])"
     )
-    assert ran(program).stdout == "DecodeError: no record True\n"
+    assert ran(program).stdout == "DecodeError: invalid: no record True\n"
 
 
 def test_where_nobody_is_told_of_children_the_answer_counts() -> None:
