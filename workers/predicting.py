@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.allowed import Allowed
 from policies.batching import create_controller
-from schemas.records import Outcome
 from workers import traffic
 from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
@@ -181,8 +180,7 @@ class Predicting:
         quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
         self.kernel.done(take, timed.predict_us, self._now_us())
-        if Outcome.OK in timed.predicted.outcomes:
-            self._versions.note(inputs)
+        self._versions.note(inputs, timed.predicted.outcomes)
         done = _Done(take, timed, started_us)
         if quick is None:
             return done

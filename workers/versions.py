@@ -115,9 +115,12 @@ class Versions:
             self.wanted = model
         self.look()
 
-    def note(self, inputs: Sequence[Input]) -> None:
-        """Remember rows that the served version has answered."""
-        self._sample.extend(inputs[-WARM_UP_ROWS:])
+    def note(self, inputs: Sequence[Input], outcomes: Sequence[Outcome]) -> None:
+        """Remember rows, those that the served version has answered: another one may be held to them."""
+        if outcomes.count(Outcome.OK) == len(inputs):  # almost always
+            self._sample.extend(inputs[-WARM_UP_ROWS:])
+        else:
+            self._sample.extend([row for row, came in zip(inputs, outcomes, strict=True) if came is Outcome.OK])
 
     @property
     def sample(self) -> Sequence[Input]:

@@ -19,7 +19,7 @@ from workers.executor import Timed
 from workers.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
-from workers.versions import WARM_UP_ROWS
+from workers.versions import WARM_UP_ROWS, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -228,6 +228,16 @@ def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
     directed(scene, change)
     assert scene.made["2"][0].first_rows == WARM_UP_ROWS
     assert max(len(batch.query_ids) for batch in scene.batches() if batch.version == "1") < WARM_UP_ROWS
+
+
+def test_rows_that_failed_are_no_test_of_another_version() -> None:
+    """Of each batch those are kept that were answered, the last of them all."""
+    versions = Versions(version("1"), lambda model: Answering(model, None, Outcome.OK), lambda: None)
+    rows = [Tensor.of(np.array([n], dtype=np.float32)) for n in range(2 * WARM_UP_ROWS)]
+    versions.note(rows, (Outcome.FAILED, *(Outcome.OK,) * WARM_UP_ROWS, *(Outcome.INVALID,) * (WARM_UP_ROWS - 1)))
+    assert versions.sample == (*rows[1 : WARM_UP_ROWS + 1],)
+    versions.note(rows[:2], (Outcome.OK, Outcome.FAILED))
+    assert versions.sample == (*rows[2 : WARM_UP_ROWS + 1], rows[0])
 
 
 def test_a_version_that_fails_is_given_up_when_another_is_wanted() -> None:
