@@ -202,9 +202,11 @@ def add(
 
     Raises:
         PackageError: the folder is no package.
-        UsageError: its version is known as another package.
+        UsageError: its version is known as another package, or the share is none.
         DeployError: the broker did not take it.
     """
+    if not 0.0 <= share <= 1.0:  # nor NaN, which the command line lets pass
+        raise UsageError(f"a share lies between 0 and 1, not {share:g}")
     record, versions = model_record(package), catalog.versions(settings, codec)
     listed = versions.get(record.name, [])
     same = next((model for model in listed if model.version == record.version), None)
