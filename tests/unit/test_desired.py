@@ -80,3 +80,10 @@ def test_what_is_no_share_is_refused(published: Published, tmp_path: Path, share
     with pytest.raises(UsageError, match="between 0 and 1"):
         added(tmp_path, share)
     assert published.written == 0
+
+
+def test_a_version_that_cannot_have_its_share_stays_unknown(published: Published, tmp_path: Path) -> None:
+    """It can be given another one, or be packaged anew under the same name."""
+    with pytest.raises(UsageError, match="less first"):
+        added(tmp_path, 0.2)
+    assert published.written == 0
