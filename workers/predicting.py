@@ -94,7 +94,8 @@ class Predicting:
             its = traffic.label(wanted.share)
             return Predicting(wanted.model, instance, settings, codec, now_us, loaded, make, its)
 
-        self._beside = Beside(self.kernel, load_beside, side, self._versions.look)
+        versions = self._versions
+        self._beside = Beside(self.kernel, load_beside, side, lambda: versions.wanted, versions.look)
         if not beside:
             self.kernel.versions, self.kernel.beside = self._versions, self._beside
         self._patience_s = settings.patience_of(model.name)
@@ -239,6 +240,8 @@ class _Waking(ModelWorker):
     def on_model(self, record: Record) -> None:
         if self.versions is not None:
             self.versions.on_record(record, self._codec)
+        if self.beside is not None:
+            self.beside.route()
 
     def ring(self) -> None:
         """Wake the task that predicts."""

@@ -176,7 +176,8 @@ class Versions:
         """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
         wanted = self.wanted
         is_served = not _differs(wanted, self.served) or await self._succeed(wanted)
-        shares = {v: share for v, share in wanted.shares.items() if v != self.served.version}
+        # As they are wanted by now: that one may have taken minutes.
+        shares = {v: share for v, share in self.wanted.shares.items() if v != self.served.version}
         known = [Wanted(self._known[v], share) for v, share in shares.items() if v in self._known]
         return await beside(known) and is_served and len(known) == len(shares)
 
