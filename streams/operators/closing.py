@@ -142,8 +142,7 @@ class Closing:
         beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
         if partition.shadows:
             come = [partition.shadows.get(one.query_id, ()) for one in told]
-            models = self._configuration.models
-            both = [completed(prediction, its, models) for prediction, its in zip(predictions, come, strict=True)]
+            both = [completed(prediction, its) for prediction, its in zip(predictions, come, strict=True)]
             predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
         kinds = [terms(prediction.application).loss for prediction in predictions]
         seen = [
