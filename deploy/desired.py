@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deploy import catalog, topics
 from deploy.errors import UsageError
-from deploy.shares import canaries, check_alike, ended, given, shared, without_canaries
+from deploy.shares import canaries, ended, given, shared, without_canaries
 from policies.registry import create
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
@@ -202,9 +202,11 @@ def add(
 
     Raises:
         PackageError: the folder is no package.
-        UsageError: its version is known as another package.
+        UsageError: its version is known as another package, or it cannot have this share.
         DeployError: the broker did not take it.
     """
+    if not 0.0 <= share <= 1.0:  # nor NaN, which the command line lets pass
+        raise UsageError(f"a share lies between 0 and 1, not {share:g}")
     record, versions = model_record(package), catalog.versions(settings, codec)
     listed = versions.get(record.name, [])
     same = next((model for model in listed if model.version == record.version), None)
@@ -215,7 +217,7 @@ def add(
     if share < 1.0:
         if not listed:
             raise UsageError(f"there is no model {record.name} yet: its first version serves, without a share")
-        check_alike(record, _serving(settings, codec, record.name))
+        given(_serving(settings, codec, record.name), record, share)  # a version that is refused stays unknown
         if same != record:
             catalog.know(settings, codec, record)
         run_beside(settings, codec, record.name, record.version, share)

@@ -5,6 +5,8 @@
 
 Each has its own queue, batch controller and thread, so that one that is slow or broken makes only its own rows late;
 one that hangs fails its rows and is routed around. What cannot be loaded gets no rows, and loading is tried again.
+
+Loading may take minutes: meanwhile `route` gives what runs its new share, or none, and `converge` does the rest.
 """
 
 from __future__ import annotations
@@ -119,6 +121,7 @@ class Beside:
         kernel: ModelWorker,
         load: Callable[[Model], Executor],
         make: Callable[[Wanted, Executor], Side],
+        wanted: Callable[[], Model],
         changed: Callable[[], None],
     ) -> None:
         """Nothing runs yet.
@@ -127,6 +130,7 @@ class Beside:
             kernel: of the serving version, which routes rows.
             load: returns what runs a version, not started yet.
             make: returns a version at work.
+            wanted: returns the version that is to serve now, with the shares of the others.
             changed: called when one has broken.
         """
         self.failures = 0
@@ -134,6 +138,7 @@ class Beside:
         self._kernel = kernel
         self._load = load
         self._make = make
+        self._wanted = wanted
         self._changed = changed
         self._running: dict[str, _Running] = {}
         self._broken: dict[str, Model] = {}
@@ -143,6 +148,7 @@ class Beside:
     ) -> bool:
         """Have these run, and no others; False if one cannot be had now and is to be tried again."""
         named = {each.model.version: each for each in wanted}
+        self.route()
         for version, running in tuple(self._running.items()):
             if running.executor.fault is not None:
                 _log.error("%s %s is of no more use: %s", running.wanted.model.name, version, running.executor.fault)
@@ -151,13 +157,30 @@ class Beside:
             now = named.get(version)
             if now is None or not _alike(now, running.wanted) or version in self._broken:
                 await self._retire(version)
+            else:
+                self._running[version] = running._replace(wanted=running.wanted._replace(model=now.model))
         self._broken = {v: model for v, model in self._broken.items() if v in named and named[v].model == model}
         missing = [each for v, each in named.items() if v not in self._running and v not in self._broken]
         ready = [await self._begin(each, sample, perform) for each in missing]
-        for version, running in self._running.items():
-            self._running[version] = running._replace(wanted=named[version])
-        self._route()
         return all(ready)
+
+    def route(self) -> None:
+        """Give rows to what runs and works, by the shares that are wanted now."""
+        shares: dict[str, float] = {}
+        for version, running in self._running.items():
+            share = self._share(running.wanted)
+            if share is not None and running.executor.fault is None:
+                shares[version] = share
+                self._running[version] = running._replace(wanted=running.wanted._replace(share=share))
+        self._kernel.route(Routes(shares, {version: self._running[version].side.kernel for version in shares}))
+
+    def _share(self, running: Wanted) -> float | None:
+        """Return the share that is wanted now of what runs; None = no rows: it is to end, or to begin anew."""
+        serving, version = self._wanted(), running.model.version
+        if version == serving.version:  # until it serves it goes on
+            return running.share
+        share = serving.shares.get(version)
+        return share if share is not None and bool(share) == bool(running.share) else None
 
     def check(self) -> None:
         """Raise what ended the task of one: an error of this program's, which is the worker's end."""
@@ -174,6 +197,8 @@ class Beside:
 
     async def _begin(self, wanted: Wanted, sample: Sequence[Input], perform: Callable[[Effects], None]) -> bool:
         model, label = wanted.model, traffic.label(wanted.share)
+        if model.version not in self._wanted().shares:  # any more: others have been loaded before it
+            return True
         executor = self._load(model)
         try:
             await prepare(executor, sample)
@@ -181,18 +206,19 @@ class Beside:
             self.failures += 1
             _log.error("%s %s cannot run as %s: %s", model.name, model.version, label, fault)
             return False
-        contained = Contained(executor, self._changed)
+        contained = Contained(executor, self._broke)
         side = self._make(wanted, contained)
         task = asyncio.create_task(side.run(perform))
         task.add_done_callback(self._ended)
         self._running[model.version] = _Running(wanted, side, contained, task)
+        self.route()
         _log.info("%s %s runs as %s", model.name, model.version, label)
         return True
 
     async def _retire(self, version: str) -> None:
         """Give it no more rows, and let go of it when it has answered those that it holds."""
         running = self._running.pop(version)
-        self._route()
+        self.route()
         running.side.drain()
         try:
             await asyncio.wait([running.task])
@@ -201,9 +227,9 @@ class Beside:
             await running.side.stop()
         _log.info("%s %s runs no longer beside another version", running.wanted.model.name, version)
 
-    def _route(self) -> None:
-        shares = {version: running.wanted.share for version, running in self._running.items()}
-        self._kernel.route(Routes(shares, {version: running.side.kernel for version, running in self._running.items()}))
+    def _broke(self) -> None:
+        self.route()
+        self._changed()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:

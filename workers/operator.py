@@ -115,7 +115,7 @@ class ModelWorker(Operator):
         effects: Effects,
     ) -> None:
         """Add a record's rows, and their ranks, to what is to be queued; another version's rows go there."""
-        self._batcher.spare_us = queries.spare_us
+        self.spare(queries.spare_us)
         asked = asked_of(queries, position)
         ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
         if self._routes.takers or queries.version:
@@ -136,6 +136,12 @@ class ModelWorker(Operator):
             return []
         self._counters["refused_total", *self._label] += len(refused)
         return self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
+
+    def spare(self, spare_us: int) -> None:
+        """Take rows for so long after they are due, whichever version they go to."""
+        self._batcher.spare_us = spare_us
+        for beside in self._routes.takers.values():
+            beside.spare(spare_us)
 
     def route(self, routes: Routes[ModelWorker]) -> None:
         """Give these versions their share of what is asked from now on; they answer as this one does."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from policies.allowed import Allowed
 from policies.batching import create_controller
-from schemas.records import Outcome
 from workers import traffic
 from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
@@ -95,7 +94,8 @@ class Predicting:
             its = traffic.label(wanted.share)
             return Predicting(wanted.model, instance, settings, codec, now_us, loaded, make, its)
 
-        self._beside = Beside(self.kernel, load_beside, side, self._versions.look)
+        versions = self._versions
+        self._beside = Beside(self.kernel, load_beside, side, lambda: versions.wanted, versions.look)
         if not beside:
             self.kernel.versions, self.kernel.beside = self._versions, self._beside
         self._patience_s = settings.patience_of(model.name)
@@ -181,8 +181,7 @@ class Predicting:
         quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
         self.kernel.done(take, timed.predict_us, self._now_us())
-        if Outcome.OK in timed.predicted.outcomes:
-            self._versions.note(inputs)
+        self._versions.note(inputs, timed.predicted.outcomes)
         done = _Done(take, timed, started_us)
         if quick is None:
             return done
@@ -241,6 +240,8 @@ class _Waking(ModelWorker):
     def on_model(self, record: Record) -> None:
         if self.versions is not None:
             self.versions.on_record(record, self._codec)
+        if self.beside is not None:
+            self.beside.route()
 
     def ring(self) -> None:
         """Wake the task that predicts."""

@@ -115,9 +115,12 @@ class Versions:
             self.wanted = model
         self.look()
 
-    def note(self, inputs: Sequence[Input]) -> None:
-        """Remember rows that the served version has answered."""
-        self._sample.extend(inputs[-WARM_UP_ROWS:])
+    def note(self, inputs: Sequence[Input], outcomes: Sequence[Outcome]) -> None:
+        """Remember rows, those that the served version has answered: another one may be held to them."""
+        if outcomes.count(Outcome.OK) == len(inputs):  # almost always
+            self._sample.extend(inputs[-WARM_UP_ROWS:])
+        else:
+            self._sample.extend([row for row, came in zip(inputs, outcomes, strict=True) if came is Outcome.OK])
 
     @property
     def sample(self) -> Sequence[Input]:
@@ -173,7 +176,8 @@ class Versions:
         """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
         wanted = self.wanted
         is_served = not _differs(wanted, self.served) or await self._succeed(wanted)
-        shares = {v: share for v, share in wanted.shares.items() if v != self.served.version}
+        # As they are wanted by now: that one may have taken minutes.
+        shares = {v: share for v, share in self.wanted.shares.items() if v != self.served.version}
         known = [Wanted(self._known[v], share) for v, share in shares.items() if v in self._known]
         return await beside(known) and is_served and len(known) == len(shares)
 

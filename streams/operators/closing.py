@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
+from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelOutput, Observation, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.counters import Counters
@@ -141,8 +142,7 @@ class Closing:
         beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
         if partition.shadows:
             come = [partition.shadows.get(one.query_id, ()) for one in told]
-            models = self._configuration.models
-            both = [completed(prediction, its, models) for prediction, its in zip(predictions, come, strict=True)]
+            both = [completed(prediction, its) for prediction, its in zip(predictions, come, strict=True)]
             predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
         kinds = [terms(prediction.application).loss for prediction in predictions]
         seen = [
@@ -165,6 +165,8 @@ class Closing:
             effects.append(self._unjoined(partition, position, value, now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
             self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
+            window_us = self._windows.of(peek_texts(value, 2)[1]).window_us
+            partition.wheel.add(now_us + window_us, query_id)  # forgotten as one that could be read is
             record = Record(*position, timestamp_us=0, key=None, value=value)
             effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
 

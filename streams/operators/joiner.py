@@ -38,6 +38,7 @@ from streams.operators import shadows
 from streams.operators.applications import Configuration
 from streams.operators.closing import Closing, Told
 from streams.operators.contract import Operator, Skip
+from streams.operators.late import is_late
 from streams.operators.waiting import Waiting, packed
 from streams.operators.windows import Windows
 
@@ -190,8 +191,8 @@ class Joiner(Operator):
             try:
                 if record.topic == topics.SHADOWS:
                     batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
-                    gone = shadows.keep(partition.shadows, batch, partition.closed, self._settings.shadows)
-                    self._forgotten += gone
+                    kept, bound = partition.shadows, self._settings.shadows
+                    self._forgotten += shadows.keep(kept, batch, partition.closed, bound, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
                     self._windows.on_record(record, now_us)

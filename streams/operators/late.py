@@ -9,7 +9,7 @@ its query: nothing was answered.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -18,13 +18,17 @@ from schemas.records import ModelPredictions, Outcome, Tensor
 from streams.operators.contract import Emit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Model, ModelOutput, Prediction
+    from schemas.records import ModelOutput, Prediction
+    from streams.operators.contract import Record
 
 # Queries of a partition, at least: a slow model is seconds late, not minutes.
 _REMEMBERED: Final = 10_000
+# On a record of topic `shadows`: its outputs are late, not a shadow's. Which it is only who had asked for them knows:
+# by the time of the feedback a shadow may serve, and the version that was late be gone.
+_MARK: Final = ("late", b"1")
 
 
 class LateOutputs:
@@ -58,7 +62,9 @@ class LateOutputs:
                 queries[batch.query_ids[row]] = left
             else:
                 del queries[batch.query_ids[row]]
-        return [Emit(topics.SHADOWS, partition, None, codec.encode(_only(batch, rows)))] if rows else []
+        if not rows:
+            return []
+        return [Emit(topics.SHADOWS, partition, None, codec.encode(_only(batch, rows)), headers=(_MARK,))]
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""
@@ -81,29 +87,34 @@ def _only(batch: ModelPredictions, rows: Sequence[int]) -> ModelPredictions:
     )
 
 
-def completed(
-    prediction: Prediction, come: Sequence[ModelOutput], models: Mapping[str, Model]
-) -> tuple[Prediction, tuple[ModelOutput, ...]]:
+def is_late(record: Record) -> bool:
+    """Tell whether a record of topic `shadows` holds late outputs, not a shadow's."""
+    return _MARK in record.headers
+
+
+class Beside(NamedTuple):
+    """What a version said beside an answer: too late for it, or as a shadow."""
+
+    output: ModelOutput
+    is_late: bool
+
+
+def completed(prediction: Prediction, come: Sequence[Beside]) -> tuple[Prediction, tuple[ModelOutput, ...]]:
     """Put outputs in the place of those that were missing when an ensemble was answered.
 
     Args:
         prediction: as it was answered.
         come: what versions said beside it: late ones, and shadows.
-        models: as they are deployed.
 
     Returns:
         The prediction, and what has no place in it: shadows.
     """
     missing = {output.model for output in prediction.outputs if output.outcome is Outcome.MISSING}
-    late = {output.model: output for output in come if output.model in missing and _answers(output, models)}
+    late = {one.output.model: one.output for one in come if one.is_late and one.output.model in missing}
     if not late or len(prediction.outputs) == 1:
-        return prediction, tuple(come)
+        return prediction, tuple([one.output for one in come])
     # At the end: what the answer is held against stands first.
     outputs = [output for output in prediction.outputs if output.model not in late] + [*late.values()]
-    return prediction._replace(outputs=tuple(outputs)), tuple([o for o in come if o not in late.values()])
-
-
-def _answers(output: ModelOutput, models: Mapping[str, Model]) -> bool:
-    """Tell whether this is of a version that answers queries, by what is deployed: shadows do not."""
-    model = models.get(output.model)
-    return model is not None and (output.version == model.version or model.shares.get(output.version, 0.0) > 0.0)
+    return prediction._replace(outputs=tuple(outputs)), tuple(
+        [one.output for one in come if one.output is not late.get(one.output.model)]
+    )

@@ -10,6 +10,7 @@ from policies.errors import LossError
 from schemas.records import Outcome
 from streams.operators.combiner import outputs_of
 from streams.operators.counters import Counters, render
+from streams.operators.late import Beside
 from streams.operators.observing import NO_ANSWER_LOSS, output_loss
 
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     from streams.operators.applications import Configuration
 
 # By query id: outputs that answered nothing, one a version.
-Shadows: TypeAlias = "dict[str, tuple[ModelOutput, ...]]"
+Shadows: TypeAlias = dict[str, tuple[Beside, ...]]
 
 
-def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: int) -> int:
-    """Keep what shadows answered, or an ensemble's models too late, until their queries' feedback comes.
+def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: int, *, is_late: bool) -> int:
+    """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
 
     Returns:
         How many queries, the first, were forgotten because of the bound.
@@ -31,8 +32,8 @@ def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: 
     for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
         if query_id in closed or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
             continue  # it says nothing about the version
-        others = (o for o in kept.get(query_id, ()) if (o.model, o.version) != (output.model, output.version))
-        kept[query_id] = (*others, output)
+        others = (o for o in kept.get(query_id, ()) if o.output[:2] != output[:2])  # model and version
+        kept[query_id] = (*others, Beside(output, is_late))
     gone = [*islice(kept, max(0, len(kept) - bound))]
     for query_id in gone:
         del kept[query_id]

@@ -324,6 +324,23 @@ def test_one_call_ends_so_many_windows_and_the_next_is_due_at_once() -> None:
     assert len(joiner.on_timer(60_000_000)) == 500
 
 
+def test_a_prediction_that_cannot_be_read_is_forgotten_in_the_end() -> None:
+    """Its feedback is late for one more window, as any other's, and then nobody's."""
+    joiner = alone()
+    whole = prediction("q", 0)
+    assert whole.value is not None
+    joiner.on_records([whole._replace(value=whole.value[:-1])], 0)
+    assert [type(effect) for effect in joiner.on_timer(60_000_000)] == [DeadLetter]
+    late, *_ = joiner.on_records([told("q", 0)], 61_000_000)
+    assert isinstance(late, DeadLetter)
+    assert late.cause == "late"
+
+    assert joiner.next_deadline() == 120_000_000
+    assert joiner.on_timer(120_000_000) == []
+    assert joiner.on_records([told("q", 1)], 121_000_000) == []
+    assert joiner.statistics()["feedback_waiting"] == 1
+
+
 @pytest.mark.parametrize("outage_s", [30, 100, 1000])
 def test_an_outage_longer_than_a_window_counts_no_query_twice(outage_s: int) -> None:
     """The learner knows the feedback's observation, or the window ended too long ago for its default loss."""

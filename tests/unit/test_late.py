@@ -7,10 +7,8 @@ import pytest
 
 from schemas import topics
 from schemas.records import Model, ModelOutput, ModelPredictions, Outcome, Prediction, Status, Tensor
-from streams.operators.late import LateOutputs, completed
+from streams.operators.late import Beside, LateOutputs, completed
 from tests.loops import CODEC, Loop, digits, model_predictions
-
-SLOW = Model("slow", "1", "function", "", "", "label", "float32", (1,), shares={"2": 0.0, "3": 0.2})
 
 
 def predicted(*outputs: ModelOutput) -> Prediction:
@@ -21,7 +19,7 @@ def predicted(*outputs: ModelOutput) -> Prediction:
 def taken(late: LateOutputs, batch: ModelPredictions) -> list[ModelPredictions]:
     """Return what is handed on of a batch."""
     found = late.take(0, batch, CODEC)
-    assert {(emit.topic, emit.partition) for emit in found} <= {(topics.SHADOWS, 0)}
+    assert {(emit.topic, emit.partition, emit.headers) for emit in found} <= {(topics.SHADOWS, 0, (("late", b"1"),))}
     return [CODEC.decode(ModelPredictions, emit.value) for emit in found]
 
 
@@ -50,21 +48,21 @@ def test_what_is_expected_is_bounded_and_forgotten_with_its_partition() -> None:
     assert taken(late, model_predictions("slow", {"q20000": 1})) == []
 
 
-@pytest.mark.parametrize(("version", "counts"), [("1", True), ("3", True), ("2", False), ("9", False)])
-def test_the_place_of_a_missing_output_is_for_versions_that_answer(version: str, *, counts: bool) -> None:
-    """The one that serves or a canary; a shadow's stays a shadow's."""
+@pytest.mark.parametrize("late", [True, False])
+def test_the_place_of_a_missing_output_is_for_what_came_late(*, late: bool) -> None:
+    """A shadow's stays a shadow's, whatever it is called."""
     fast, missing = ModelOutput("fast", "1", Outcome.OK, 7), ModelOutput("slow", "", Outcome.MISSING, None)
-    come = ModelOutput("slow", version, Outcome.OK, 3)
-    prediction, shadows = completed(predicted(fast, missing), (come,), {"slow": SLOW})
-    assert prediction.outputs == ((fast, come) if counts else (fast, missing))
-    assert shadows == (() if counts else (come,))
+    come = ModelOutput("slow", "1", Outcome.OK, 3)
+    prediction, shadows = completed(predicted(fast, missing), (Beside(come, late),))
+    assert prediction.outputs == ((fast, come) if late else (fast, missing))
+    assert shadows == (() if late else (come,))
 
 
 def test_a_model_that_was_asked_alone_has_lost_its_query() -> None:
     """Nothing was answered, whatever came afterwards."""
     prediction = predicted(ModelOutput("slow", "", Outcome.MISSING, None))
     come = ModelOutput("slow", "1", Outcome.OK, 7)
-    assert completed(prediction, (come,), {"slow": SLOW}) == (prediction, (come,))
+    assert completed(prediction, (Beside(come, is_late=True),)) == (prediction, (come,))
 
 
 def test_an_ensemble_learns_how_good_its_late_model_is() -> None:
@@ -83,3 +81,23 @@ def test_an_ensemble_learns_how_good_its_late_model_is() -> None:
         asked[0]: (1.0, 0.0),
         asked[1]: (1.0, 1.0),
     }
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_what_is_deployed_at_the_feedback_does_not_say_which_outputs_were_late(*, late: bool) -> None:
+    """A version that was late may be replaced by then, and a shadow serve: it was asked nothing all the same."""
+    loop = Loop({"good": lambda _: 7, "slow": lambda _: None}, digits(models=("good", "slow"), policy="exp4"))
+    asked = loop.query()
+    loop.driver.run(1)
+    batch = model_predictions("slow", {asked: 3})
+    if late:
+        loop.driver.produce(topics.MODEL_PREDICTIONS, 0, CODEC.encode(batch))
+    else:
+        loop.driver.produce(topics.SHADOWS, 0, CODEC.encode(batch._replace(version="2")))
+    loop.driver.run(1)
+    two = Model("slow", "2", "function", "", "", "label", "float32", (1,))
+    loop.driver.produce(topics.MODELS, 0, CODEC.encode(two), b"slow")
+    loop.driver.run(1)
+    loop.feedback(asked, 3)
+    loop.driver.run(1)
+    assert [seen.losses for _, seen in loop.observations()] == [(1.0, 0.0 if late else 1.0)]

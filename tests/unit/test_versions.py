@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from policies import draw
 from schemas import topics
@@ -19,7 +20,7 @@ from workers.executor import Timed
 from workers.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
-from workers.versions import WARM_UP_ROWS
+from workers.versions import WARM_UP_ROWS, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -230,6 +231,16 @@ def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
     assert max(len(batch.query_ids) for batch in scene.batches() if batch.version == "1") < WARM_UP_ROWS
 
 
+def test_rows_that_failed_are_no_test_of_another_version() -> None:
+    """Of each batch those are kept that were answered, the last of them all."""
+    versions = Versions(version("1"), lambda model: Answering(model, None, Outcome.OK), lambda: None)
+    rows = [Tensor.of(np.array([n], dtype=np.float32)) for n in range(2 * WARM_UP_ROWS)]
+    versions.note(rows, (Outcome.FAILED, *(Outcome.OK,) * WARM_UP_ROWS, *(Outcome.INVALID,) * (WARM_UP_ROWS - 1)))
+    assert versions.sample == (*rows[1 : WARM_UP_ROWS + 1],)
+    versions.note(rows[:2], (Outcome.OK, Outcome.FAILED))
+    assert versions.sample == (*rows[2 : WARM_UP_ROWS + 1], rows[0])
+
+
 def test_a_version_that_fails_is_given_up_when_another_is_wanted() -> None:
     """The next version is loaded at once, not after the other's turn."""
     scene = Scene()
@@ -312,6 +323,71 @@ def test_several_canaries_and_shadows_run_side_by_side() -> None:
     shadowed = [(batch.version, q) for batch in scene.batches(topics.SHADOWS) for q in batch.query_ids]
     assert set(shadowed) >= {(v, q) for v in ("4", "5") for q in during}
     assert {v: len(made) for v, made in scene.made.items()} == dict.fromkeys("12345", 1)
+
+
+@pytest.mark.parametrize("shares", [{"3": 0.2}, {"2": 0.7, "3": 0.2}, {"2": 0.0, "3": 0.2}, {}])
+def test_shares_change_at_once_while_another_version_loads(shares: Mapping[str, float]) -> None:
+    """A rollback above all does not wait for what may take minutes."""
+    scene = Scene()
+    marks: list[int] = []
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        scene.want("1", CANARY | {"3": 0.2})
+        await scene.ask(1)
+        scene.want("1", shares)
+        await scene.ask(0.6)
+        marks.append(scene.asked)
+        await scene.ask(1.2)
+        marks.append(scene.asked)
+        await scene.ask(LOADED_S * 2)
+
+    directed(scene, change)
+    answered = scene.answered_by()
+    running = {"2": shares.get("2", 0.0)}
+    during = [f"q{i}" for i in range(*marks)]
+    assert [answered[q] for q in during] == [draw.version(q, running) or "1" for q in during]
+    after = [f"q{i}" for i in range(scene.asked - 100, scene.asked)]
+    assert [answered[q] for q in after] == [draw.version(q, shares) or "1" for q in after]
+
+
+def test_a_canary_that_hangs_is_routed_around_while_another_version_loads() -> None:
+    """Its rows go to the version that serves; what loads is none the wiser."""
+    scene = Scene()
+    marks: list[int] = []
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        scene.want("1", CANARY | {"3": 0.2})
+        await scene.ask(1)
+        scene.made["2"][0].hung = HungError("it does not come back")
+        await scene.ask(0.6)
+        marks.append(scene.asked)
+        await scene.ask(1.2)
+        marks.append(scene.asked)
+        await scene.ask(LOADED_S)
+
+    directed(scene, change)
+    answered = scene.answered_by()
+    assert {answered[f"q{i}"] for i in range(*marks)} == {"1"}
+    assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1", "3"}
+    assert len(scene.made["2"]) == 1
+
+
+def test_a_canary_goes_on_until_it_serves() -> None:
+    """It can be named all the while that it is loaded once more, to take over."""
+    scene = Scene()
+
+    async def change() -> None:
+        scene.want("1", CANARY)
+        await scene.ask(LOADED_S)
+        scene.want("2")
+        await scene.ask(LOADED_S + 1, "2")
+
+    directed(scene, change)
+    assert set(scene.answered_by(since=scene.asked - round(100 * LOADED_S)).values()) == {"2"}
 
 
 def test_a_query_that_names_the_canary_gets_one_of_several_by_their_shares() -> None:

@@ -15,6 +15,7 @@ from workers.answering import Identity
 from workers.batcher import Batcher
 from workers.operator import ModelWorker
 from workers.rows import Predicted
+from workers.traffic import Routes
 
 CODEC = Codec()
 TOPIC = topics.model_queries("digits")
@@ -247,6 +248,16 @@ def test_priorities_reach_the_queue_row_by_row() -> None:
     effects = kernel.on_records([asked(0), Record(TOPIC, 1, 1, NOW, None, CODEC.encode(ranked))], NOW)
     assert decoded(effects)[0].query_ids == ("q0", "a")
     assert [row.item.query_id for row in kernel.take(NOW).rows] == ["b"]
+
+
+def test_a_late_row_of_a_canary_is_tried_for_as_long_as_one_of_the_version_that_serves() -> None:
+    """How long an answer may still be of use is said once, for all versions."""
+    serving, canary = worker(), worker()
+    serving.route(Routes({"8": 1.0}, {"8": canary}))
+    query = model_query("q", 0, NOW + 50 * MS, Tensor.of(np.zeros(2, dtype=np.float32)))
+    serving.on_records([asked(0, value=CODEC.encode(query._replace(spare_us=20 * MS)))], NOW)
+    take = canary.take(NOW + 60 * MS)
+    assert (len(take.rows), take.expired) == (1, ())
 
 
 def test_priorities_that_are_not_one_a_row_are_a_dead_letter() -> None:

@@ -1,0 +1,89 @@
+"""What `skysail model add` publishes, and what it refuses before it has published anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deploy import catalog, desired
+from deploy.desired import add
+from deploy.errors import UsageError
+from deploy.settings import Settings
+from schemas.codec import Codec
+from schemas.records import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+CODEC = Codec()
+
+
+def version(name: str, shares: dict[str, float] | None = None) -> Model:
+    """Make a version of the model, with others beside it."""
+    return Model("digits", name, "function", "", name, "label", "float32", (1,), shares=shares or {})
+
+
+class Published:
+    """A catalog in memory, in the place of the broker's.
+
+    Attributes:
+        serving: the version that serves.
+        versions: those that are known.
+        written: how often something was published.
+    """
+
+    def __init__(self, serving: Model, versions: Sequence[Model]) -> None:
+        self.serving = serving
+        self.versions = [*versions]
+        self.written = 0
+
+    def know(self, settings: Settings, codec: Codec, model: Model) -> None:
+        """Add a version."""
+        self.versions.append(model)
+        self.written += 1
+
+    def serve(self, settings: Settings, codec: Codec, model: Model) -> None:
+        """Have a version serve."""
+        self.serving = model
+        self.written += 1
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> Published:
+    """Version 1 serves, with canary 2 beside it; the folder of a package is called as version 3."""
+    found = Published(version("1", {"2": 0.9}), [version("1"), version("2")])
+    monkeypatch.setattr(catalog, "read", lambda *_: {"digits": found.serving})
+    monkeypatch.setattr(catalog, "versions", lambda *_: {"digits": [*found.versions]})
+    monkeypatch.setattr(catalog, "know", found.know)
+    monkeypatch.setattr(catalog, "serve", found.serve)
+    monkeypatch.setattr(desired, "model_record", lambda _: version("3"))
+    return found
+
+
+def added(tmp_path: Path, share: float) -> bool:
+    """Add version 3 with a share."""
+    return add(Settings(), CODEC, tmp_path, lambda *_: None, share)
+
+
+def test_a_version_is_added_with_a_share_beside_the_others(published: Published, tmp_path: Path) -> None:
+    """It is known, and the version that serves goes on."""
+    assert added(tmp_path, 0.05)
+    assert published.serving == version("1", {"2": 0.9, "3": 0.05})
+    assert published.versions == [version("1"), version("2"), version("3")]
+
+
+@pytest.mark.parametrize("share", [float("nan"), -0.1, 1.1, float("inf")])
+def test_what_is_no_share_is_refused(published: Published, tmp_path: Path, share: float) -> None:
+    """Not a number least of all: the whole would be taken for it."""
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        added(tmp_path, share)
+    assert published.written == 0
+
+
+def test_a_version_that_cannot_have_its_share_stays_unknown(published: Published, tmp_path: Path) -> None:
+    """It can be given another one, or be packaged anew under the same name."""
+    with pytest.raises(UsageError, match="less first"):
+        added(tmp_path, 0.2)
+    assert published.written == 0
