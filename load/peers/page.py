@@ -23,7 +23,8 @@ Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions),
 regression and writes predictions back, at the best setting of the grid below. Rounds are interleaved; figures are
 medians with the least and the most. The rate is that of draining a backlog: from its first query to the time when the
 broker had 95 % of the answers. Latency counts from the time when a query was meant to be sent; goodput counts right
-answers within the objective. CPU time is that of all processes of a system; memory is the sum of their peaks. Every
+answers within the objective at the best of the rates tried, which for whoever is faster than sender and sink alone are
+not the highest it can do. CPU time is that of all processes of a system; memory is the sum of their peaks. Every
 answer is checked by id against the model. The code of each is a file in `load/peers/`, the environments are pinned in
 `load/peers/requirements/`.
 """
