@@ -15,6 +15,7 @@ import psutil
 
 from load import topics
 from load.errors import PeerFailedError
+from load.floor.job import ONE_THREAD
 from load.peers import environments
 from load.peers.shared import Task
 from load.system import Deployment
@@ -34,7 +35,6 @@ PARTITIONS = 4
 _GRACE_S = 3.0
 _TAIL_CHARS = 600
 _MARK = "SKYSAIL_PEER"  # in the environment of a contender's processes: how they are found again
-_THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ async def _skysail(
 def variables(path: Path) -> dict[str, str]:
     """Return the environment for a process that imports Skysail's files from `path` and computes in one thread."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**own, "PYTHONPATH": str(environments.python_path(path)), **_THREADS}
+    return {**own, "PYTHONPATH": str(environments.python_path(path)), **ONE_THREAD}
 
 
 def _spawn(command: tuple[str, ...], folder: Path, path: Path) -> subprocess.Popen[bytes]:
