@@ -20,7 +20,8 @@ INTRODUCTION: Final = """\
 Written by `skysail load run peers --docs docs/benchmark.md`; the end of this page says how to run it yourself.
 
 Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions), asks the same scikit-learn logistic
-regression and writes predictions back, at the best setting of the grid below. Rounds are interleaved; figures are
+regression and writes predictions back, at the best setting of the grid below; Skysail with its codec, everybody else
+with fastavro. Rounds are interleaved; figures are
 medians with the least and the most. The rate is that of draining a backlog: from its first query to the time when the
 broker had 95 % of the answers. Latency counts from the time when a query was meant to be sent; goodput counts right
 answers within the objective at the best of the rates tried, which for whoever is faster than sender and sink alone are
