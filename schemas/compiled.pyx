@@ -15,26 +15,14 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_FromDouble
 from cpython.long cimport PyLong_AsLongLong, PyLong_FromLongLong, PyLong_FromVoidPtr
 from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from cpython.object cimport PyObject, PyObject_GenericSetAttr
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.math cimport isfinite
 from libc.string cimport memcmp, memcpy
+from schemas.native cimport Cursor, PyTypeObject, new_record, put, read_long, read_size
 
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
-    ctypedef struct PyTypeObject:
-        object (*tp_alloc)(PyTypeObject* of, Py_ssize_t items)
-
-cdef extern from *:
-    """
-    #if PY_VERSION_HEX >= 0x030E0000  /* tuples keep their hash: -1 = not worked out yet, and memory comes zeroed */
-    #define FORGET_HASH(record) (((PyTupleObject *)(record))->ob_hash = -1)
-    #else
-    #define FORGET_HASH(record) ((void)0)
-    #endif
-    """
-    void FORGET_HASH(object record)
 
 cdef enum:
     CONFLUENT_BYTES = 5  # as in schemas.framing
@@ -56,10 +44,6 @@ KINDS = {
     "outcomes": OUTCOMES, "int32s": INT32S, "int64s": INT64S, "enum": ENUM, "doubles": DOUBLES, "array": ARRAY,
     "union": UNION, "record": RECORD, "shared": SHARED, "tensor": TENSOR,
 }
-
-
-class Unusual(Exception):
-    """Python decides."""
 
 
 cdef class Node:
@@ -103,11 +87,6 @@ cdef class Node:
 
 
 # --- Reading ----------------------------------------------------------------------------------------------------------
-
-cdef struct Cursor:
-    const unsigned char* at
-    const unsigned char* end
-
 
 cdef class Reader:
     """Reads one record type of one writer: `read(buffer, start) -> (record, end)`.
@@ -207,7 +186,7 @@ cdef object read(Node node, Cursor* cursor):
     if kind == UNION:
         byte = read_byte(cursor)
         if byte & 1 or byte >> 1 >= node.count:
-            raise Unusual
+            raise ValueError
         return read(node.part(byte >> 1), cursor)
     if kind == NULL_:
         return None
@@ -216,14 +195,14 @@ cdef object read(Node node, Cursor* cursor):
     if kind == INT:
         number = read_long(cursor)
         if number != <int>number:
-            raise Unusual
+            raise ValueError
         return PyLong_FromLongLong(number)
     if kind == DOUBLE:
         return PyFloat_FromDouble(read_double(cursor))
     if kind == ENUM:
         byte = read_byte(cursor)
         if byte & 1 or byte >> 1 >= PyTuple_GET_SIZE(node.members):
-            raise Unusual
+            raise ValueError
         return <object>PyTuple_GET_ITEM(node.members, byte >> 1)
     if kind == RECORD:
         return read_record(node, cursor)
@@ -236,7 +215,7 @@ cdef object read(Node node, Cursor* cursor):
     if kind == BOOLEAN:
         byte = read_byte(cursor)
         if byte > 1:
-            raise Unusual
+            raise ValueError
         return byte == 1
     if kind == BYTES:
         return read_bytes(cursor, read_size(cursor))
@@ -245,43 +224,20 @@ cdef object read(Node node, Cursor* cursor):
 
 cdef inline unsigned char read_byte(Cursor* cursor) except? 255:
     if cursor.at >= cursor.end:
-        raise Unusual
+        raise ValueError
     cdef unsigned char byte = cursor.at[0]
     cursor.at += 1
     return byte
 
 
-cdef inline long long read_long(Cursor* cursor) except? -1:
-    cdef unsigned long long number = 0
-    cdef int shift = 0
-    cdef unsigned char byte = 128
-    while byte > 127:
-        if cursor.at >= cursor.end or shift > 63:
-            raise Unusual
-        byte = cursor.at[0]
-        cursor.at += 1
-        number |= <unsigned long long>(byte & 127) << shift
-        if shift and (not byte or shift == 63 and byte > 1):
-            raise Unusual
-        shift += 7
-    return <long long>(number >> 1) ^ -<long long>(number & 1)
-
-
-cdef inline Py_ssize_t read_size(Cursor* cursor) except -1:
-    cdef long long size = read_long(cursor)
-    if size < 0 or size > cursor.end - cursor.at:
-        raise Unusual
-    return size
-
-
 cdef inline double read_double(Cursor* cursor) except? -1:
     cdef double number
     if cursor.end - cursor.at < 8:
-        raise Unusual
+        raise ValueError
     memcpy(&number, cursor.at, 8)
     cursor.at += 8
     if not isfinite(number):
-        raise Unusual
+        raise ValueError
     return number
 
 
@@ -294,19 +250,16 @@ cdef inline bytes read_bytes(Cursor* cursor, Py_ssize_t size):
 cdef object read_record(Node node, Cursor* cursor):
     cdef Py_ssize_t index, size = PyTuple_GET_SIZE(node.members)
     cdef int place
-    cdef object record = (<PyTypeObject*>node.made).tp_alloc(<PyTypeObject*>node.made, size)
-    FORGET_HASH(record)
+    cdef object record = new_record(node.made, size)
     for index in range(node.count):
         value = read(node.part(index), cursor)
         place = node.places[index]
         if place >= 0:
-            Py_INCREF(value)
-            PyTuple_SET_ITEM(record, place, value)
+            put(record, place, value)
     for index in range(size):  # fields that the writer did not know
         if <PyObject*>PyTuple_GET_ITEM(record, index) == NULL:
             value = <object>PyTuple_GET_ITEM(node.members, index)
-            Py_INCREF(value)
-            PyTuple_SET_ITEM(record, index, value)
+            put(record, index, value)
     return record
 
 
@@ -338,39 +291,37 @@ cdef object read_array(Node node, Cursor* cursor):
     cdef object items = PyTuple_New(count)
     for index in range(count):
         item = PyFloat_FromDouble(read_double(cursor)) if node.kind == DOUBLES else read(node.part(0), cursor)
-        Py_INCREF(item)
-        PyTuple_SET_ITEM(items, index, item)
+        put(items, index, item)
     if read_byte(cursor):
-        raise Unusual
+        raise ValueError
     return items
 
 
 cdef object read_tensor(Node node, Cursor* cursor):
     cdef unsigned char dtype = read_byte(cursor)
     if dtype & 1 or dtype >> 1 >= PyTuple_GET_SIZE(node.members):
-        raise Unusual
+        raise ValueError
     cdef long long length, expected = node.widths[dtype >> 1]
     cdef Py_ssize_t index, rank = read_size(cursor)
     if rank > MAX_RANK:
-        raise Unusual
+        raise ValueError
     cdef object shape = PyTuple_New(rank)
     for index in range(rank):
         length = read_long(cursor)
         if length < 0 or length > INT_MAX_ or expected > MAX_ELEMENTS:
-            raise Unusual
+            raise ValueError
         expected *= length
         number = PyLong_FromLongLong(length)
-        Py_INCREF(number)
-        PyTuple_SET_ITEM(shape, index, number)
+        put(shape, index, number)
     if rank and read_byte(cursor):
-        raise Unusual
+        raise ValueError
     if read_size(cursor) != expected:
-        raise Unusual
+        raise ValueError
     return new_tensor(node.made, <object>PyTuple_GET_ITEM(node.members, dtype >> 1), shape, read_bytes(cursor, expected))
 
 
 cdef object new_tensor(type made, object dtype, object shape, object data):
-    tensor = (<PyTypeObject*>made).tp_alloc(<PyTypeObject*>made, 0)
+    tensor = (<PyTypeObject*>made).tp_alloc(<PyTypeObject*>made, 0)  # no tuple: it has no hash to forget
     PyObject_GenericSetAttr(tensor, "dtype", dtype)  # as a frozen dataclass sets its own fields
     PyObject_GenericSetAttr(tensor, "shape", shape)
     PyObject_GenericSetAttr(tensor, "data", data)
@@ -383,13 +334,13 @@ cdef object read_column(Node node, Cursor* cursor):
     cdef int small
     cdef long long number
     if size % width:
-        raise Unusual
+        raise ValueError
     rows = size // width
     cdef object column = PyTuple_New(rows)
     for index in range(rows):
         if width == 1:
             if cursor.at[index] >= PyTuple_GET_SIZE(node.members):
-                raise Unusual
+                raise ValueError
             value = <object>PyTuple_GET_ITEM(node.members, cursor.at[index])
         elif width == 4:
             memcpy(&small, cursor.at + 4 * index, 4)
@@ -397,8 +348,7 @@ cdef object read_column(Node node, Cursor* cursor):
         else:
             memcpy(&number, cursor.at + 8 * index, 8)
             value = PyLong_FromLongLong(number)
-        Py_INCREF(value)
-        PyTuple_SET_ITEM(column, index, value)
+        put(column, index, value)
     cursor.at += size
     return column
 
@@ -479,10 +429,10 @@ cdef inline int write_long(Out* out, long long number) except -1:
 cdef inline int write_double(Out* out, object number) except -1:
     cdef double value
     if not isinstance(number, float):
-        raise Unusual
+        raise ValueError
     value = PyFloat_AS_DOUBLE(number)
     if not isfinite(value):
-        raise Unusual
+        raise ValueError
     return append(out, &value, 8)
 
 
@@ -493,7 +443,7 @@ cdef int write(Node node, object value, Out* out) except -1:
     cdef long long number
     if kind == STRING:
         if not isinstance(value, str):
-            raise Unusual
+            raise ValueError
         text = PyUnicode_AsUTF8AndSize(value, &size)
         write_long(out, size)
         return append(out, text, size)
@@ -501,10 +451,10 @@ cdef int write(Node node, object value, Out* out) except -1:
         return write_union(node, value, out)
     if kind == LONG or kind == INT:
         if not isinstance(value, int):
-            raise Unusual
+            raise ValueError
         number = PyLong_AsLongLong(value)
         if kind == INT and number != <int>number:
-            raise Unusual
+            raise ValueError
         return write_long(out, number)
     if kind == DOUBLE:
         return write_double(out, value)
@@ -522,11 +472,11 @@ cdef int write(Node node, object value, Out* out) except -1:
         return 0
     if kind == BOOLEAN:
         if value is not True and value is not False:
-            raise Unusual
+            raise ValueError
         return write_long(out, -1 if value is True else 0)  # 1 and 0
     if kind == BYTES:
         if not isinstance(value, bytes):
-            raise Unusual
+            raise ValueError
         write_long(out, PyBytes_GET_SIZE(value))
         return append(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
     return write_column(node, value, out)
@@ -537,7 +487,7 @@ cdef inline Py_ssize_t index_of(tuple members, object value) except -1:
     for index in range(PyTuple_GET_SIZE(members)):
         if <PyObject*>PyTuple_GET_ITEM(members, index) == <PyObject*>value:
             return index
-    raise Unusual
+    raise ValueError
 
 
 cdef int write_union(Node node, object value, Out* out) except -1:
@@ -546,7 +496,7 @@ cdef int write_union(Node node, object value, Out* out) except -1:
         if takes(node.part(index), value):
             write_long(out, index)
             return write(node.part(index), value, out)
-    raise Unusual
+    raise ValueError
 
 
 cdef inline bint takes(Node node, object value):
@@ -569,7 +519,7 @@ cdef inline bint takes(Node node, object value):
 cdef int write_record(Node node, object record, Out* out) except -1:
     cdef Py_ssize_t index
     if type(record) is not node.made or PyTuple_GET_SIZE(record) != node.count:
-        raise Unusual
+        raise ValueError
     for index in range(node.count):
         write(node.part(index), <object>PyTuple_GET_ITEM(record, index), out)
     return 0
@@ -593,7 +543,7 @@ cdef int write_shared(Node node, object record, Out* out) except -1:
 cdef int write_array(Node node, object items, Out* out) except -1:
     cdef Py_ssize_t index, count
     if type(items) is not tuple:
-        raise Unusual
+        raise ValueError
     count = PyTuple_GET_SIZE(items)
     if count:
         write_long(out, count)
@@ -610,30 +560,30 @@ cdef int write_tensor(Node node, object tensor, Out* out) except -1:
     cdef Py_ssize_t index, place = -1
     cdef long long number, expected
     if type(tensor) is not node.made:
-        raise Unusual
+        raise ValueError
     dtype, shape, data = tensor.dtype, tensor.shape, tensor.data
     if type(shape) is not tuple or len(shape) > MAX_RANK or type(data) is not bytes:
-        raise Unusual
+        raise ValueError
     for index in range(PyTuple_GET_SIZE(node.members)):
         if <object>PyTuple_GET_ITEM(node.members, index) == dtype:
             place = index
             break
     if place < 0:
-        raise Unusual
+        raise ValueError
     write_long(out, place)
     expected = node.widths[place]
     if shape:
         write_long(out, len(shape))
     for length in shape:
         if type(length) is not int:
-            raise Unusual
+            raise ValueError
         number = PyLong_AsLongLong(length)
         if number < 0 or number > INT_MAX_ or expected > MAX_ELEMENTS:
-            raise Unusual
+            raise ValueError
         expected *= number
         write_long(out, number)
     if PyBytes_GET_SIZE(data) != expected:
-        raise Unusual
+        raise ValueError
     write_long(out, 0)
     write_long(out, expected)
     return append(out, PyBytes_AS_STRING(data), expected)
@@ -644,7 +594,7 @@ cdef int write_column(Node node, object rows, Out* out) except -1:
     cdef Py_ssize_t index, count
     cdef long long number
     if type(rows) is not tuple:
-        raise Unusual
+        raise ValueError
     count = PyTuple_GET_SIZE(rows)
     write_long(out, count * width)
     need(out, count * width)
@@ -655,9 +605,9 @@ cdef int write_column(Node node, object rows, Out* out) except -1:
         elif isinstance(value, int):
             number = PyLong_AsLongLong(value)
             if width == 4 and number != <int>number:
-                raise Unusual
+                raise ValueError
         else:
-            raise Unusual
+            raise ValueError
         memcpy(out.data + out.size, &number, width)  # little endian, as `schemas.compiling` makes sure
         out.size += width
     return 0

@@ -58,7 +58,7 @@ def unpack(data: bytes, topic: str, partition: int, start: int) -> tuple[list[Re
 def _records(batch: bytes, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
     """Return the records of one batch and the offset behind it: of a compacted batch the last ones may be gone."""
     if kafka_unpacking is not None:
-        with suppress(kafka_unpacking.UnusualError, UnicodeDecodeError):
+        with suppress(ValueError):
             return kafka_unpacking.records(batch, calc_crc32c, topic, partition, start, Record)
     read = MemoryRecords(batch).next_batch()
     if not read.validate_crc():

@@ -2,8 +2,6 @@ from collections.abc import Callable
 
 from streams.operators.contract import Record
 
-class UnusualError(Exception): ...
-
 def records(
     batch: bytes,
     checksum: Callable[[memoryview], int],

@@ -106,5 +106,5 @@ def test_the_compiled_way_takes_spoilt_bytes_or_leaves_them(data: st.DataObject)
     value = bytearray(batch(0, [(b"k", b"value", [("h", b"v")]), (None, None, [])]))
     for _ in range(data.draw(st.integers(1, 3))):
         value[data.draw(st.integers(21, len(value) - 1))] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(compiled.UnusualError, UnicodeDecodeError):
+    with contextlib.suppress(ValueError):
         compiled.records(with_checksum(bytes(value)), calc_crc32c, "t", 0, 0, Record)
