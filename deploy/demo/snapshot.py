@@ -38,7 +38,7 @@ class TrialLine:
     state: str
     answered: int  # as a canary, and of that the errors
     error: float | None
-    before: str
+    before: str  # the version
     error_before: float | None  # of the version before, meanwhile
     since: int  # answered since it serves
 
@@ -120,7 +120,7 @@ def _trial(tally: Tally, second: float) -> TrialLine:
         state=trial.state(second),
         answered=done.answered,
         error=done.error,
-        before=f"{trial.model} {trial.before}",
+        before=trial.before,
         error_before=done.error_beside,
         since=done.since,
     )

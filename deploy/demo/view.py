@@ -98,7 +98,7 @@ def _models(now: Snapshot) -> Table:
 
 def _trial(now: Snapshot) -> Table:
     trial = now.trial
-    table = _table("a new version", "", "as canary", "error", f"{trial.before} meanwhile", "since it serves")
+    table = _table("a new version", "", "as canary", "error", f"version {trial.before}'s", "serving")
     errors = (_number(error, ".1%") for error in (trial.error, trial.error_before))
     table.columns[1].min_width = len("canary 20%")  # its widest state: the columns behind it must not move
     table.add_row(trial.name, trial.state, str(trial.answered), *errors, str(trial.since))
