@@ -93,7 +93,7 @@ def _tiles(report: Mapping[str, Any]) -> str:
         ("best single model, in hindsight", f"{report['error_best_single']:.2%}"),
         ("within the objective", f"{report['within_slo']:.2%}"),
         ("answered from the cache", f"{report['cache_hit_ratio']:.1%}"),
-        (f"answered by {report['canary']['model']} {report['canary']['version']}", _by_new_version(report["canary"])),
+        _by_new_version(report["canary"]),
         ("default outputs", f"{report['defaults']}"),
         ("latency p50 / p99", f"{latency['p50']:.0f} / {latency['p99']:.0f} ms"),
         ("answered", f"{report['predictions_distinct']} of {report['queries_sent']}"),
@@ -104,8 +104,9 @@ def _tiles(report: Mapping[str, Any]) -> str:
     )
 
 
-def _by_new_version(canary: Mapping[str, Any]) -> str:
-    return f"{canary['answered']} + {canary['answered_since']}"
+def _by_new_version(canary: Mapping[str, Any]) -> tuple[str, str]:
+    name = f"{canary['model']} {canary['version']}"
+    return f"answers of {name}, as canary + since it serves", f"{canary['answered']} + {canary['answered_since']}"
 
 
 def _models(report: Mapping[str, Any]) -> str:
