@@ -31,6 +31,9 @@ DEMO_SECONDS=20 BROKER=apache make demo     the same from a fresh clone
 def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> None:
     """Watch five models compete, one break, and the policy walk away from it.
 
+    Once that one is mended, a new version of another answers a share of its queries (a canary), and then all of them.
+    A third of the queries ask for an image of shortly before again: many are answered from the prediction cache.
+
     Starts a broker, Redis and every role, sends queries and feedback, shows what happens, writes a report and stops
     everything. Ctrl-C ends it early, with a report of what ran so far; a second Ctrl-C ends it at once.
     """

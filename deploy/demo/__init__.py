@@ -1,1 +1,1 @@
-"""The demo: five models of different quality, live queries, one model that breaks, and the report of what happened."""
+"""The demo: five models of different quality, one that breaks, one that is replaced, and the report of it."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 NUMBERS = (
     "queries_sent",
@@ -29,9 +29,11 @@ NUMBERS = (
     "error",
     "error_best_single",
     "within_slo",
+    "cache_hit_ratio",
     "first_prediction_s",
 )
-MODEL = ("share_before", "share_during", "share_after", "batch_cap_max", "batches", "rows")
+MODEL = ("share_before", "share_during", "share_after", "batch_cap_max", "batches", "rows", "cached")
+CANARY = ("share", "answered", "answered_beside", "answered_since")
 QUANTILES = ("p50", "p95", "p99")
 
 RATE_MARGIN = 0.15  # of a Poisson count of 2,000: more than six standard deviations
@@ -39,6 +41,7 @@ LEAST_WITHIN_SLO = 0.7
 MOST_DEFAULTS = 0.25  # of the answers; so of the late ones
 ERROR_MARGIN = 0.12  # over the best single model, for what exploring and finding out cost
 WALKED_AWAY = 0.6  # of the broken model's share before, on average over the whole phase
+LEAST_CACHED = 0.03  # of the outputs: a third of the queries repeat an image of shortly before, often to another model
 FIRST_PREDICTION_S = 180.0
 
 # What must be true, and whether it is.
@@ -60,10 +63,10 @@ def _missing(report: dict[str, Any]) -> Iterator[str]:
     for name in QUANTILES:
         if name not in report.get("latency_ms", {}):
             yield f"latency_ms.{name} is missing"
-    for model, row in report.get("models", {}).items():
-        for name in MODEL:
-            if not isinstance(row.get(name), int | float):
-                yield f"models.{model}.{name} is missing"
+    parts: list[tuple[str, Sequence[str], dict[str, Any]]] = [("canary", CANARY, report.get("canary", {}))]
+    parts += [(f"models.{model}", MODEL, row) for model, row in report.get("models", {}).items()]
+    for part, names, row in parts:
+        yield from (f"{part}.{name} is missing" for name in names if not isinstance(row.get(name), int | float))
 
 
 def _claims(report: dict[str, Any]) -> Iterator[Claim]:
@@ -71,6 +74,7 @@ def _claims(report: dict[str, Any]) -> Iterator[Claim]:
     yield from _answered(report)
     yield from _learnt(report)
     yield from _models(report)
+    yield from _remembered_and_tried(report)
 
 
 def _ran(report: dict[str, Any]) -> Iterator[Claim]:
@@ -114,7 +118,7 @@ def _learnt(report: dict[str, Any]) -> Iterator[Claim]:
 def _models(report: dict[str, Any]) -> Iterator[Claim]:
     models, errors = report["models"], report["error_by_model"]
     broken = models[report["broken_model"]]
-    predicted = sum(model["rows"] for model in models.values())
+    predicted = sum(model["rows"] + model["cached"] for model in models.values())
     yield "five models competed", len(models) == 5 and errors.keys() == models.keys()
     yield "the best single model is the best", report["error_best_single"] == min(errors.values())
     yield (
@@ -127,9 +131,17 @@ def _models(report: dict[str, Any]) -> Iterator[Claim]:
     yield "every model was asked", all(model["batches"] > 0 and model["batch_cap_max"] > 0 for model in models.values())
     yield "no batch was empty", all(model["batches"] <= model["rows"] for model in models.values())
     yield (
-        "every answer but defaults was predicted",
+        "every answer but defaults was predicted, for its query or for one before",
         predicted >= report["predictions_distinct"] - report["defaults"],
     )
+
+
+def _remembered_and_tried(report: dict[str, Any]) -> Iterator[Claim]:
+    canary = report["canary"]
+    yield f"at least {LEAST_CACHED:.0%} of the outputs came from the cache", report["cache_hit_ratio"] >= LEAST_CACHED
+    yield "the canary answered some queries", canary["answered"] > 0
+    yield "and fewer than the version beside it", canary["answered"] < canary["answered_beside"]
+    yield "then it served", canary["answered_since"] > 0
 
 
 def main() -> None:

@@ -38,3 +38,19 @@ def digits(seed: int) -> Digits:
 def sample(count: int, size: int, seed: int) -> NDArray[np.intp]:
     """Return `count` row numbers below `size`, drawn with replacement."""
     return np.random.default_rng(seed).integers(size, size=count)
+
+
+def repeating(order: NDArray[np.intp], share: float, within: int, seed: int) -> NDArray[np.intp]:
+    """Return the order with a share of it asking again for one of the rows just before, as users do.
+
+    Args:
+        order: row numbers, shape (queries,).
+        share: of the queries that repeat one, drawn by the seed.
+        within: how many queries back that one is at most.
+        seed: of both draws.
+    """
+    draw, asked = np.random.default_rng(seed), order.copy()
+    repeats, back = draw.random(len(order)) < share, draw.integers(1, within + 1, size=len(order))
+    for place in np.flatnonzero(repeats):
+        asked[place] = asked[max(0, place - back[place])]
+    return asked

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     import numpy as np
     from numpy.typing import NDArray
@@ -21,21 +21,29 @@ class Alone(NamedTuple):
     error: float
 
 
+def while_broken(question: Question) -> bool:
+    """Tell whether a query was meant for the time in which one model is broken."""
+    return question.phase == "during"
+
+
 def alone(
-    questions: Iterable[Question], answers: NDArray[np.int64], broken_answers: NDArray[np.int64] | None = None
+    questions: Iterable[Question],
+    answers: NDArray[np.int64],
+    others: NDArray[np.int64] | None = None,
+    when: Callable[[Question], bool] = while_broken,
 ) -> Alone:
     """Judge one model on every question that was asked.
 
     Args:
         questions: as the client asked them.
         answers: the model's answer to each held-out row, shape (rows,).
-        broken_answers: what it answers while it is broken, shape (rows,); None = it never breaks.
+        others: what it answers at other times, shape (rows,); None = it always answers the same.
+        when: those other times are; by default while one model is broken.
     """
     wrong: Counter[int] = Counter()
     asked = 0
     for question in questions:
-        is_broken = broken_answers is not None and question.phase == "during"
-        given = broken_answers if is_broken and broken_answers is not None else answers
+        given = others if others is not None and when(question) else answers
         wrong[question.second] += int(given[question.row]) != question.label
         asked += 1
     return Alone(wrong, sum(wrong.values()) / max(1, asked))

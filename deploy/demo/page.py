@@ -23,13 +23,14 @@ def page(report: Mapping[str, Any], series: Series) -> str:
     """Return the page for a report as `report.json` holds it, and its series."""
     drawn = {
         draw.__name__: draw(series)
-        for draw in (plots.traffic, plots.error, plots.total_error, plots.latency, plots.batch_cap)
+        for draw in (plots.traffic, plots.error, plots.total_error, plots.versions, plots.latency, plots.batch_cap)
     }
     words = {name: escape(_shown(report[name])) for name in ("stamp", "seconds", "rate", "policy", "broker", "redis")}
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         **words,
         **drawn,
         story=escape(story(report)),
+        trial=escape(trial(report)),
         tiles=_tiles(report),
         models=_models(report),
         figures=_figures(report),
@@ -57,6 +58,22 @@ def story(report: Mapping[str, Any]) -> str:
     )
 
 
+def trial(report: Mapping[str, Any]) -> str:
+    """Say what came of the new version."""
+    done = report["canary"]
+    name, before, model = f"{done['model']} {done['version']}", f"{done['model']} {done['before']}", done["model"]
+    if not done["answered"]:
+        return f"{name} has not answered anything as a canary."
+    errors = f"{done['error']:.1%} wrong"
+    if done["error_beside"] is not None:
+        errors += f" ({before} meanwhile {done['error_beside']:.1%})"
+    served = f"; since it serves, it answered {done['answered_since']}" if done["answered_since"] else ""
+    return (
+        f"{name}, a canary for {done['share']:.0%} of the queries to {model}, answered {done['answered']} of them,"
+        f" {errors}{served}."
+    )
+
+
 def _overloaded(report: Mapping[str, Any]) -> str:
     """Say so if the machine was too slow for the rate: what follows is no verdict on models and policy then."""
     share = report["defaults"] / max(1, report["queries_sent"])
@@ -75,6 +92,8 @@ def _tiles(report: Mapping[str, Any]) -> str:
         ("error of the answers", f"{report['error']:.2%}"),
         ("best single model, in hindsight", f"{report['error_best_single']:.2%}"),
         ("within the objective", f"{report['within_slo']:.2%}"),
+        ("answered from the cache", f"{report['cache_hit_ratio']:.1%}"),
+        _by_new_version(report["canary"]),
         ("default outputs", f"{report['defaults']}"),
         ("latency p50 / p99", f"{latency['p50']:.0f} / {latency['p99']:.0f} ms"),
         ("answered", f"{report['predictions_distinct']} of {report['queries_sent']}"),
@@ -83,6 +102,11 @@ def _tiles(report: Mapping[str, Any]) -> str:
     return "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span></div>' for name, value in tiles
     )
+
+
+def _by_new_version(canary: Mapping[str, Any]) -> tuple[str, str]:
+    name = f"{canary['model']} {canary['version']}"
+    return f"answers of {name}, as canary + since it serves", f"{canary['answered']} + {canary['answered_since']}"
 
 
 def _models(report: Mapping[str, Any]) -> str:
@@ -96,6 +120,7 @@ def _models(report: Mapping[str, Any]) -> str:
         "batches",
         "rows",
         "rows a batch",
+        "from the cache",
     )
     return _table(heads, [_model_row(name, report) for name in report["models"]])
 
@@ -111,6 +136,7 @@ def _model_row(name: str, report: Mapping[str, Any]) -> Sequence[str]:
         f"{model['batches']}",
         f"{model['rows']}",
         f"{model['rows'] / max(1, model['batches']):.2f}",
+        f"{model['cached']}",
     )
 
 
@@ -118,7 +144,7 @@ def _figures(report: Mapping[str, Any]) -> str:
     """Return every figure with where it comes from; those of models have a table of their own."""
     notes = report["notes"]
     rows = [(name, _shown(value), notes.get(name, "")) for name, value in report.items() if name not in OWN_PLACE]
-    of_models = ("share_*", "rows", "batches", "batch_cap_max")
+    of_models = ("share_*", "rows", "batches", "batch_cap_max", "cached")
     return _table(
         ("", "", "where it comes from"), [*rows, *((f"models.*.{name}", "", notes[name]) for name in of_models)]
     )

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from deploy.demo.trial import Trial
+
 SIZE_INCHES = (8.6, 2.7)
 PLACE = (0.075, 0.17, 0.75, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
 SMOOTHED_S = 5
@@ -38,6 +40,8 @@ class Series:
     cap_by_model: Mapping[str, NDArray[np.float64]]
     latency_ms: Mapping[str, NDArray[np.float64]]  # by quantile, from the intended send time
     slo_ms: float
+    trial: Trial
+    answered_by_version: Mapping[str, NDArray[np.float64]]  # by the versions of the model of which one is tried
 
 
 def smooth(counts: NDArray[np.float64], seconds: int = SMOOTHED_S) -> NDArray[np.float64]:
@@ -54,6 +58,20 @@ def traffic(series: Series) -> str:
     shares = counts / np.maximum(counts.sum(axis=0), 1)
     axes.stackplot(_seconds(series), shares, labels=list(series.asked_by_model), colors=COLOURS, alpha=0.85)
     for moment in series.broken_s:  # the shade is behind the stack
+        axes.axvline(moment, color="black", linewidth=1, linestyle="--")
+    axes.set_ylim(0, 1)
+    return _svg(figure, axes)
+
+
+def versions(series: Series) -> str:
+    """Stack each version's share of what one model answered."""
+    figure, axes = _axes(series, f"answers of {series.trial.model}")
+    counts = np.stack([smooth(counts, 2) for counts in series.answered_by_version.values()])
+    labels = [f"version {name}" for name in series.answered_by_version]
+    axes.stackplot(
+        _seconds(series), counts / np.maximum(counts.sum(axis=0), 1), labels=labels, colors=COLOURS, alpha=0.85
+    )
+    for moment in (series.trial.begin_s, series.trial.end_s):
         axes.axvline(moment, color="black", linewidth=1, linestyle="--")
     axes.set_ylim(0, 1)
     return _svg(figure, axes)

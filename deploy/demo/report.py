@@ -15,6 +15,7 @@ from deploy.demo.hindsight import alone, best
 from deploy.demo.page import page
 from deploy.demo.plots import Series
 from deploy.demo.stage import POLICY
+from deploy.demo.trial import tried
 from policies.registry import parse, spec
 
 if TYPE_CHECKING:
@@ -51,12 +52,18 @@ NOTES = {
     " policy state that decided it; closing queries, which count nowhere, are asked until all are in it",
     "dead_letters": "records in all `<topic>.dlq`",
     "error": "share of wrong answers in `predictions`, a default output counting as the answer that it is",
-    "error_by_model": "each packaged model run offline on the same queries",
+    "error_by_model": "each packaged model run offline on the same queries, a new version in place of the one before"
+    " from the time on that it serves",
     "error_best_single": "the least of `error_by_model`",
     "latency_ms": "from when a query was meant to be sent to when its answer was read",
     "within_slo": "share of the queries with an answer within the objective that is no default",
     "share_*": "in `predictions`, share of the asked models; before, while and after one is broken, by when the query"
     " was meant to be sent; null = no query",
+    "cache_hit_ratio": "share of the models' outputs that stand under `cached`",
+    "cached": "in `predictions`, outputs whose query has no row in `model-predictions`, and whose image the same"
+    " version predicted for another query",
+    "canary": "a new version of one model, which answers a share of its queries from `begin_s` to `end_s` and then all:"
+    " in `predictions`, outputs by version and by the second in which the query was meant to be sent",
     "rows": "in `model-predictions`, rows with another outcome than `expired`",
     "batches": "in `model-predictions`, a row counts as one part of the `batch_rows` that it was predicted with",
     "batch_cap_max": "in `model-predictions`, the largest `batch_cap`",
@@ -121,6 +128,8 @@ def figures(ran: Ran, error_by_model: Mapping[str, float]) -> dict[str, Any]:
         "error_best_single": round(min(error_by_model.values()), 5),
         "latency_ms": {name: round(value, 2) for name, value in ran.recorder.latency_ms().items()},
         "within_slo": round(counted["within_slo"], 5),
+        "cache_hit_ratio": round(_hit_ratio(tally), 5),
+        "canary": _canary(tally),
         "models": {name: _model(tally, name) for name in tally.models},
     }
 
@@ -133,6 +142,25 @@ def _model(tally: Tally, name: str) -> dict[str, float | None]:
         "batch_cap_max": model.cap_max,
         "batches": model.batches,
         "rows": model.rows,
+        "cached": tally.cached(name),
+    }
+
+
+def _hit_ratio(tally: Tally) -> float:
+    judged = sum(model.judged_by_second.total() for model in tally.models.values())
+    return sum(map(tally.cached, tally.models)) / max(1, judged)
+
+
+def _canary(tally: Tally) -> dict[str, Any]:
+    trial = tally.trial
+    done = tried(tally.models[trial.model].versions, trial)
+    errors = (None if error is None else round(error, 5) for error in (done.error, done.error_beside))
+    return {
+        **trial._asdict(),
+        "answered": done.answered,
+        "answered_beside": done.beside,
+        **dict(zip(("error", "error_beside"), errors, strict=True)),
+        "answered_since": done.since,
     }
 
 
@@ -152,6 +180,11 @@ def _hindsight(stage: Stage, tally: Tally) -> dict[str, Alone]:
         breaks = name == models.BREAKING
         answers = models.answers(stage.scratch / INNER if breaks else package, stage.data.asked_rows)
         judged[name] = alone(tally.questions.values(), answers, broken(answers) if breaks else None)
+    trial = tally.trial
+    before, after = (
+        models.answers(package, stage.data.asked_rows) for package in (stage.packages[trial.model], stage.candidate)
+    )
+    judged[trial.model] = alone(tally.questions.values(), before, after, lambda asked: asked.second >= trial.end_s)
     return judged
 
 
@@ -170,7 +203,15 @@ def series(tally: Tally, recorder: Recorder, judged: Mapping[str, Alone], breaki
         cap_by_model={name: _filled(model.cap_by_second, seconds) for name, model in tally.models.items()},
         latency_ms={name: np.array([row.get(name, np.nan) for row in quantiles]) for name in ("p50", "p95", "p99")},
         slo_ms=recorder.slo_us / 1000,
+        trial=tally.trial,
+        answered_by_version=_by_version(tally, seconds),
     )
+
+
+def _by_version(tally: Tally, seconds: int) -> dict[str, NDArray[np.float64]]:
+    versions = tally.models[tally.trial.model].versions
+    names = (tally.trial.before, tally.trial.version)
+    return {name: _counts(versions[name].answered if name in versions else {}, seconds) for name in names}
 
 
 def _counts(counts: Mapping[int, int], seconds: int) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 broker, Redis ─▶ five models ─▶ System (roles) ─▶ Traffic ─┬▶ live view
                                           flag file ◀── clock (middle third)
+                                        new version ◀── clock (a canary, then it serves)
                                                            └▶ report.json, report.html
 """
 
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import uvloop
 
 from deploy.demo import models, report
-from deploy.demo.digits import sample
+from deploy.demo.digits import repeating, sample
 from deploy.demo.interrupt import Interrupts, own_terminal
+from deploy.demo.promotion import promote
 from deploy.demo.report import Ran
 from deploy.demo.show import display
 from deploy.demo.snapshot import take
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 WARM_UP_S = 3.0
 LEAD_S = 0.2  # between the warm-up and the first query that counts
 SAMPLED = 20_000  # row numbers drawn; a longer run begins again
+REPEATED, WITHIN = 1 / 3, 50  # this share of the queries asks again for one of so many rows just before
 
 
 class Run(NamedTuple):
@@ -146,18 +149,21 @@ async def _send(run: Run, link: Link, topology: Topology) -> Ran:
     await asyncio.to_thread(link.wire.follow, followed(topology))
     await _warm_up(run, link)
     start_us = link.now_us() + int(LEAD_S * 1e6)
-    tally = Tally(APPLICATION, list(run.stage.packages), start_us, plan.broken_s)
+    tally = Tally(APPLICATION, list(run.stage.packages), start_us, plan.broken_s, plan.trial)
     recorder = Recorder(start_us, int(SLO_MS * 1000))
-    queries = Queries(APPLICATION, data, sample(SAMPLED, len(data.asked_rows), plan.seed), tally, plan.seed)
+    order = repeating(sample(SAMPLED, len(data.asked_rows), plan.seed), REPEATED, WITHIN, plan.seed)
+    queries = Queries(APPLICATION, data, order, tally, plan.seed)
     traffic = Traffic(link, queries, recorder, tally, topology)
     offsets = arrivals.until(arrivals.poisson(plan.rate, plan.seed), plan.seconds)
     sending = asyncio.create_task(asyncio.to_thread(traffic.run, offsets))
     _end_early(run, traffic)
-    timers = _break_on_time(run, (start_us - link.now_us()) / 1e6)
+    lead_s = (start_us - link.now_us()) / 1e6
+    due: list[asyncio.TimerHandle | asyncio.Task[None]] = [*_break_on_time(run, lead_s)]
+    due.append(_promote_on_time(run, link, lead_s))
     try:
         await _watch(run, link, traffic, tally, recorder, sending)
     finally:
-        for timer in timers:
+        for timer in due:
             timer.cancel()
         traffic.stop()
         await asyncio.wait([sending])
@@ -193,10 +199,21 @@ def _break_on_time(run: Run, start_s: float) -> list[asyncio.TimerHandle]:
 
     def turn(act: Callable[[], object], words: str) -> None:
         act()
-        run.console.print(words, style="bold", highlight=False)
+        _announce(run.console, words)
 
     loop = asyncio.get_running_loop()
     return [
         loop.call_later(start_s + begin_s, turn, flag.touch, f"{begin_s:5.1f} s  {name} answers wrongly from now on"),
         loop.call_later(start_s + end_s, turn, flag.unlink, f"{end_s:5.1f} s  {name} is mended"),
     ]
+
+
+def _promote_on_time(run: Run, link: Link, start_s: float) -> asyncio.Task[None]:
+    """Have a new version of another model tried, and then serve."""
+    return asyncio.create_task(
+        promote(run.plan.trial, run.stage, link.codec, start_s, lambda words: _announce(run.console, words))
+    )
+
+
+def _announce(console: Console, words: str) -> None:
+    console.print(words, style="bold", highlight=False)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deploy.demo.tally import recent
+from deploy.demo.trial import tried
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,19 @@ class ModelLine:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialLine:
+    """A new version of a model beside the one that served before it."""
+
+    name: str
+    state: str
+    answered: int  # as a canary, and of that the errors
+    error: float | None
+    before: str  # the version
+    error_before: float | None  # of the version before, meanwhile
+    since: int  # answered since it serves
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The application over the last seconds, totals since the start, and every model."""
 
@@ -48,6 +62,8 @@ class Snapshot:
     joined: int
     applied: int
     dead_letters: int
+    cached: float | None  # share of the models' outputs that they were not asked for
+    trial: TrialLine
     models: tuple[ModelLine, ...]
 
 
@@ -83,7 +99,30 @@ def take(tally: Tally, recorder: Recorder, seconds: float, feedback_sent: int, n
         joined=tally.joined,
         applied=tally.applied,
         dead_letters=tally.dead_letters,
+        cached=_cached(tally, until),
+        trial=_trial(tally, second),
         models=tuple(_line(tally, name, until, is_broken=name == broken) for name in tally.models),
+    )
+
+
+def _cached(tally: Tally, until: int) -> float | None:
+    models = tally.models.values()
+    judged = sum(recent(model.judged_by_second, until, WINDOW_S) for model in models)
+    cached = sum(recent(model.cached_by_second, until, WINDOW_S) for model in models)
+    return cached / judged if judged else None
+
+
+def _trial(tally: Tally, second: float) -> TrialLine:
+    trial = tally.trial
+    done = tried(tally.models[trial.model].versions, trial)
+    return TrialLine(
+        name=f"{trial.model} {trial.version}",
+        state=trial.state(second),
+        answered=done.answered,
+        error=done.error,
+        before=trial.before,
+        error_before=done.error_beside,
+        since=done.since,
     )
 
 

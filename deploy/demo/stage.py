@@ -10,6 +10,7 @@ from deploy.clients import librdkafka
 from deploy.demo import models
 from deploy.demo.breakable import FLAG, FOLDER_VARIABLE
 from deploy.demo.digits import Digits, digits
+from deploy.demo.trial import Trial
 from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
 from deploy.local.redis import RedisServer
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 APPLICATION = "digits"
 POLICY = "exp3"
 SLO_MS = 100.0
+# A hundred images: what the breakable model said before it broke, which no cache can know, is forgotten within seconds.
+CACHE_BYTES = 65_536
+CANARY_SHARE = 0.2
 EMBEDDED_WAITS = {"fetch_wait_ms": 10, "linger_ms": 0}
 
 
@@ -49,6 +53,12 @@ class Plan:
         """The middle third."""
         return self.seconds / 3, 2 * self.seconds / 3
 
+    @property
+    def trial(self) -> Trial:
+        """A new version of one model, tried once the broken one is mended."""
+        begin_s, end_s = 0.7 * self.seconds, 0.85 * self.seconds
+        return Trial(models.RETRAINED, models.VERSION, models.NEW_VERSION, CANARY_SHARE, begin_s, end_s)
+
 
 class Stage(NamedTuple):
     """What stands, and how the roles and the client reach it; `scratch` is gone after the demo."""
@@ -58,6 +68,7 @@ class Stage(NamedTuple):
     redis: RedisServer
     data: Digits
     packages: Mapping[str, Path]
+    candidate: Path  # package of the new version of one of the models
     settings: Settings
 
     @property
@@ -113,11 +124,12 @@ def prepare(plan: Plan, name: str, steps: Steps, scratch: Path, stack: ExitStack
     with steps.step("models", "training and packaging five models") as say:
         data = digits(plan.seed)
         packages = dict(models.train(data, scratch, plan.seed))
+        candidate = models.retrain(data, scratch, plan.seed)
         say(f"five models: {', '.join(packages)}; {len(data.asked_rows)} rows that none has seen are kept for queries")
     settings = _settings(name, broker, redis, packages)
     if isinstance(broker, RunningBroker):
         stack.callback(delete, broker.bootstrap, settings.prefix)
-    return Stage(scratch, broker, redis, data, packages, settings)
+    return Stage(scratch, broker, redis, data, packages, candidate, settings)
 
 
 def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[str, Path]) -> Settings:
@@ -131,6 +143,7 @@ def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[s
             "applications": {
                 APPLICATION: {"models": tuple(packages), "policy": POLICY, "slo_ms": SLO_MS, "default_output": 0}
             },
+            "selection": {"cache_bytes": CACHE_BYTES},
             "control": {"port": free_port()},
         }
     )

@@ -10,12 +10,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from deploy.demo.remembered import Remembered, Source
+from deploy.demo.trial import VersionCount
 from schemas.records import JoinStatus, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from schemas.records import Decision, ModelPredictions, Observation, Prediction, Value
+    from deploy.demo.trial import Trial
+    from schemas.records import Decision, ModelOutput, ModelPredictions, Observation, Prediction, Value
 
 Phase: TypeAlias = Literal["before", "during", "after"]
 
@@ -42,6 +45,8 @@ class ModelCount:
     cap_by_second: dict[int, int] = field(default_factory=dict)  # of the last batch
     queue_by_second: dict[int, int] = field(default_factory=dict)  # behind the batch that left most waiting
     cap_max: int = 0
+    cached_by_second: Counter[int] = field(default_factory=Counter)  # of those judged
+    versions: defaultdict[str, VersionCount] = field(default_factory=lambda: defaultdict(VersionCount))
 
     @property
     def rows(self) -> int:
@@ -62,12 +67,16 @@ class Tally:
         models: names, in the order they are shown.
         start_us: when the load starts.
         broken_s: from when until when, in seconds from the start, the best model is broken.
+        trial: of a new version.
     """
 
-    def __init__(self, application: str, models: Sequence[str], start_us: int, broken_s: tuple[float, float]) -> None:
+    def __init__(
+        self, application: str, models: Sequence[str], start_us: int, broken_s: tuple[float, float], trial: Trial
+    ) -> None:
         self.application = application
         self.start_us = start_us
         self.broken_s = broken_s
+        self.trial = trial
         self.models = {name: ModelCount() for name in models}
         self.questions: dict[str, Question] = {}
         self.asked_by_phase: Counter[Phase] = Counter()
@@ -76,6 +85,7 @@ class Tally:
         self.dead_letters = 0
         self.applied = 0  # observations in the policy state that decided last
         self._joined: set[str] = set()
+        self._remembered = Remembered()
 
     @property
     def error(self) -> float:
@@ -120,8 +130,17 @@ class Tally:
             model.asked_by_second[second] += 1
             self.asked_by_phase[question.phase] += 1
             if output.outcome is Outcome.OK:
-                model.judged_by_second[second] += 1
-                model.wrong_by_second[second] += output.answer != question.label
+                self._output(answer.query_id, output, question)
+
+    def _output(self, query_id: str, output: ModelOutput, question: Question) -> None:
+        """Count what a model said, and who of its versions, whether for this query or remembered."""
+        model, second, is_wrong = self.models[output.model], question.second, output.answer != question.label
+        model.judged_by_second[second] += 1
+        model.wrong_by_second[second] += is_wrong
+        model.versions[output.version].answered[second] += 1
+        model.versions[output.version].wrong[second] += is_wrong
+        source = Source(output.model, output.version, question.row)
+        model.cached_by_second[second] += self._remembered.output(query_id, source)
 
     def decided(self, decision: Decision | None) -> None:
         """Note how many observations were in the state that decided, which all partitions share."""
@@ -143,11 +162,18 @@ class Tally:
                 if outcome is not Outcome.EXPIRED:
                     model.rows_by_second[second] += 1
                     model.batches_by_second[second] += 1 / record.batch_rows
+                if outcome is Outcome.OK:
+                    source = Source(record.model, record.version, question.row)
+                    model.cached_by_second[second] -= self._remembered.predicted(query_id, source)
 
     def observations(self, records: Iterable[Observation]) -> None:
         """Count what was joined; a record that was written twice counts once."""
         joined = (o.query_id for o in records if o.status is JoinStatus.JOINED)
         self._joined.update(query_id for query_id in joined if query_id in self.questions)
+
+    def cached(self, name: str) -> int:
+        """Return how many of a model's outputs it was not asked for: it had predicted the same row before."""
+        return self._remembered.count(name)
 
     def share(self, name: str, phase: Phase) -> float | None:
         """Return the share of a phase's model queries that one model was asked; None if the phase had none."""

@@ -22,8 +22,8 @@ BAD_ERROR = 0.4
 QUANTILES = ("p50", "p95", "p99")
 NOTHING = "–"  # noqa: RUF001 - a dash of a digit's width
 KEY = (
-    f"one line a second; rate, error, latency and models: last {WINDOW_S} s; the rest: since the start; each model:"
-    " share of traffic, error, batch cap, rows a batch, queue"
+    f"one line a second; rate, error, latency, cached and models: last {WINDOW_S} s; the rest: since the start; each"
+    " model: share of traffic, error, batch cap, rows a batch, queue; a new version: state, queries answered"
 )
 
 
@@ -32,11 +32,12 @@ def line(now: Snapshot) -> str:
     latency = "/".join(_number(now.latency_ms.get(name), ".0f") for name in QUANTILES)
     application = (
         f"{now.second:5.0f} s  {now.application} {now.rate:.0f}/s error {_number(now.error, '.1%')}"
-        f" p50/p95/p99 {latency} ms"
+        f" p50/p95/p99 {latency} ms cached {_number(now.cached, '.0%')}"
         f"  in time {now.in_time} default {now.defaults} late {now.late} waiting {now.waiting}"
         f" joined {now.joined} learnt {now.applied} dead letters {now.dead_letters}"
     )
-    return " | ".join([application, *map(_plain, now.models)])
+    trial = f"{now.trial.name} {now.trial.state} {now.trial.answered + now.trial.since}"
+    return " | ".join([application, *map(_plain, now.models), trial])
 
 
 def _plain(model: ModelLine) -> str:
@@ -48,9 +49,8 @@ def _plain(model: ModelLine) -> str:
 def screen(now: Snapshot) -> RenderableType:
     """Return the live screen."""
     blank = Text()
-    return Group(
-        blank, _head(now), blank, _application(now), blank, _counts(now), blank, _models(now), blank, _legend()
-    )
+    tables = (_application(now), _counts(now), _models(now), _trial(now))
+    return Group(blank, _head(now), *(part for table in tables for part in (blank, table)), blank, _legend())
 
 
 def _head(now: Snapshot) -> RenderableType:
@@ -63,9 +63,9 @@ def _head(now: Snapshot) -> RenderableType:
 
 
 def _application(now: Snapshot) -> Table:
-    table = _table("application", "rate /s", "error", "p50 ms", "p95", "p99")
+    table = _table("application", "rate /s", "error", "p50 ms", "p95", "p99", "cached")
     latency = (_number(now.latency_ms.get(name), ".1f") for name in QUANTILES)
-    table.add_row(now.application, f"{now.rate:.0f}", _error(now.error), *latency)
+    table.add_row(now.application, f"{now.rate:.0f}", _error(now.error), *latency, _number(now.cached, ".0%"))
     return table
 
 
@@ -93,6 +93,15 @@ def _models(now: Snapshot) -> Table:
             _number(model.batch_rows, ".1f"),
             str(model.queue_rows),
         )
+    return table
+
+
+def _trial(now: Snapshot) -> Table:
+    trial = now.trial
+    table = _table("a new version", "", "as canary", "error", f"version {trial.before}'s", "serving")
+    errors = (_number(error, ".1%") for error in (trial.error, trial.error_before))
+    table.columns[1].min_width = len("canary 20%")  # its widest state: the columns behind it must not move
+    table.add_row(trial.name, trial.state, str(trial.answered), *errors, str(trial.since))
     return table
 
 
@@ -124,5 +133,5 @@ def _count(count: int) -> Text:
 
 
 def _legend() -> Text:
-    text = f"rate, error, latency, share, rows, queue: last {WINDOW_S} s; latency: from the intended send time"
+    text = f"rate, error, latency, cached, share, rows, queue: last {WINDOW_S} s; latency: from the intended send time"
     return Text(text, "dim")

@@ -133,6 +133,7 @@ def test_a_whole_run_reports_what_happened_and_leaves_nothing(tmp_path: Path) ->
     said = "\n".join(demo.said)
     assert "svc answers wrongly from now on" in said
     assert "svc is mended" in said
+    assert "neighbours 2 serves from now on" in said
     assert sum("6 s  digits" in line for line in demo.said) == 1
     assert not list(demo.temporary.iterdir())
 

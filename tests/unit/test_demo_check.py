@@ -16,6 +16,7 @@ EACH = {
     "batch_cap_max": 5,
     "batches": 300,
     "rows": 400,
+    "cached": 60,
 }
 GOOD: dict[str, Any] = {
     "broker": "Apache Kafka 4.3.1 (KRaft, one node)",
@@ -41,9 +42,12 @@ GOOD: dict[str, Any] = {
     "error_best_single": 0.06,
     "latency_ms": {"p50": 12.0, "p95": 30.0, "p99": 60.0},
     "within_slo": 0.97,
+    "cache_hit_ratio": 0.15,
+    "canary": {"share": 0.2, "answered": 60, "answered_beside": 240, "answered_since": 120},
     "models": dict.fromkeys(MODELS, EACH)
     | {"svc": {**EACH, "share_before": 0.4, "share_during": 0.04, "share_after": 0.12}},
 }
+PREDICTED = "every answer but defaults was predicted, for its query or for one before"
 WALKED = "the broken model's share fell below 0.6 of what it was"
 
 
@@ -87,7 +91,11 @@ def test_a_busy_machine_passes() -> None:
         ({"models": models(share_after=0.5)}, "the shares after the break add up to 1"),
         ({"models": models(batches=0)}, "every model was asked"),
         ({"models": models(batches=500)}, "no batch was empty"),
-        ({"models": models(rows=300)}, "every answer but defaults was predicted"),
+        ({"models": models(rows=0, cached=0)}, PREDICTED),
+        ({"cache_hit_ratio": 0.01}, "at least 3% of the outputs came from the cache"),
+        ({"canary": {**GOOD["canary"], "answered": 0}}, "the canary answered some queries"),
+        ({"canary": {**GOOD["canary"], "answered": 240}}, "and fewer than the version beside it"),
+        ({"canary": {**GOOD["canary"], "answered_since": 0}}, "then it served"),
     ],
 )  # fmt: skip
 def test_each_fault_is_found(change: dict[str, Any], claim: str) -> None:
@@ -131,3 +139,4 @@ def test_what_is_missing_is_named() -> None:
     assert check.faults({name: value for name, value in GOOD.items() if name != "late"}) == ["late is missing"]
     assert check.faults({**GOOD, "latency_ms": {"p50": 1.0, "p95": 2.0}}) == ["latency_ms.p99 is missing"]
     assert check.faults({**GOOD, "models": models(share_after=None)}) == ["models.svc.share_after is missing"]
+    assert check.faults({**GOOD, "canary": {**GOOD["canary"], "answered": None}}) == ["canary.answered is missing"]

@@ -10,15 +10,16 @@ from rich.console import Console
 
 from deploy.demo import report
 from deploy.demo.breakable import broken
-from deploy.demo.digits import digits, sample
+from deploy.demo.digits import digits, repeating, sample
 from deploy.demo.hindsight import alone, best
-from deploy.demo.page import page, story
+from deploy.demo.page import page, story, trial
 from deploy.demo.plots import smooth
 from deploy.demo.report import NOTES, Ran
 from deploy.demo.show import display
 from deploy.demo.snapshot import take
 from deploy.demo.summary import say
 from deploy.demo.tally import Tally
+from deploy.demo.trial import Trial, tried
 from deploy.demo.view import line, screen
 from load.recorder import Recorder
 from schemas.records import (
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 SECOND = 1_000_000
 MODELS = ("svc", "tree")
 DECISION = Decision(chosen=(0,), state_version=0, state="digits", policy="exp3()", arms=MODELS, propensities=(0.5, 0.5))
+
+
+TRIAL = Trial("tree", "1", "2", share=0.2, begin_s=7.0, end_s=8.0)
 
 
 def answered(query_id: str, model: str, answer: int, outcome: Outcome = Outcome.OK) -> Prediction:
@@ -66,7 +70,7 @@ OK, EXPIRED = Outcome.OK, Outcome.EXPIRED
 
 def tally_of(count: int, seconds: float = 9.0) -> Tally:
     """Make a tally with `count` queries, evenly spread; the true label is always 1 and rows count up."""
-    tally = Tally("digits", MODELS, 0, (seconds / 3, 2 * seconds / 3))
+    tally = Tally("digits", MODELS, 0, (seconds / 3, 2 * seconds / 3), TRIAL)
     for number in range(count):
         tally.asked(f"q{number}", number, 1, int(number * seconds / count * SECOND))
     return tally
@@ -136,6 +140,65 @@ def test_expired_rows_were_not_predicted() -> None:
     tally.model_predictions([batch(("q0", OK), ("q1", EXPIRED), rows=1), batch(("q2", EXPIRED), rows=0, cap=6)])
     assert (tally.models["svc"].batches, tally.models["svc"].rows) == (1, 1)
     assert tally.models["svc"].cap_max == 6
+
+
+def test_an_output_that_nobody_predicted_for_its_query_was_remembered() -> None:
+    """A worker has predicted the same image for the query before; whichever topic is read first."""
+    tally = tally_of(9)
+    tally.asked("again", 0, 1, SECOND)
+    tally.predictions([answered("q0", "svc", 1), answered("again", "svc", 1)])
+    assert tally.models["svc"].cached_by_second.total() == 2
+    tally.model_predictions([batch(("q0", OK), rows=1)])
+    assert tally.models["svc"].cached_by_second == {0: 0, 1: 1}
+    assert tally.cached("svc") == 1
+
+
+def test_an_output_that_came_from_nowhere_does_not_count_as_remembered() -> None:
+    """Nobody has predicted this image, or only another version has: something is wrong, and the check must see it."""
+    tally = tally_of(9)
+    tally.asked("again", 0, 1, SECOND)
+    tally.model_predictions([batch(("q0", OK), rows=1)._replace(version="2")])
+    tally.predictions([answered("q0", "svc", 1), answered("again", "svc", 1), answered("q5", "svc", 1)])
+    assert tally.cached("svc") == 0
+
+
+def test_a_canary_is_judged_beside_the_version_before_while_both_answer() -> None:
+    """What either answers before the trial, or the new one since it serves, is no part of the comparison."""
+    tally = tally_of(90)
+    tally.predictions([answered(f"q{number}", "tree", 7) for number in range(70)])
+    tally.predictions([answered(f"q{number}", "tree", int(number < 74)) for number in range(70, 78)])
+    new = [answered(f"q{number}", "tree", 1) for number in range(78, 83)]
+    tally.predictions([p._replace(outputs=(p.outputs[0]._replace(version="2"),)) for p in new])
+    done = tried(tally.models["tree"].versions, TRIAL)
+    assert (done.answered, done.error, done.since) == (2, 0.0, 3)
+    assert (done.beside, done.error_beside) == (8, 0.5)
+
+
+def test_a_version_that_has_answered_nothing_has_no_error() -> None:
+    """A run that was ended early says so."""
+    assert tried({}, TRIAL) == (0, None, 0, None, 0)
+    assert trial(whole_report(whole_run())) == "tree 2 has not answered anything as a canary."
+
+
+def test_the_report_says_what_came_of_the_canary() -> None:
+    """How many queries it answered, and how well beside the version before."""
+    content = whole_report(whole_run())
+    content["canary"] |= {"answered": 61, "error": 0.016, "error_beside": 0.058, "answered_since": 90}
+    assert trial(content) == (
+        "tree 2, a canary for 20% of the queries to tree, answered 61 of them, 1.6% wrong (tree 1 meanwhile 5.8%);"
+        " since it serves, it answered 90."
+    )
+
+
+def test_some_queries_ask_again_for_a_row_of_shortly_before() -> None:
+    """As often as they are told to, never for one that is longer ago, and the same for a seed."""
+    order = np.arange(3000)
+    again = repeating(order, share=0.25, within=10, seed=1)
+    assert np.array_equal(again, repeating(order, share=0.25, within=10, seed=1))
+    assert 0.2 < float(np.mean(again != order)) < 0.3
+    assert np.array_equal(repeating(order, share=0.0, within=10, seed=1), order)
+    for place, row in enumerate(again):
+        assert row == place or row in again[max(0, place - 10) : place]
 
 
 def test_what_others_asked_does_not_count_as_rows() -> None:
@@ -236,6 +299,7 @@ def test_the_report_has_every_figure() -> None:
     assert {name: content[name] for name in expected} == expected
     assert content["models"]["svc"] == {
         "share_before": 0.9, "share_during": 0.0, "share_after": 0.9, "batch_cap_max": 4, "batches": 270, "rows": 540,
+        "cached": 0,
     }  # fmt: skip
 
 
@@ -248,11 +312,11 @@ def test_every_counted_figure_says_where_it_comes_from() -> None:
 
 
 def test_the_page_is_one_file_with_every_plot() -> None:
-    """Five pictures inline, nothing to fetch, nothing left unfilled."""
+    """Six pictures inline, nothing to fetch, nothing left unfilled."""
     ran = whole_run()
     judged = {name: alone(ran.tally.questions.values(), np.ones(900, dtype=np.int64)) for name in MODELS}
     text = page(whole_report(ran), report.series(ran.tally, ran.recorder, judged, "svc"))
-    assert text.count("<svg") == 5
+    assert text.count("<svg") == 6
     assert "src=" not in text
     assert "$" not in text.split("<svg")[0]
     assert "always asking svc would have meant 33.0%" in text
@@ -306,7 +370,19 @@ def test_line_and_screen_show_the_broken_model() -> None:
     assert "900 of 900" in shown.get()
     assert "svc (broken) 54% 0.0% 4 2.0 0 | tree 46% 0.0% 4 2.0 0" in line(now)
     assert "joined 900 learnt 900 dead letters 0" in line(now)
-    assert "p50/p95/p99 12/12/12 ms" in line(now)
+    assert "p50/p95/p99 12/12/12 ms cached 0%" in line(now)
+
+
+@pytest.mark.parametrize(("second", "words"), [(3, "from 7 s"), (7, "canary 20%"), (9, "serves")])
+def test_line_and_screen_say_what_the_new_version_does(second: int, words: str) -> None:
+    """It waits, gets its share, or has taken over."""
+    ran = whole_run()
+    now = take(ran.tally, ran.recorder, seconds=9, feedback_sent=900, now_us=second * SECOND, breaking="svc")
+    console = Console(width=100, force_terminal=False)
+    with console.capture() as shown:
+        console.print(screen(now))
+    assert words in shown.get()
+    assert line(now).endswith(f"| tree 2 {words} 0")
 
 
 def test_figures_of_the_moment_forget_what_is_longer_ago() -> None:

@@ -8,6 +8,7 @@ import pytest
 from deploy.demo.digits import Digits
 from deploy.demo.tally import Tally
 from deploy.demo.traffic import QUIET_S, Link, Queries, Traffic, WarmUp
+from deploy.demo.trial import Trial
 from load.recorder import Recorder
 from load.wire import Arrival
 from schemas import topics
@@ -108,7 +109,7 @@ def _predicted(query: Query) -> ModelPredictions:
 
 
 def _traffic(loop: Loop) -> tuple[Traffic, Tally, Recorder]:
-    tally, recorder = Tally("digits", ["svc"], 0, (10, 20)), Recorder(0, 100_000)
+    tally, recorder = Tally("digits", ["svc"], 0, (10, 20), Trial("svc", "1", "2", 0.2, 21, 27)), Recorder(0, 100_000)
     link = Link(loop, CODEC, loop.now_us)  # type: ignore[arg-type]  # the loop is the wire, too
     queries = Queries("digits", DATA, np.arange(3), tally, seed=1)
     return Traffic(link, queries, recorder, tally, TOPOLOGY), tally, recorder
