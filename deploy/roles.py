@@ -26,7 +26,7 @@ from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
-from streams.runtime.kafka_reader import KafkaBroadcast
+from streams.runtime.kafka_reader import KafkaBroadcast, KafkaRecent
 from streams.runtime.process import run_process
 from streams.runtime.roles import Ports, Role
 from streams.runtime.sampler import sampling
@@ -151,6 +151,7 @@ def worker(common: Shared, model: Model) -> Worker:
         encode=common.codec.encode,
         version=VERSION,
         broadcast=KafkaBroadcast(common.kafka, node.follows),
+        recent=KafkaRecent(common.kafka),
         hooks=common.hooks,
     )
     return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec)

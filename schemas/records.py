@@ -120,6 +120,7 @@ class ModelPredictions(NamedTuple):
     batch_rows: int  # rows predicted together, all reply partitions
     batch_cap: int  # the controller's cap when the batch was taken
     queue_rows: int  # rows still waiting when the batch was taken
+    released: str = ""  # why the batch started: cap, eager, deadline, linger; "" = none ran
 
 
 class Decision(NamedTuple):

@@ -213,6 +213,23 @@ class FakePositions:
         return dict.fromkeys(partitions, self.end)
 
 
+class FakeRecent:
+    """Knows the last records of all topics; `fault` is raised instead, if there is one."""
+
+    def __init__(self, records: Sequence[Record] = (), fault: Exception | None = None) -> None:
+        self._records = records
+        self._fault = fault
+        self.reads: list[tuple[str, int]] = []
+
+    async def last(self, topic: str, count: int) -> Sequence[Record]:
+        """Return the last ones."""
+        self.reads.append((topic, count))
+        await asyncio.sleep(ROUND_TRIP_S)
+        if self._fault is not None:
+            raise self._fault
+        return self._records[-count:]
+
+
 class FaultyStore(MemoryStore):
     """A store in memory that can be down, slow, or lose answers."""
 

@@ -50,6 +50,7 @@ FULL: tuple[object, ...] = (
         batch_rows=4,
         batch_cap=64,
         queue_rows=1000,
+        released="deadline",
     ),
     Prediction(
         "q-1", "digits", "ann", DECISION, Status.PARTIAL, "deadline", 7, 0.5, OUTPUTS, 1, NOW_US, NOW_US + 1, NOW_US + 2

@@ -87,6 +87,7 @@ class Batch(NamedTuple):
     rows: int
     cap: int
     queued: int
+    released: str = ""
 
     @classmethod
     def of(cls, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Batch:
@@ -98,7 +99,8 @@ class Batch(NamedTuple):
             scores = None if scores is None else _padded(scores, late)
         outcomes = predicted.outcomes + (Outcome.EXPIRED,) * late
         rows = take.rows + take.expired
-        return cls(rows, outcomes, answers, scores, started_us, predict_us, len(take.rows), take.cap, take.queued)
+        figures = (len(take.rows), take.cap, take.queued, take.reason)
+        return cls(rows, outcomes, answers, scores, started_us, predict_us, *figures)
 
     @classmethod
     def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int) -> Batch:
@@ -132,6 +134,7 @@ class Batch(NamedTuple):
             batch_rows=self.rows,
             batch_cap=self.cap,
             queue_rows=self.queued,
+            released=self.released,
         )
 
     def halves(self) -> tuple[Batch, Batch]:

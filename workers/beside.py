@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from workers import traffic
 from workers.errors import WorkerError
 from workers.executor import Timed
+from workers.rehearsal import prepare
 from workers.rows import Predicted
 from workers.traffic import Routes
-from workers.versions import Wanted, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects
     from workers.executor import Executor
     from workers.operator import ModelWorker
+    from workers.rehearsal import Recent
+    from workers.versions import Wanted
 
 _log = logging.getLogger(__name__)
 
@@ -143,9 +145,7 @@ class Beside:
         self._running: dict[str, _Running] = {}
         self._broken: dict[str, Model] = {}
 
-    async def converge(
-        self, wanted: Sequence[Wanted], sample: Sequence[Input], perform: Callable[[Effects], None]
-    ) -> bool:
+    async def converge(self, wanted: Sequence[Wanted], recent: Recent, perform: Callable[[Effects], None]) -> bool:
         """Have these run, and no others; False if one cannot be had now and is to be tried again."""
         named = {each.model.version: each for each in wanted}
         self.route()
@@ -161,7 +161,7 @@ class Beside:
                 self._running[version] = running._replace(wanted=running.wanted._replace(model=now.model))
         self._broken = {v: model for v, model in self._broken.items() if v in named and named[v].model == model}
         missing = [each for v, each in named.items() if v not in self._running and v not in self._broken]
-        ready = [await self._begin(each, sample, perform) for each in missing]
+        ready = [await self._begin(each, recent, perform) for each in missing]
         return all(ready)
 
     def route(self) -> None:
@@ -195,13 +195,13 @@ class Beside:
             await running.side.stop()
         self._running.clear()
 
-    async def _begin(self, wanted: Wanted, sample: Sequence[Input], perform: Callable[[Effects], None]) -> bool:
+    async def _begin(self, wanted: Wanted, recent: Recent, perform: Callable[[Effects], None]) -> bool:
         model, label = wanted.model, traffic.label(wanted.share)
         if model.version not in self._wanted().shares:  # any more: others have been loaded before it
             return True
         executor = self._load(model)
         try:
-            await prepare(executor, sample)
+            await prepare(executor, await recent.trial(model.version))
         except (WorkerError, OSError) as fault:
             self.failures += 1
             _log.error("%s %s cannot run as %s: %s", model.name, model.version, label, fault)

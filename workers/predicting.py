@@ -23,11 +23,12 @@ from workers.loading import load_package
 from workers.operator import ModelWorker
 from workers.predictor import predictor
 from workers.quickness import QUICK_US
+from workers.rehearsal import Recent
 from workers.traffic import SHADOW
 from workers.versions import Versions, Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
@@ -66,6 +67,7 @@ class Predicting:
         executor: Executor | None = None,
         make: Callable[[Model], Executor] | None = None,
         beside: str = "",
+        recall: Callable[[], Awaitable[Sequence[Input]]] | None = None,
     ) -> None:
         """Nothing runs before `start`.
 
@@ -78,6 +80,7 @@ class Predicting:
             executor: runs the model; None = as the settings say.
             make: returns what runs a later version; None = as the settings say.
             beside: label of this version, if it runs beside the one that serves.
+            recall: returns what the model was asked last; None = nobody knows.
         """
         self._name = model.name
         controller = create_controller(settings.controller, settings.parameters)
@@ -91,7 +94,8 @@ class Predicting:
         load_beside = make or (lambda version: _executor(version, settings, now_us, lambda _: None))
         make = make or (lambda version: _executor(version, settings, now_us, self._chose))
         self._executor = executor or make(model)
-        self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first)
+        recent = Recent(recall)
+        self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first, recent=recent)
         self._drains = False
 
         def side(wanted: Wanted, loaded: Executor) -> Predicting:
@@ -142,7 +146,7 @@ class Predicting:
         self.kernel.ring()
 
     async def _have_beside(self, perform: Callable[[Effects], None], wanted: Sequence[Wanted]) -> bool:
-        return await self._beside.converge(wanted, self._versions.sample, perform)
+        return await self._beside.converge(wanted, self._versions.recent, perform)
 
     async def _predict(self, perform: Callable[[Effects], None]) -> None:
         last: _Done | None = None
@@ -185,7 +189,7 @@ class Predicting:
         quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
         self.kernel.done(take, timed.predict_us, self._now_us())
-        self._versions.note(inputs, timed.predicted.outcomes)
+        self._versions.recent.note(inputs, timed.predicted.outcomes)
         done = _Done(take, timed, started_us)
         if quick is None:
             return done

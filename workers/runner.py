@@ -12,22 +12,29 @@ consumer holds `queue_rows` unfinished queries it reads no more: Kafka keeps the
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from schemas import topics
+from streams.runtime.errors import StreamError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Ports, Role
 from streams.topology import worker_role
 from workers.predicting import Predicting
+from workers.rehearsal import WARM_UP_ROWS, asked_in
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Model
+    from schemas.records import Input, Model
+    from streams.runtime.ports import RecentRecords
     from workers.executor import Executor
     from workers.settings import WorkerSettings
+
+_log = logging.getLogger(__name__)
 
 # At a stop, how long queued queries may still be answered here before another replica reads them.
 DRAIN_S = 1.0
@@ -53,12 +60,17 @@ class Worker:
             instance: unique in the deployment.
             settings: how it is run.
             ports: the outside; of the consumer, the model's topic and group are expected. With a broadcast of topic
-                `models` the worker follows which version is wanted.
+                `models` the worker follows which version is wanted, and with a reader of recent records it tries one on
+                what was asked before this start.
             codec: of all records.
             executor: runs the model; None = as the settings say.
             make: returns what runs a later version; None = as the settings say.
         """
-        self._predicting = Predicting(model, instance, settings, codec, ports.clock.now_us, executor, make)
+        recent = ports.recent
+        recall = None if recent is None else partial(_recalled, recent, topics.model_queries(model.name), codec)
+        self._predicting = Predicting(
+            model, instance, settings, codec, ports.clock.now_us, executor, make, recall=recall
+        )
         role = Role(
             name=worker_role(model.name),
             instance=instance,
@@ -88,3 +100,12 @@ class Worker:
             await self._loop.run(stop)
         finally:
             await self._predicting.stop()
+
+
+async def _recalled(recent: RecentRecords, topic: str, codec: Codec) -> Sequence[Input]:
+    """Return the last rows of the model's own topic; where it cannot be read, none: no version waits for it."""
+    try:
+        return asked_in(await recent.last(topic, WARM_UP_ROWS), codec)
+    except StreamError as fault:
+        _log.warning("a version is not warmed up by the last queries of %s: %s", topic, fault)
+        return ()

@@ -15,21 +15,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Model, Outcome
-from workers.errors import PackageError, WorkerError
+from schemas.records import Model
+from workers.errors import WorkerError
+from workers.rehearsal import Recent, Trial, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Input
     from streams.operators.contract import Record
-    from workers.executor import Executor, Timed
+    from workers.executor import Executor
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +36,6 @@ _log = logging.getLogger(__name__)
 SETTLE_S = 0.3
 # A package may be on its way to this machine, or its disk away.
 RETRY_S = 10.0
-# Rows that a new version is tried on. Few batches carry more, and of the largest there are 32 MiB.
-WARM_UP_ROWS = 64
-# The warm-up is not timed by anybody, and the first rows of a network may take seconds.
-WARM_UP_S = 60.0
 
 
 class Successor(NamedTuple):
@@ -66,6 +61,7 @@ class Versions:
         failures: attempts to get one ready that failed.
         switches: versions that took over.
         vacating: whether the present version is to be unloaded now, by `vacate`.
+        recent: the last rows, which the next version is tried on.
     """
 
     def __init__(
@@ -75,6 +71,7 @@ class Versions:
         ring: Callable[[], None],
         *,
         unload_first: bool = False,
+        recent: Recent | None = None,
     ) -> None:
         """Nothing is loaded before `run`.
 
@@ -83,10 +80,11 @@ class Versions:
             make: returns what runs a version, not started yet.
             ring: called when a successor is ready to be taken, or the present version must be unloaded.
             unload_first: never hold two versions at once.
+            recent: the last rows; None = those that are noted.
         """
         self.served = self.wanted = model
         self.failures = self.switches = 0
-        self._sample: deque[Input] = deque(maxlen=WARM_UP_ROWS)
+        self.recent = recent or Recent()
         self.vacating = False
         self._known: dict[str, Model] = {}
         self._unload_first = unload_first
@@ -115,18 +113,6 @@ class Versions:
             self.wanted = model
         self.look()
 
-    def note(self, inputs: Sequence[Input], outcomes: Sequence[Outcome]) -> None:
-        """Remember rows, those that the served version has answered: another one may be held to them."""
-        if outcomes.count(Outcome.OK) == len(inputs):  # almost always
-            self._sample.extend(inputs[-WARM_UP_ROWS:])
-        else:
-            self._sample.extend([row for row, came in zip(inputs, outcomes, strict=True) if came is Outcome.OK])
-
-    @property
-    def sample(self) -> Sequence[Input]:
-        """The last rows that the served version answered: the next one must answer one of them, too."""
-        return tuple(self._sample)
-
     def look(self) -> None:
         """Look again whether what runs is what is wanted."""
         self._changed.set()
@@ -144,7 +130,7 @@ class Versions:
                 _log.info("%s %s answers from now on, no longer %s", *_named(successor.model), self.served.version)
                 self.switches += 1
             self.served, self._leaving = successor.model, present
-            self._sample.clear()
+            self.recent.clear()
             self._taken.set()
         return successor
 
@@ -183,6 +169,7 @@ class Versions:
 
     async def _succeed(self, model: Model) -> bool:
         """Get a version ready and have it taken; False if it cannot be had now."""
+        trial = await self.recent.trial(model.version)  # while the present version answers
         if self._unload_first:
             self._vacant.clear()
             self.vacating = True
@@ -190,7 +177,7 @@ class Versions:
             await self._vacant.wait()
         executor = self._make(model)
         try:
-            await prepare(executor, self.sample)
+            await prepare(executor, trial)
         except (WorkerError, OSError) as fault:
             self.failures += 1
             _log.error("%s %s cannot take over, %s goes on: %s", *_named(model), self.served.version, fault)
@@ -205,7 +192,7 @@ class Versions:
         while True:
             executor = self._make(self.served)
             try:
-                await prepare(executor, ())
+                await prepare(executor, Trial())
             except (WorkerError, OSError) as fault:
                 self.failures += 1
                 _log.error("%s %s cannot be loaded again: %s", *_named(self.served), fault)
@@ -236,30 +223,6 @@ class Versions:
         for executor in held:
             if executor is not None:
                 await executor.stop()
-
-
-async def prepare(executor: Executor, sample: Sequence[Input]) -> None:
-    """Load a version and replay the last rows, their answers discarded; loading makes the first call on a blank row.
-
-    Raises:
-        PackageError: it cannot be loaded, or answers none of the rows that the present version answers.
-        HungError: it does not come back.
-        OSError: its files cannot be read.
-    """
-    try:
-        await executor.start()
-        if sample:
-            _check_warm(await executor.run(sample, WARM_UP_S))
-    except BaseException:
-        await executor.stop()
-        raise
-
-
-def _check_warm(timed: Timed) -> None:
-    outcomes = timed.predicted.outcomes
-    if Outcome.OK not in outcomes:
-        why = timed.predicted.fault or "they do not fit its signature"
-        raise PackageError(f"it answers none of {len(outcomes)} rows that were asked just now: {why}")
 
 
 def _differs(one: Model, other: Model) -> bool:

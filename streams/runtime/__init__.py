@@ -23,7 +23,7 @@
     kafka_client     KafkaConnection: bootstrap, prefix, properties of every client
     kafka_consumer   KafkaConsumer, ConsumerSettings
     kafka_producer   KafkaTransport, ProducerSettings
-    kafka_reader     KafkaBroadcast, KafkaPositions (no group)
+    kafka_reader     KafkaBroadcast, KafkaPositions, KafkaRecent (no group)
     kafka_admin      finds and creates topics
     errors           the tree of what can go wrong
 

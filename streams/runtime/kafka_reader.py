@@ -1,9 +1,10 @@
-"""Readers outside any group: followers of whole topics, and a look-up of places in a log."""
+"""Readers outside any group: followers of whole topics, a look-up of places in a log, and one of what it ends with."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from math import ceil
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer
@@ -176,6 +177,43 @@ class KafkaPositions:
             fetched = await consumer.getmany(*missing, timeout_ms=FETCH_WAIT_MS)
             for partition, records in fetched.items():
                 times_ms.setdefault(partition, records[0].timestamp_us // 1000)
+
+
+class KafkaRecent:
+    """Reads the ends of topics; implements `ports.RecentRecords`. Connects for each question: there are few."""
+
+    def __init__(self, connection: KafkaConnection, timeout_s: float = 3.0) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    async def last(self, topic: str, count: int) -> list[Record]:
+        """Return about the last `count` records; see `ports.RecentRecords`."""
+        consumer = _reader(self._connection, (topic,))
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await _started(consumer, self._connection, (topic,))
+                found = await _ending(consumer, count)
+        except (KafkaError, OSError) as fault:  # a TimeoutError is one
+            raise BrokerUnavailableError(f"cannot read the end of {topic}: {fault!r}") from fault
+        finally:
+            await _stopped(consumer, self._timeout_s)
+        return sorted(found, key=lambda record: record.timestamp_us)
+
+
+async def _ending(consumer: AIOKafkaConsumer, count: int) -> list[Record]:
+    """Return the last records of all partitions that have any, from each as many."""
+    places = list(consumer.assignment())
+    oldest, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    left = [place for place in places if oldest[place] < ends[place]]
+    for place in left:
+        consumer.seek(place, max(oldest[place], ends[place] - ceil(count / len(left))))
+    found: list[Record] = []
+    while left:
+        fetched = await consumer.getmany(*left, timeout_ms=FETCH_WAIT_MS)
+        for place, records in fetched.items():
+            found += [record for record in records if record.offset < ends[place]]
+        left = [place for place in left if await consumer.position(place) < ends[place]]
+    return found
 
 
 def _reader(connection: KafkaConnection, topics: tuple[str, ...] = ()) -> AIOKafkaConsumer:

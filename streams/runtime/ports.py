@@ -147,3 +147,15 @@ class LogPositions(Protocol):
             BrokerUnavailableError: ask again later.
         """
         ...
+
+
+class RecentRecords(Protocol):
+    """Reads the ends of topics, without belonging to a group."""
+
+    async def last(self, topic: str, count: int) -> Sequence[Record]:
+        """Return about the last `count` records of a topic, oldest first: of each partition as many as of the others.
+
+        Raises:
+            BrokerUnavailableError: this cannot be had now, within seconds.
+        """
+        ...

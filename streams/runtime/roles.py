@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from schemas.records import Report
     from streams.runtime.clock import Clock
     from streams.runtime.metrics import MetricsHook
-    from streams.runtime.ports import Broadcast, Consumer, LogPositions, Transport
+    from streams.runtime.ports import Broadcast, Consumer, LogPositions, RecentRecords, Transport
     from streams.runtime.store import StateStore
 
 
@@ -58,6 +58,7 @@ class Ports:
         broadcast: needed where the role follows topics.
         store: needed where the kernel reads or writes states; closed by the loop.
         positions: needed where the role owns states or the kernel reads back.
+        recent: for a worker, which tries a version on what was asked last; None = on what it has answered itself.
         hooks: are given every report.
     """
 
@@ -69,4 +70,5 @@ class Ports:
     broadcast: Broadcast | None = None
     store: StateStore | None = None
     positions: LogPositions | None = None
+    recent: RecentRecords | None = None
     hooks: tuple[MetricsHook, ...] = ()

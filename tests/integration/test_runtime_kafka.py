@@ -24,7 +24,7 @@ from streams.runtime.kafka_admin import create
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_consumer import KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
-from streams.runtime.kafka_reader import KafkaBroadcast, KafkaPositions
+from streams.runtime.kafka_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.process import run_process
 from streams.runtime.roles import Role
 from tests.fakes import ScriptedKernel, echo
@@ -294,6 +294,26 @@ async def test_a_window_before_an_offset_is_found_by_time(kafka: Broker, prefix:
         assert found == {("in", 0): 2, ("in", 1): 0}
         assert await positions.before({("in", 0): 5}, 0) == {("in", 0): 4}
         assert await positions.before({("in", 0): 5}, 10**12) == {("in", 0): 0}
+
+
+async def test_the_last_records_of_a_topic_are_found_in_order_of_time(kafka: Broker, prefix: str) -> None:
+    """From each partition that has any as many as from the others; a short or empty topic gives what there is."""
+    async with topics(kafka, prefix) as connection, producing(connection) as transport:
+        recent = KafkaRecent(connection)
+        assert await recent.last("in", 4) == []
+        for n in range(6):
+            await put(transport, [b"%d" % n], partition=n % 2)
+            await asyncio.sleep(0.01)
+        found = await recent.last("in", 4)
+        assert [(record.topic, record.value) for record in found] == [("in", b"%d" % n) for n in range(2, 6)]
+        assert [record.value for record in await recent.last("in", 100)] == [b"%d" % n for n in range(6)]
+
+
+async def test_the_last_records_of_a_topic_that_is_not_there_are_not_waited_for(kafka: Broker, prefix: str) -> None:
+    """Nor those behind a broker that does not answer."""
+    for connection in (KafkaConnection(kafka.bootstrap, prefix), KafkaConnection("127.0.0.1:1", prefix)):
+        with pytest.raises(BrokerUnavailableError, match="nowhere"):
+            await KafkaRecent(connection, timeout_s=1.0).last("nowhere", 4)
 
 
 async def test_the_end_of_a_log_is_that_of_the_topic_as_it_is_now(kafka: Broker, prefix: str) -> None:

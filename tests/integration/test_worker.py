@@ -17,12 +17,14 @@ from streams.runtime.clock import SystemClock
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_consumer import KafkaConsumer
 from streams.runtime.kafka_producer import KafkaTransport
+from streams.runtime.kafka_reader import KafkaRecent
 from streams.runtime.kafka_tail import KafkaTail
 from streams.runtime.roles import Ports
 from streams.topology import worker_role
 from tests.samples import model_query
 from workers.manifest import digest
 from workers.packaging import package_function
+from workers.rehearsal import WARM_UP_ROWS, asked_in
 from workers.runner import Worker
 from workers.settings import WorkerSettings
 
@@ -128,6 +130,17 @@ async def test_queries_are_answered_around_bad_ones(kafka: Broker, prefix: str, 
     assert [bench.answers[f"q{number}"] for number in range(100)] == [number % 2 for number in range(100)]
     assert (bench.outcomes["q101"], bench.outcomes["q102"]) == (Outcome.INVALID, Outcome.INVALID)
     assert bench.dead == [b"garbage"]
+
+
+async def test_what_a_model_was_asked_last_is_found_in_its_topic(kafka: Broker, prefix: str, package: Path) -> None:
+    """The last rows of both partitions, answered or not, around what cannot be read."""
+    async with Bench(kafka, prefix, package) as bench:
+        rows = [row(number, 0) for number in range(100)]
+        await bench.ask(*rows[:99], b"garbage", rows[99])
+        records = await KafkaRecent(bench.connection).last(TOPIC, WARM_UP_ROWS)
+    found = asked_in(records, CODEC)
+    assert len(found) == WARM_UP_ROWS - 1
+    assert {one.data for one in found if isinstance(one, Tensor)} == {one.data for one in rows[100 - len(found) :]}
 
 
 async def test_another_replica_goes_on_where_one_stopped(kafka: Broker, prefix: str, package: Path) -> None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas import avsc, compatibility
+from schemas import avsc, compatibility, compiling
 from schemas.compatibility import check, faults
 from schemas.decoders import reader
 from schemas.definitions import CURRENT, RELEASED
 from schemas.encoders import writer
 from schemas.errors import CompatibilityError, SchemaError
-from schemas.records import Application, Feedback, Query
+from schemas.extension import IS_COMPILED
+from schemas.records import Application, Feedback, ModelPredictions, Query
+from tests.samples import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +134,16 @@ def test_a_field_the_writer_did_not_know_gets_its_default() -> None:
     text["fields"] = text["fields"][:4]
     schema, value = written_by(json.dumps(text), query_id="q", application="a", input=b"x", context="c")
     assert reader(schema, Query)(value, 0) == (Query("q", "a", b"x", "c"), len(value))
+
+
+@pytest.mark.parametrize("is_compiled", [True, False] if IS_COMPILED else [False])
+def test_a_batch_of_a_released_version_says_nothing_of_why_it_started(is_compiled: bool) -> None:
+    """All else that it says is read."""
+    schema = RELEASED["0.1.0"]["ModelPredictions"]
+    batch = next(record for record in FULL if isinstance(record, ModelPredictions))
+    value = writer(schema.record)(batch, b"")
+    read = compiling.reader(schema, ModelPredictions, is_compiled=is_compiled)
+    assert (batch.released, read(value, 0)) == ("deadline", (batch._replace(released=""), len(value)))
 
 
 def test_defaults_that_hold_others_are_not_shared() -> None:

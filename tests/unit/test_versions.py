@@ -11,16 +11,18 @@ import pytest
 from policies import draw
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Model, ModelPredictions, Outcome, Report, Tensor
-from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, fake_ports
+from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Report, Tensor
+from streams.operators.contract import Record
+from streams.runtime.errors import BrokerUnavailableError
+from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, FakeRecent, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
 from workers.executor import Timed
+from workers.rehearsal import WARM_UP_ROWS
 from workers.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
-from workers.versions import WARM_UP_ROWS, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -87,7 +89,7 @@ class Answering:
 class Scene:
     """A worker of version 1 that is asked every 10 ms, and a topic `models` that it follows."""
 
-    def __init__(self, settings: WorkerSettings | None = None) -> None:
+    def __init__(self, settings: WorkerSettings | None = None, recent: FakeRecent | None = None) -> None:
         self.broker = FakeBroker()
         self.consumer = FakeConsumer(self.broker, [(TOPIC, 0)])
         self.made: dict[str, list[Answering]] = {}
@@ -95,9 +97,8 @@ class Scene:
         self.outcomes: dict[str, Outcome] = {}
         self.asked = 0
         self.history: list[tuple[bytes, bytes]] = []  # keys and values in `models` before the worker starts
-        ports = fake_ports(
-            self.broker, self.consumer, encode=CODEC.encode, broadcast=FakeBroadcast(self.broker, (topics.MODELS,))
-        )
+        models = FakeBroadcast(self.broker, (topics.MODELS,))
+        ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode, broadcast=models, recent=recent)
         self.worker = Worker(version("1"), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make)
 
     def make(self, model: Model) -> Answering:
@@ -154,6 +155,11 @@ class Scene:
     def last_report(self) -> Report:
         """Return the worker's last report."""
         return CODEC.decode(Report, self.broker.values(topics.REPORTS)[-1])
+
+
+def asked_long_ago(number: int) -> ModelQueries:
+    """Make a model query whose time is over."""
+    return model_query(f"old{number}", 0, 0, Tensor.of(np.array([0], dtype=np.float32)))
 
 
 def play(*steps: str) -> Scene:
@@ -231,14 +237,32 @@ def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
     assert max(len(batch.query_ids) for batch in scene.batches() if batch.version == "1") < WARM_UP_ROWS
 
 
-def test_rows_that_failed_are_no_test_of_another_version() -> None:
-    """Of each batch those are kept that were answered, the last of them all."""
-    versions = Versions(version("1"), lambda model: Answering(model, None, Outcome.OK), lambda: None)
-    rows = [Tensor.of(np.array([n], dtype=np.float32)) for n in range(2 * WARM_UP_ROWS)]
-    versions.note(rows, (Outcome.FAILED, *(Outcome.OK,) * WARM_UP_ROWS, *(Outcome.INVALID,) * (WARM_UP_ROWS - 1)))
-    assert versions.sample == (*rows[1 : WARM_UP_ROWS + 1],)
-    versions.note(rows[:2], (Outcome.OK, Outcome.FAILED))
-    assert versions.sample == (*rows[2 : WARM_UP_ROWS + 1], rows[0])
+def test_just_after_a_start_a_version_is_warmed_up_by_the_last_queries_of_its_topic() -> None:
+    """The worker has answered few rows by then: what was asked before it started stands for them."""
+    recent = FakeRecent([Record(TOPIC, 0, n, 0, None, CODEC.encode(asked_long_ago(n))) for n in range(100)])
+    scene = Scene(recent=recent)
+    scene.history = [(b"digits", CODEC.encode(version("2")))]
+    assert played(scene, "2").served() == ["1", "2"]
+    assert recent.reads == [(TOPIC, WARM_UP_ROWS)]
+    assert scene.made["2"][0].first_rows == WARM_UP_ROWS
+
+
+def test_a_version_takes_over_where_the_last_queries_cannot_be_read() -> None:
+    """It is held to the rows that the worker has answered itself, alone."""
+    scene = Scene(recent=FakeRecent(fault=BrokerUnavailableError("away")))
+    scene.history = [(b"digits", CODEC.encode(version("2")))]
+    assert played(scene, "2").served() == ["1", "2"]
+    assert 0 < scene.made["2"][0].first_rows < WARM_UP_ROWS
+    assert scene.last_report().counters["version_failures_total{model=digits}"] == 0
+
+
+def test_a_canary_is_warmed_up_by_the_last_queries_of_its_topic() -> None:
+    """As a version that is to serve."""
+    scene = Scene(recent=FakeRecent([Record(TOPIC, 0, 0, 0, None, CODEC.encode(asked_long_ago(0)))]))
+    scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
+    directed(scene, lambda: scene.ask(LOADED_S + 1))
+    assert scene.made["2"][0].first_rows == 1
+    assert set(scene.answered_by().values()) == {"1", "2"}
 
 
 def test_a_version_that_fails_is_given_up_when_another_is_wanted() -> None:

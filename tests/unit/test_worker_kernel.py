@@ -74,14 +74,14 @@ def test_a_batch_becomes_one_record_for_each_reply_partition() -> None:
 
 
 def test_a_record_says_how_its_batch_was_made() -> None:
-    """Model, version, worker, waiting, duration, rows of the whole batch, cap and what stayed behind."""
+    """Model, version, worker, waiting, duration, rows of the whole batch, cap, what stayed behind and why it began."""
     kernel = worker(cap=2)
     kernel.on_records([asked(0), asked(1, 1), asked(2)], NOW)
     take = kernel.take(NOW + MS)
     batch = decoded(kernel.answer(take, numbered(1, 2), NOW + 3 * MS, 5 * MS))[0]
     assert (batch.model, batch.version, batch.worker) == ("digits", "7", "worker-1")
     assert (batch.waited_us, batch.predict_us) == ((3 * MS,), 5 * MS)
-    assert (batch.batch_rows, batch.batch_cap, batch.queue_rows) == (2, 2, 1)
+    assert (batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released) == (2, 2, 1, "cap")
 
 
 def test_expired_rows_go_into_the_records_of_their_batch() -> None:
@@ -91,7 +91,7 @@ def test_expired_rows_go_into_the_records_of_their_batch() -> None:
     take = kernel.take(NOW + 2 * MS)
     batch = decoded(kernel.answer(take, numbered(5), NOW + 2 * MS, MS))[0]
     assert dict(zip(batch.query_ids, batch.outcomes, strict=True)) == {"q1": OK, "q0": EXPIRED}
-    assert (answers(batch)[0], batch.batch_rows) == (5, 1)
+    assert (answers(batch)[0], batch.batch_rows, batch.released) == (5, 1, "eager")
 
 
 @pytest.mark.parametrize("texts", [True, False])
@@ -115,6 +115,7 @@ def test_a_take_with_nothing_but_expired_rows_is_told() -> None:
     assert take.rows == ()
     effects = kernel.expire(take, NOW + 2 * MS)
     assert decoded(effects)[0].outcomes == (EXPIRED,)
+    assert decoded(effects)[0].released == ""
     assert kernel.statistics()["rows_total{model=digits,outcome=expired}"] == 1
 
 
@@ -122,7 +123,7 @@ def test_what_the_queue_refuses_is_expired_at_once() -> None:
     """Backpressure failed: those due last are told, and complete."""
     kernel = worker(limit=1)
     effects = kernel.on_records([asked(0, slack_us=90 * MS), asked(1)], NOW)
-    assert decoded(effects)[0].query_ids == ("q0",)
+    assert (decoded(effects)[0].query_ids, decoded(effects)[0].released) == (("q0",), "")
     assert kernel.statistics()["refused_total{model=digits}"] == 1
     assert [row.item.query_id for row in kernel.take(NOW).rows] == ["q1"]
 
