@@ -20,18 +20,6 @@ SLACK_QUANTILE = 0.1  # the hurried tenth sets the pace: an application with hal
 DEFAULT_OBJECTIVE_US = 20_000
 # An objective below this only measures the clock; it appears when queries arrive with next to no time left.
 MIN_OBJECTIVE_US = 1_000
-# What the event loop may be kept from its other work at a time. A thread would not free it for so long either: a model
-# that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms; and to hand a batch to a thread
-# and its results back takes 100 to 150 us of CPU and two changes of threads, each of which a busy machine may put off.
-QUICK_US = 1_000
-# The same where more rows wait: the least that handing over costs, as the event loop writes the last answers meanwhile.
-HAND_OVER_US = 100
-# Batches before a model can count as quick, and after one that was not what it seemed.
-PROOFS = 32
-PROOFS_AGAIN = 1_000
-# At once, or bit by bit where quick batches do not make up for it. A process that is not given a core for a while,
-# where there are more of them than cores, seldom waits half as long.
-SURPRISE_US = 50_000
 
 
 class ServiceTimes:
@@ -72,47 +60,6 @@ class ServiceTimes:
         if nearest:
             return self._usual[nearest] * rows >> nearest - 1  # the fewest rows of a size are a power of two
         return self._usual[min(self._usual)]
-
-
-class Quickness:
-    """Tells which batches take so little that they are predicted on the event loop's own thread.
-
-    What counts is what the model keeps a thread for: the CPU time that it uses, and what it always waits for besides,
-    as for a disk. What it waits for only now and then is a core, or Python's lock: the machine's doing.
-
-    A model is not quick before it has been timed, and for a good while after it has kept the loop for 50 ms.
-    """
-
-    def __init__(self) -> None:
-        self._times = ServiceTimes()
-        self._waits: dict[int, deque[int]] = {}
-        self._proofs = PROOFS
-        self._excess_us = 0  # CPU time over what is quick, less what the batches since have taken less
-
-    def expects(self, rows: int, *, more: bool = False) -> bool:
-        """Whether a batch of `rows` will be quick, even beside what is to be done for `more`."""
-        return not self._proofs and self._times.usual(rows) <= (HAND_OVER_US if more else QUICK_US)
-
-    def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
-        """Take how long a batch took in a thread of its own, and the CPU time in it."""
-        self._proofs = max(0, self._proofs - 1)
-        self._learn(rows, duration_us, cpu_us)
-
-    def observe_expected(self, rows: int, duration_us: int, cpu_us: int) -> None:
-        """Take the same of a batch that was expected to be quick."""
-        self._learn(rows, duration_us, cpu_us)
-        self._excess_us = max(0, self._excess_us + cpu_us - QUICK_US)
-        if self._excess_us > SURPRISE_US or duration_us > SURPRISE_US:
-            self.doubt()
-
-    def doubt(self) -> None:
-        """Expect no batch to be quick for a good while."""
-        self._proofs, self._excess_us = PROOFS_AGAIN, 0
-
-    def _learn(self, rows: int, duration_us: int, cpu_us: int) -> None:
-        waits = self._waits.setdefault(rows.bit_length(), deque(maxlen=SAMPLES))
-        waits.append(max(0, duration_us - cpu_us))
-        self._times.observe(rows, cpu_us + min(waits))
 
 
 class Slack:

@@ -1,7 +1,8 @@
 """Predicts away from the event loop, or on it what takes next to no time, and notices a model that does not come back.
 
     ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
-                       Batches known to take less than a millisecond skip it: it only watches them
+                       Batches known to take less than a millisecond skip it, and those of a model that keeps
+                       Python's lock: it only watches them
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
 
 Either answers one batch at a time.
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
-from workers.estimates import Quickness
+from workers.quickness import Quickness
 from workers.rows import Predicted
 from workers.sentinel import Sentinel, hung
+from workers.ticking import Ticking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -180,13 +182,16 @@ class ThreadExecutor:
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the thread."""
         assert self._predict is not None, "start() comes first"
+        ticking = Ticking(asyncio.get_running_loop())
         try:
             async with asyncio.timeout(patience_s):
                 timed = await self._do(partial(self._timed, self._predict, inputs))
         except TimeoutError:
             raise HungError(hung(len(inputs), patience_s)) from None
+        finally:
+            waited_us = ticking.stop()
         if self._quickness is not None:
-            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us)
+            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us, waited_us)
         return timed
 
     async def stop(self) -> None:

@@ -22,6 +22,7 @@ from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, p
 from workers.loading import load_package
 from workers.operator import ModelWorker
 from workers.predictor import predictor
+from workers.quickness import QUICK_US
 from workers.rehearsal import Recent
 from workers.traffic import SHADOW
 from workers.versions import Versions, Wanted
@@ -42,6 +43,9 @@ _log = logging.getLogger(__name__)
 # The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
 # of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
 OVERSHOOT_ROWS = 50_000
+# Turns of the event loop between two batches that kept it: from a socket that can be read to rows in the queue it takes
+# three or four, and as many from answers to a socket.
+TURNS = 8
 # How often the same complaint about a model is logged.
 COMPLAINT_US = 10_000_000
 
@@ -193,7 +197,8 @@ class Predicting:
             if each is not None:
                 perform(self._finish(each))
         if len(self._batcher):
-            await asyncio.sleep(0)  # others want the event loop, too
+            for _ in range(TURNS if timed.predict_us > QUICK_US else 1):  # others want the event loop, too
+                await asyncio.sleep(0)
         elif not self._drains:
             await self.kernel.wait_records()
         return None

@@ -128,6 +128,7 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.batcher": "heap",
     "workers.columns": STACK,
     "workers.estimates": "heap",
+    "workers.quickness": "heap",
     "workers.executor": "hand over",
     "workers.operator": "gather",
     "workers.operator:ModelWorker.on_records": "heap",

@@ -16,7 +16,7 @@ import pytest_asyncio
 from schemas import topics
 from schemas.records import Status
 from tests.deployments import Deployed, Toy, deployed
-from workers.estimates import PROOFS
+from workers.quickness import PROOFS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome
+from streams.runtime.clock import SystemClock
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
-from workers.estimates import PROOFS, SURPRISE_US
 from workers.executor import ProcessExecutor, ThreadExecutor, patience_s
 from workers.packaging import package_function
+from workers.quickness import PROOFS, SURPRISE_US
 from workers.rows import Predicted
 
 if TYPE_CHECKING:
@@ -113,6 +114,35 @@ async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loop
         await executor.run(["a"], LONG_S)
     assert executor.run_quick(["a", "b"], LONG_S, more=False) is not None
     assert executor.run_quick(["a"], LONG_S, more=False) is None
+    await executor.stop()
+
+
+def spin(inputs: Sequence[Input]) -> Predicted:
+    """Predict for 6 ms without letting Python's lock go."""
+    end_s = time.perf_counter() + 0.006
+    while time.perf_counter() < end_s:
+        pass
+    return echo(inputs)
+
+
+def compute_elsewhere(inputs: Sequence[Input]) -> Predicted:
+    """Predict for 6 ms that need neither the lock nor a core."""
+    time.sleep(0.006)
+    return echo(inputs)
+
+
+@pytest.mark.parametrize(("predict", "thread"), [(spin, "MainThread"), (compute_elsewhere, "predict")])
+async def test_a_model_that_keeps_pythons_lock_predicts_on_the_event_loops_thread(
+    predict: Callable[[Sequence[Input]], Predicted], thread: str
+) -> None:
+    """Once the loop has been seen to wait for it; one that leaves the lock alone stays in its own."""
+    executor = ThreadExecutor(lambda: predict, SystemClock().now_us)
+    await executor.start()
+    for _ in range(PROOFS):
+        assert executor.run_quick(["a"], LONG_S, more=True) is None
+        await executor.run(["a"], LONG_S)
+    timed = executor.run_quick(["a"], LONG_S, more=True) or await executor.run(["a"], LONG_S)
+    assert timed.predicted.answers == (thread,)
     await executor.stop()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workers.estimates import HAND_OVER_US, PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness, ServiceTimes
+from workers.estimates import ServiceTimes
+from workers.quickness import HAND_OVER_US, LOCKED_US, PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness
 from workers.sentinel import LOOKS, Sentinel
 
 
@@ -84,6 +85,57 @@ def test_what_keeps_the_loop_too_often_is_as_bad_as_one_surprise(every: int, is_
             cpu_us = 30_000 if batch % every == 0 else 700
             quickness.observe_expected(1, cpu_us, cpu_us)
     assert quickness.expects(1) == is_quick
+
+
+def kept(share: float, batches: int = PROOFS) -> Quickness:
+    """Return what has been learnt of batches of 6 ms, for a share of which the event loop had to wait."""
+    quickness = Quickness()
+    for _ in range(batches):
+        quickness.observe(4, 6_000, 5_000, int(share * 6_000))
+    return quickness
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_model_that_keeps_the_lock_needs_no_thread(more: bool) -> None:
+    """Beside it the event loop waits anyway: whether or not more rows are there, up to what a batch may keep it."""
+    quickness = kept(0.6)
+    assert quickness.keeps_lock
+    assert quickness.expects(4, more=more)
+    assert quickness.expects(4 * 8, more=more)
+    assert not quickness.expects(4 * 16, more=more), "80 ms, as far as is known"
+
+
+def test_a_model_that_lets_the_lock_go_keeps_its_thread() -> None:
+    """The event loop waits for a core now and then, and is not waited for by the model."""
+    assert not kept(0.4).keeps_lock
+    assert not kept(0.4).expects(4)
+
+
+def test_little_evidence_proves_no_lock_and_short_batches_none() -> None:
+    """48 ms of batches are too few; of those under a millisecond nothing can be told."""
+    assert not kept(1.0, batches=8).keeps_lock
+    quickness = Quickness()
+    for _ in range(1_000):
+        quickness.observe(4, QUICK_US, QUICK_US, QUICK_US)
+    assert not quickness.keeps_lock
+
+
+def test_a_batch_that_keeps_the_loop_for_too_long_goes_back_to_the_thread() -> None:
+    """A model that keeps the lock may take what such batches may take, and as much as any surprise over it."""
+    quickness = kept(1.0)
+    quickness.observe_expected(4, LOCKED_US + SURPRISE_US, 5_000)
+    assert quickness.expects(4)
+    quickness.observe_expected(4, LOCKED_US + SURPRISE_US + 1, 5_000)
+    assert not quickness.expects(4)
+
+
+def test_a_model_that_stops_keeping_the_lock_gets_its_thread_back() -> None:
+    """What was long ago counts for little: a doubted one is timed in its thread again."""
+    quickness = kept(1.0)
+    quickness.doubt()
+    for _ in range(PROOFS_AGAIN):
+        quickness.observe(4, 6_000, 5_000, 0)
+    assert not quickness.keeps_lock
 
 
 def test_times_are_guessed_from_the_nearest_size() -> None:
