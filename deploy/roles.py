@@ -86,7 +86,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     """Build the role that decides and combines, with the models that run inside it."""
     from streams.operators.selection import Selection, SelectionSettings
 
-    # Models inside have the room that they have in a worker: more would only grow cold (34 us a query instead of 25).
+    # Models inside have the room that they have in a worker.
     bound = {"outstanding": common.settings.worker.queue_rows} if inline else {}
     role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S, **bound)
     given = common.settings.selection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from load import arrivals
 from load.openloop import OpenLoop
 from load.processes import Usage, cpu_seconds, usage
 from load.recorder import Recorder
+from load.topics import delete
 from load.wire import Wire, linger_ms
 from schemas import topics
 from schemas.codec import Codec
@@ -21,10 +22,10 @@ from streams.client import Client
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from load.openloop import Workload
-    from load.system import Stage, System
+    from load.system import Deployment, Stage, System
     from schemas.records import Prediction, Tensor
 
 _GREETING_MS = 10_000.0  # the first query waits for caches, and for states to be read
@@ -45,6 +46,12 @@ class Stretch:
     def cpu_us_per_query(self) -> float:
         """CPU of all roles together, for each answered query (us)."""
         return sum(self.cpu_s.values()) / max(1, self.recorder.total.answered) * 1e6
+
+    @property
+    def faults(self) -> dict[str, float]:
+        """How many queries were lost, answered twice, with the default output, or late."""
+        counted = self.recorder.figures()
+        return {name: counted[name] for name in ("lost", "duplicates", "defaults", "late")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +144,21 @@ class Driver:
     def _after(self, before: Mapping[str, Usage]) -> dict[str, Usage]:
         pids = self.system.pids
         return usage({name: pids[name] for name in before})
+
+
+@asynccontextmanager
+async def deployed(stage: Stage, deployment: Deployment, row: Tensor | None = None) -> AsyncIterator[Driver]:
+    """Run a deployment for the time of a block, and delete its topics unless that fails.
+
+    Args:
+        stage: where.
+        deployment: what.
+        row: with which each application is greeted, if any.
+    """
+    async with stage.launch(deployment) as system:
+        driver = Driver(stage, deployment.prefix, system)
+        if row is not None:
+            for application in deployment.applications:
+                await driver.greet(application.name, row)
+        yield driver
+    delete(stage.bootstrap, deployment.prefix)

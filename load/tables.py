@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _WIDTH = 160
 
@@ -45,6 +45,11 @@ class Table:
         with console.capture() as captured:
             console.print(table)
         return captured.get()
+
+
+def left_out(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Return which systems were left out, and why."""
+    return Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in rows))
 
 
 def number(value: float | None) -> str:

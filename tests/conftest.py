@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 from hypothesis import settings
 
 from deploy.local.apache import ApacheKafka
@@ -98,6 +99,13 @@ def own_kafka() -> Iterator[ApacheKafka]:
 def own_redis() -> Iterator[RedisServer]:
     """Start a redis-server for this test alone, which may `kill`, `start`, `restart` it."""
     yield from _redis()
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Train with one thread: several that wait for each other on busy cores take seconds for a few trees."""
+    with threadpoolctl.threadpool_limits(1):
+        yield
 
 
 @pytest.fixture

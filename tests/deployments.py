@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import aiohttp
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Producer
 
@@ -187,6 +188,18 @@ class Deployed:
     def put_record(self, topic: str, record: object, key: bytes | None = b"key", partition: int = 0) -> None:
         """Produce a record."""
         self.put(topic, self.codec.encode(record), key=key, partition=partition)
+
+    async def is_shown(self, timeout_s: float = 60.0) -> None:
+        """Wait until the page shows fresh reports of all processes."""
+        address = f"http://127.0.0.1:{self.settings.control.port}/api/status"
+        seen: set[str] = set()
+        async with aiohttp.ClientSession() as session, asyncio.timeout(timeout_s):
+            while not seen >= set(self.system.pids):
+                with suppress(aiohttp.ClientConnectorError):
+                    async with session.get(address) as response:
+                        shown = (await response.json())["processes"]
+                        seen = {process["instance"].partition("@")[0] for process in shown if not process["silent"]}
+                await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 START_US = 1_700_000_000_000_000
 
@@ -54,6 +56,16 @@ def run(scene: Coroutine[Any, Any, _T]) -> _T:
     """Run a scene to its end in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(scene)
+
+
+def in_virtual_time(scene: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, _T]:
+    """Run a coroutine function, as a test may be, to its end in virtual time."""
+
+    @wraps(scene)
+    def whole(*arguments: _P.args, **named: _P.kwargs) -> _T:
+        return run(scene(*arguments, **named))
+
+    return whole
 
 
 async def elapse(seconds: float) -> None:

@@ -18,10 +18,11 @@ from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
 from workers.choice import SIZES
-from workers.executor import Executor, ProcessExecutor, ThreadExecutor, Timed, patience_s
+from workers.executor import Executor, ThreadExecutor, Timed, patience_s
 from workers.loading import load_package
 from workers.operator import ModelWorker
 from workers.predictor import predictor
+from workers.process import ProcessExecutor
 from workers.quickness import QUICK_US
 from workers.rehearsal import Recent
 from workers.traffic import SHADOW

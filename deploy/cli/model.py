@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy import catalog, desired, packing
-from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
+from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.cli.versions import print_package, print_timings, print_versions
 from deploy.errors import UsageError
 from deploy.registry import codec_for
 from schemas.records import Application, Model
 from workers import manifest as manifests
 from workers.conversion import CONVERSIONS
-from workers.traffic import STABLE, label
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from deploy.settings import Settings
 
@@ -108,7 +108,7 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
         click.echo(f"converted to {forms}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
         for name, reason in conversion["refused"].items():
             click.echo(f"not to {name}: {reason}")
-        _print_timings(conversion["batch_us"])
+        print_timings(conversion["batch_us"])
     click.echo(f"deploy it with: skysail model add {folder}")
     if options["allow_pickle"]:
         click.echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
@@ -129,25 +129,14 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, as_jso
     """
     record, codec = desired.model_record(package), codec_for(settings)
     share = 0.0 if shadow else _above_zero(share)
-    if desired.add(settings, codec, package, share=share):
-        told = "its workers answer with it as soon as they have loaded it; back again: skysail model rollback "
-        told += record.name
-    else:
-        told = ""
+    takes_over = desired.add(settings, codec, package, share=share)
     if as_json:
         print_json(asdict(record))
-        return
-    if share < 1.0:
+    elif share < 1.0:
         click.echo(_told_beside(record.name, record.version, share))
-        return
-    click.echo(f"{record.name} {record.version} is deployed")
-    if told:
-        click.echo(told)
     else:
-        click.echo(
-            f"it needs a worker: skysail run starts one with all else, or:"
-            f" skysail run --role worker --model {record.name}"
-        )
+        click.echo(f"{record.name} {record.version} is deployed")
+        click.echo(_told_next(record.name, takes_over=takes_over))
 
 
 @model.command()
@@ -207,6 +196,12 @@ def _told_beside(name: str, version: str, share: float) -> str:
         return f"{told}; all of them: skysail model use {name} {version}; none: skysail model rollback {name}"
     told = f"{name} {version} is asked everything as soon as its workers have loaded it, and answers nothing"
     return f"{told}; to end that: skysail model shadow {name} {version} --end"
+
+
+def _told_next(name: str, *, takes_over: bool) -> str:
+    if takes_over:
+        return f"its workers answer with it as soon as they have loaded it; back again: skysail model rollback {name}"
+    return f"it needs a worker: skysail run starts one with all else, or: skysail run --role worker --model {name}"
 
 
 def _above_zero(share: float) -> float:
@@ -282,35 +277,7 @@ def list_(settings: Settings, *, as_json: bool) -> None:
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
-    _print_versions([(r, serving[name]) for name, versions in listed for r in versions], as_json=as_json)
-
-
-def _print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> None:
-    """Print versions, each with the one that serves."""
-    if as_json:
-        print_json([asdict(r) | _standing(r, serving) for r, serving in found])
-        return
-    heads = ("model", "version", "label", "share", "runtime", "input", "output", "package")
-    rows = ((r, _standing(r, serving)) for r, serving in found)
-    print_table(
-        heads,
-        (
-            (r.name, r.version, at["label"], f"{at['share']:g}", r.runtime, _input(r), r.output, r.path)
-            for r, at in rows
-        ),
-    )
-
-
-def _standing(version: Model, serving: Model) -> dict[str, Any]:
-    """Return what a version is for: its label, and the share of queries that it answers."""
-    beside = serving.shares.get(version.version)
-    if version.version == serving.version:
-        return {"serves": True, "label": STABLE, "share": round(1.0 - sum(serving.shares.values()), 9)}
-    return {"serves": False, "label": "" if beside is None else label(beside), "share": beside or 0.0}
-
-
-def _input(record: Model) -> str:
-    return f"{record.dtype}{list(record.shape)}" if record.dtype else "text or bytes"
+    print_versions([(r, serving[name]) for name, versions in listed for r in versions], as_json=as_json)
 
 
 @model.command()
@@ -323,30 +290,10 @@ def show(settings: Settings, package: str, *, as_json: bool) -> None:
     PACKAGE is a folder, or the name of a model that is deployed.
     """
     if Path(package).is_dir():
-        _show_package(Path(package), as_json=as_json)
+        print_package(Path(package), as_json=as_json)
         return
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model).get(package)
     if serving is None:
         raise UsageError(f"{package} is neither the folder of a package nor a deployed model: see `skysail model list`")
-    _print_versions([(r, serving) for r in catalog.versions(settings, codec)[package]], as_json=as_json)
-
-
-def _show_package(package: Path, *, as_json: bool) -> None:
-    manifest = manifests.read(package)
-    manifests.verify(package, manifest)
-    content = asdict(manifest) | {"digest": manifests.digest(package)}
-    if as_json:
-        print_json(content)
-        return
-    print_table(("", ""), content.items())
-    if "conversion" in manifest.options:
-        click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
-        _print_timings(manifest.options["conversion"]["batch_us"])
-
-
-def _print_timings(batch_us: Mapping[str, Mapping[Any, float]]) -> None:
-    """Print a table of microseconds, a row for each runtime."""
-    sizes = next(iter(batch_us.values()))
-    rows = ((name, *(f"{us:,.0f}" for us in times.values())) for name, times in batch_us.items())
-    print_table(("us a batch of", *map(str, sizes)), rows)
+    print_versions([(r, serving) for r in catalog.versions(settings, codec)[package]], as_json=as_json)

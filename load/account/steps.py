@@ -138,6 +138,7 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.padding": STACK,
     "workers.predicting": "hand over",
     "workers.predictor": STACK,
+    "workers.process": "hand over",
     "workers.rows": STACK,
     "workers.runtimes": PREDICT,
     "workers.sentinel": "hand over",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Of arithmetic, as workers have: a second one spins beside a product of 64 columns, at three times the CPU (measured).
+# Of arithmetic, as workers have: a second one spins beside a product of 64 columns (measured: 32 to
+# 62 us a query instead of 28 to 40).
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.peers.ledger import OBJECTIVES_MS
 from load.section import section
-from load.tables import Table, number, spread
+from load.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def tables(result: Result) -> list[Table]:
     shown.append(_settings(result.series["systems"]))
     shown += [_stretches(result.series["stretches"], objective) for objective in OBJECTIVES_MS]
     if out := result.series.get("left_out"):
-        shown.append(Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in out)))
+        shown.append(left_out(out))
     return [table for table in shown if table.rows]
 
 

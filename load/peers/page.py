@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.peers.ledger import OBJECTIVES_MS, POINTS
-from load.tables import Table, number, spread
+from load.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def tables(result: Result) -> list[Table]:
     systems = result.series["systems"]
     shown = [_rates(systems), _goodput(systems)]
     shown += [_latency(systems, name) for name in _stretches(systems)]
-    named = (("behind", _behind), ("judged", _judged), ("grid", _grid), ("direct", _direct), ("left_out", _left_out))
+    named = (("behind", _behind), ("judged", _judged), ("grid", _grid), ("direct", _direct), ("left_out", left_out))
     return [*shown, *(table(result.series[name]) for name, table in named if result.series.get(name))]
 
 
@@ -153,10 +153,6 @@ def _direct(rows: Sequence[Row]) -> Table:
     keys = ("rate_per_s", "p50_ms", "p99_ms", "late_ms")
     lines = tuple((*(number(row[key]) for key in keys), "yes" * row["saturated"]) for row in rows)
     return Table("No system: sender → one topic → sink", heads, lines)
-
-
-def _left_out(rows: Sequence[Row]) -> Table:
-    return Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in rows))
 
 
 def _spread(row: Row, figure: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.section import section
-from load.tables import Table, number, spread
+from load.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +27,7 @@ def tables(result: Result) -> list[Table]:
     lines = tuple(_line(row) for row in result.series["systems"])
     shown = [Table("Goodput and latency with the slow model and without it", heads, lines)]
     if out := result.series.get("left_out"):
-        shown.append(Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in out)))
+        shown.append(left_out(out))
     return shown
 
 

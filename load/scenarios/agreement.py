@@ -15,7 +15,7 @@ import numpy as np
 
 from load import replayed, topics
 from load.data import DATA, need
-from load.driving import Driver
+from load.driving import deployed
 from load.openloop import Asked
 from load.results import Result
 from load.system import Deployment
@@ -98,15 +98,10 @@ async def run(stage: Stage) -> Result:
         settings={"log_level": "warning"},
     )
     offsets_us = [int(index * 1e6 / _RATE) for index in range(len(rows) * len(LANES))]
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        for lane in LANES:
-            await driver.greet(lane, Tensor.of(rows[0]))
+    async with deployed(stage, deployment, Tensor.of(rows[0])) as driver:
         stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.note, drain_s=30)
-    topics.delete(stage.bootstrap, deployment.prefix)
     every = figures("all", replay.answered["all"], rows, labels)
     missing = figures("best_missing", replay.answered["best-missing"], np.delete(rows, best, axis=1), labels)
-    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
     return Result(
         NAME,
         figures={
@@ -115,7 +110,7 @@ async def run(stage: Stage) -> Result:
             "best_missing_costs": missing["best_missing_error"] - every["all_error"],
             "best_single_error": float((rows != labels[:, None]).mean(axis=0).min()),
             "confidence_off": _confidence_off(replay.answered["all"], len(names)),
-            **counted,
+            **stretch.faults,
         },
         parameters={"queries": len(offsets_us), "rate": _RATE, "seed": stage.seed, "missing": names[best]},
         series={"agreement": by_agreement(replay.answered["all"], labels, len(names))},

@@ -15,7 +15,7 @@ import numpy as np
 
 from load import topics
 from load.data import DATA, need
-from load.driving import Driver
+from load.driving import deployed
 from load.models import MODULUS, residue
 from load.results import Result
 from load.system import Deployment
@@ -164,11 +164,9 @@ async def _through_the_system(stage: Stage, keys: Sequence[int]) -> dict[str, fl
 
     workload = Rows(_APPLICATION.name, [_input(key) for key in keys], seed=stage.seed)
     offsets_us = [int(i * 1e6 / _RATE) for i in range(len(keys))]
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
+    async with deployed(stage, deployment) as driver:
         stretch = await driver.drive(offsets_us, workload, int(_APPLICATION.slo_ms * 1e3), check)
         asked = await asyncio.to_thread(_asked, stage, deployment.prefix)
-    topics.delete(stage.bootstrap, deployment.prefix)
     hit_ratio, reference = 1 - asked / len(keys), lru(keys, _PREFIX_ROOM) / len(keys)
     return {
         "system_hit_ratio": hit_ratio,

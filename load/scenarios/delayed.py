@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load import topics
-from load.driving import Driver
+from load.driving import deployed
 from load.results import Result
 from load.system import Deployment
 from load.watching import written
@@ -76,13 +76,10 @@ async def _with(stage: Stage, package: Path, wait_ms: float) -> dict[str, float]
         },
     )
     row = Tensor.of(np.ones(1, np.float32))
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        await driver.greet(_MODEL, row)
+    async with deployed(stage, deployment, row) as driver:
         workload = Rows(_MODEL, (row,), seed=stage.seed)
         stretch = await driver.at(RATE, workload, _seconds(stage), int(SLO_MS * 1e3))
         batches = await asyncio.to_thread(written, stage, deployment.prefix, names.MODEL_PREDICTIONS, ModelPredictions)
-    topics.delete(stage.bootstrap, deployment.prefix)
     measured = stretch.recorder.figures()
     return {
         **per_batch(batch for batch in batches if batch.batch_rows),

@@ -16,7 +16,7 @@ import numpy as np
 
 from load import topics
 from load.data import DATA
-from load.driving import Driver
+from load.driving import deployed
 from load.models import COLUMNS
 from load.openloop import Asked
 from load.results import Result
@@ -114,10 +114,8 @@ async def run(stage: Stage) -> Result:
     deployment = Deployment(
         topics.new_prefix(NAME), tuple(_application(p) for p in POLICIES), folders, settings={"log_level": "warning"}
     )
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
+    async with deployed(stage, deployment) as driver:
         stretch = await driver.drive(_offsets(stage), replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
-    topics.delete(stage.bootstrap, deployment.prefix)
     losses = rows != labels[:, None]
     figures = {
         f"{policy}_error_{name}": replay.error(policy, section)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from load import topics
-from load.driving import Driver
+from load.driving import deployed
 from load.processes import cpu_seconds, usage
 from load.results import Result
 from load.system import Deployment
@@ -34,14 +34,13 @@ async def run(stage: Stage) -> Result:
         models=package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME),
         roles=("selection", "worker", "joiner", "learner", "control"),
     )
-    async with stage.launch(deployment) as system:
+    async with deployed(stage, deployment) as driver:
         workload = Rows("digits", data.inputs, data.labels, seed=stage.seed)
-        await Driver(stage, deployment.prefix, system).at(_WARM_UP_RATE, workload, _WARM_UP_S)
+        await driver.at(_WARM_UP_RATE, workload, _WARM_UP_S)
         await asyncio.sleep(_SETTLE_S)
-        before = usage(system.pids)
+        before = usage(driver.system.pids)
         await asyncio.sleep(_IDLE_S)
-        after = usage(system.pids)
-    topics.delete(stage.bootstrap, deployment.prefix)
+        after = usage(driver.system.pids)
     memory = {_role(name): 0.0 for name in after}
     for name, used in after.items():
         memory[_role(name)] = max(memory[_role(name)], used.rss_bytes / 2**20)

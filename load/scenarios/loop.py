@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import joblib
 
 from load import topics
-from load.driving import Driver
+from load.driving import deployed
 from load.floor.measure import chain, drain
 from load.rates import central_rate
 from load.results import Result
@@ -24,7 +24,7 @@ from schemas.records import Application
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from load.driving import Stretch
+    from load.driving import Driver, Stretch
     from load.floor.measure import Chain
     from load.recorder import Recorder
     from load.system import Stage
@@ -53,14 +53,11 @@ async def run(stage: Stage) -> Result:
         applications=(Application(_APPLICATION, tuple(estimators), "exp3"),),
         models=package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME),
     )
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        await driver.greet(_APPLICATION, data.inputs[0])
+    async with deployed(stage, deployment, data.inputs[0]) as driver:
         await driver.at(_WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), _WARM_UP_S)
         drained = await _drain_backlog(driver, data)
         async with chain(stage, workload) as bare:
             latencies = await _latencies(driver, bare, data)
-    topics.delete(stage.bootstrap, deployment.prefix)
     figures = {**hand, **drained, **latencies}
     return Result(
         NAME,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load import topics
-from load.driving import Driver
+from load.driving import deployed
 from load.models import BATCH_S, ROW_S
 from load.results import Result
 from load.system import Deployment
@@ -118,13 +118,10 @@ async def _stretches(
         },
     )
     stretches = []
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        await driver.greet(_APPLICATION.name, _INPUT)
+    async with deployed(stage, deployment, _INPUT) as driver:
         for times in rates:
             ranked = Ranked(Rows(_APPLICATION.name, (_INPUT,), seed=stage.seed + times, priorities=priorities))
             slo_us = int(_APPLICATION.slo_ms * 1e3)
             stretch = await driver.at(times * CAPACITY, ranked, stage.seconds, slo_us, ranked.note)
             stretches.append((stretch, ranked))
-    topics.delete(stage.bootstrap, deployment.prefix)
     return stretches

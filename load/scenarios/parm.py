@@ -12,7 +12,7 @@ import numpy as np
 
 from load import topics
 from load.data import DATA, need
-from load.driving import Driver
+from load.driving import deployed
 from load.results import Result
 from load.system import Deployment
 from load.workload import Rows, query_id
@@ -110,11 +110,8 @@ async def _ask(stage: Stage, worker: dict[str, Any], images: NDArray[np.float32]
     )
     workload = Rows("mnist", [Tensor.of(image) for image in images], seed=stage.seed)
     offsets_us = [int(i * 1e6 / _RATE) for i in range(len(images))]
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        stretch = await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), check.take, drain_s=_DRAIN_S)
-    topics.delete(stage.bootstrap, deployment.prefix)
-    return stretch
+    async with deployed(stage, deployment) as driver:
+        return await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), check.take, drain_s=_DRAIN_S)
 
 
 def read_images(folder: Path) -> NDArray[np.float32]:

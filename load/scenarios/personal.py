@@ -16,7 +16,7 @@ import numpy as np
 
 from load import replayed, topics
 from load.data import DATA, need
-from load.driving import Driver
+from load.driving import deployed
 from load.openloop import Asked
 from load.results import Result
 from load.system import Deployment
@@ -133,21 +133,16 @@ async def run(stage: Stage) -> Result:
     )
     rate = _RATE * replay.runs
     gaps = np.random.default_rng(stage.seed).exponential(1e6 / rate, replay.wrong.size)
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        for lane in LANES:
-            await driver.greet(lane, Tensor.of(rows[0]))
+    async with deployed(stage, deployment, Tensor.of(rows[0])) as driver:
         offsets_us = np.cumsum(gaps).astype(np.int64).tolist()
         stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
-    topics.delete(stage.bootstrap, deployment.prefix)
-    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
     return Result(
         NAME,
         figures={
             **replay.errors(),
             **hindsight(rows, labels, users),
             **{f"reference_{name}_error": error for name, error in _PUBLISHED.items()},
-            **counted,
+            **stretch.faults,
         },
         parameters={"queries": replay.wrong.size, "runs": replay.runs, "rate": rate, "seed": stage.seed},
         series={"error": replay.curves()},

@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from load import topics
-from load.driving import Driver
+from load.driving import deployed
 from load.results import Result
 from load.system import Deployment
 from load.training import Digits, digits
@@ -86,20 +86,17 @@ async def run(stage: Stage) -> Result:
         settings={"log_level": "warning"},
     )
     count, rows = round(3 * RATE * stage.seconds), len(data.inputs)
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        await driver.greet("digits", data.inputs[0])
+    async with deployed(stage, deployment, data.inputs[0]) as driver:
         recorders: list[Recorder] = []
         judges = [Judge(says, {query_id(seed, i): i % rows for i in range(count)}) for seed in _seeds(stage)]
         changed: dict[str, float] = {}
         for judge, seed in zip(judges, _seeds(stage), strict=True):
-            changing = asyncio.create_task(_change(stage, system, judge)) if judge is judges[1] else None
+            changing = asyncio.create_task(_change(stage, driver.system, judge)) if judge is judges[1] else None
             workload = Rows("digits", data.inputs, seed=seed)
             offsets_us = [int(i * 1e6 / RATE) for i in range(int(RATE * stage.seconds))]
             stretch = await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), judge.take)
             recorders.append(stretch.recorder)
             changed |= await changing if changing is not None else {}
-    topics.delete(stage.bootstrap, deployment.prefix)
     before, during = (recorder.figures() for recorder in recorders)
     return _result(stage, before, during, {"wrong_version": sum(judge.wrong for judge in judges), **changed})
 

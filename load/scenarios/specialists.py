@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load import replayed, topics
-from load.driving import Driver
+from load.driving import deployed
 from load.openloop import Asked
 from load.results import Result
 from load.scenarios import agreement
@@ -104,16 +104,11 @@ async def run(stage: Stage) -> Result:
         settings={"log_level": "warning", "selection": {"inline": names}},
     )
     offsets_us = [int(index * 1e6 / _RATE) for index in range(replay.wrong.size)]
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
-        for name in APPLICATIONS:
-            await driver.greet(name, Tensor.of(rows[0]))
+    async with deployed(stage, deployment, Tensor.of(rows[0])) as driver:
         stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
-    topics.delete(stage.bootstrap, deployment.prefix)
-    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
     return Result(
         NAME,
-        figures={**errors(replay), **counted},
+        figures={**errors(replay), **stretch.faults},
         parameters={"queries": len(offsets_us), "rate": _RATE, "seed": stage.seed, "source": source},
         series={"error": replay.curves()},
     )

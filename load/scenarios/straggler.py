@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load import arrivals, replayed, topics
-from load.driving import Driver
+from load.driving import deployed
 from load.results import Result
 from load.system import Deployment
 from load.training import digits, trees
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.driving import Stretch
+    from load.driving import Driver, Stretch
     from load.system import Stage
     from load.training import Digits
     from schemas.records import Prediction
@@ -86,11 +86,9 @@ async def run(stage: Stage) -> Result:
     )
     inputs = [Tensor.of(row) for row in rows]
     figures: dict[str, float] = {}
-    async with stage.launch(deployment) as system:
-        driver = Driver(stage, deployment.prefix, system)
+    async with deployed(stage, deployment) as driver:
         for size in sizes:
             figures |= await _measure(driver, size, inputs, labels.tolist())
-    topics.delete(stage.bootstrap, deployment.prefix)
     return Result(
         NAME,
         figures=figures,

@@ -114,15 +114,8 @@ class Selection(Operator):
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 self._on_queries(run, now_us, effects, wanted)
-                continue
-            for record in run:
-                try:
-                    if topic == topics.MODEL_PREDICTIONS:
-                        self._serving.on_outputs(record, now_us, effects)
-                    else:
-                        self._configuration.on_record(record)
-                except DecodeError as error:
-                    effects.append(self._dead(record, error))
+            else:
+                self._on_others(topic, run, now_us, effects)
         self._serving.flush(self._turn, now_us, effects)
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
@@ -203,6 +196,16 @@ class Selection(Operator):
                 if arms is not None:
                     found[render(("policy_weight", *labels))] = arms.weights[place] / (sum(arms.weights) or 1.0)
         return found
+
+    def _on_others(self, topic: str, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        for record in records:
+            try:
+                if topic == topics.MODEL_PREDICTIONS:
+                    self._serving.on_outputs(record, now_us, effects)
+                else:
+                    self._configuration.on_record(record)
+            except DecodeError as error:
+                effects.append(self._dead(record, error))
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Have queries served; those that follow each other and are decided by the same state, at once."""

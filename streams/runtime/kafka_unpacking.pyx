@@ -4,7 +4,7 @@
     base offset 8 | length 4 | epoch 4 | magic 1 | crc 4 | attributes 2 | last offset 4 | first, max time 8, 8 | ... | count 4
     record: length | attributes 1 | time | offset | key | value | headers        all but one as zigzag varints
 
-https://kafka.apache.org/documentation/#recordbatch. A record takes 0.2 us, through aiokafka's objects 1.35 (CPython 3.11).
+https://kafka.apache.org/documentation/#recordbatch. A record takes 0.32 us, in Python 1.35 (CPython 3.11).
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
 from deploy.local.process import free_port
@@ -138,26 +136,13 @@ async def test_the_page_may_be_killed(kafka: Broker, redis_server: RedisServer, 
 
         traffic = await survive(there, kill_page)
         assert restarted(there) == {"control"}
-        await is_shown(there, set(there.system.pids))
+        await there.is_shown()
     assert traffic.share_complete() > UNDISTURBED
 
 
 def with_page() -> dict[str, Any]:
     """Return the settings of a deployment that has a page, too."""
     return {"roles": (*ROLES, "control"), "control": {"port": free_port()}}
-
-
-async def is_shown(there: Deployed, instances: set[str]) -> None:
-    """Wait until the page shows fresh reports of all of them."""
-    address = f"http://127.0.0.1:{there.settings.control.port}/api/status"
-    seen: set[str] = set()
-    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_S):
-        while not seen >= instances:
-            with suppress(aiohttp.ClientConnectorError):
-                async with session.get(address) as response:
-                    shown = (await response.json())["processes"]
-                    seen = {process["instance"].partition("@")[0] for process in shown if not process["silent"]}
-            await asyncio.sleep(0.1)
 
 
 async def test_redis_may_go_away(kafka: Broker, own_redis: RedisServer, prefix: str, tmp_path: Path) -> None:
@@ -193,5 +178,5 @@ async def test_the_broker_may_go_away(
             await asyncio.to_thread(own_kafka.start)
 
         await survive(there, restart, lose)
-        await is_shown(there, set(there.system.pids))
+        await there.is_shown()
         assert restarted(there) == set()

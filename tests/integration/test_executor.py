@@ -16,8 +16,9 @@ from schemas.records import Outcome
 from streams.runtime.clock import SystemClock
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
-from workers.executor import ProcessExecutor, ThreadExecutor, patience_s
+from workers.executor import ThreadExecutor, patience_s
 from workers.packaging import package_function
+from workers.process import ProcessExecutor
 from workers.quickness import PROOFS, SURPRISE_US
 from workers.rows import Predicted
 

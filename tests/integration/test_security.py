@@ -8,7 +8,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import numpy as np
 import pytest
 import trustme
@@ -17,7 +16,7 @@ from deploy.local.errors import MissingError
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status
-from tests.deployments import ROLES, Deployed, Toy, deployed
+from tests.deployments import ROLES, Toy, deployed
 from tests.secure import PASSWORD, SecureKafka
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ async def test_the_loop_runs_over_tls(
         await there.client.feedback(prediction, label=1)
         await there.watch.until(lambda: there.watch.records[topics.OBSERVATIONS], "an observation")
         await there.watch.until(lambda: there.watch.counter("learner", "applied_total{application=sums}"), "a lesson")
-        await is_shown(there)
+        await there.is_shown()
         file = settings_file(tmp_path, prefix, kafka)
         said = [
             await printed(file, "topics", "check"),
@@ -116,17 +115,6 @@ def settings_file(folder: Path, prefix: str, kafka: dict[str, Any]) -> Path:
     file = folder / "skysail.yaml"  # JSON is YAML
     file.write_text(json.dumps({"prefix": prefix, "kafka": kafka}), encoding="utf-8")
     return file
-
-
-async def is_shown(there: Deployed) -> None:
-    """Wait until the page shows every process."""
-    address = f"http://127.0.0.1:{there.settings.control.port}/api/status"
-    shown = 0
-    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_S):
-        while shown < len(there.system.pids):
-            async with session.get(address) as response:
-                shown = len((await response.json())["processes"])
-            await asyncio.sleep(0.1)
 
 
 async def skysail(file: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -23,10 +23,10 @@ from schemas import topics
 from schemas.records import Prediction, Report, Status
 from streams.client import Client
 from streams.runtime.kafka_tail import KafkaTail
+from tests.kafka import until
 from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
@@ -80,7 +80,7 @@ class Load:
 
     async def until(self, version: int) -> None:
         """Wait until that version answers."""
-        await until(lambda: bool(self.predictions) and self.predictions[-1].answer == version)
+        await until(lambda: bool(self.predictions) and self.predictions[-1].answer == version, SWITCH_S)
 
     def stop(self) -> None:
         """Ask no more."""
@@ -144,7 +144,7 @@ async def test_a_version_whose_files_were_changed_never_answers(settings: Settin
         await load.until(1)
         (two / "manifest.json").write_text((two / "manifest.json").read_text() + "\n")
         await command("model", "use", "same", "2", "--config", file)
-        await until(lambda: "cannot take over" in system.log("worker.same").read_text())
+        await until(lambda: "cannot take over" in system.log("worker.same").read_text(), SWITCH_S)
         assert load.predictions[-1].answer == 1
         await command("model", "add", str(package(tmp_path, 3)), "--config", file)
         await load.until(3)
@@ -250,14 +250,6 @@ async def scores(settings: Settings, versions: set[str]) -> dict[str, float]:
                         return {v: (loss or 0.0) / (joined or 1.0) for v, (loss, joined) in found.items()}
     finally:
         await tail.stop()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition is true."""
-    end = time.monotonic() + SWITCH_S
-    while not condition():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.05)
 
 
 def check(load: Load) -> None:

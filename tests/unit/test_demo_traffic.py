@@ -27,6 +27,7 @@ from schemas.records import (
     Tensor,
 )
 from streams.topology import build
+from tests.wires import VirtualWire
 
 CODEC = Codec()
 TOPOLOGY = build(["svc"])
@@ -37,7 +38,7 @@ LEG_US = 5_000
 LEARNING_US = 250_000
 
 
-class Loop:
+class Loop(VirtualWire):
     """One model that always answers 1; observations are in the deciding state a quarter of a second after the feedback.
 
     Args:
@@ -45,16 +46,11 @@ class Loop:
     """
 
     def __init__(self, joins: frozenset[int] = frozenset(range(1000))) -> None:
-        self.time_us = 0
+        super().__init__()
         self.asked: list[Query] = []
         self.fed_back = 0
         self._joins = joins
         self._learnt_us: list[int] = []
-        self._due: list[tuple[int, Arrival]] = []
-
-    def now_us(self) -> int:
-        """Return the virtual time."""
-        return self.time_us
 
     def produce(self, topic: str, key: bytes, value: bytes, *, patient: bool = False) -> None:
         """Answer a query; join feedback."""
@@ -72,21 +68,9 @@ class Loop:
             joined = Observation(seen.query_id, "digits", None, decision, (0.0,), 0.0, 1, JoinStatus.JOINED, 0, 0)
             self._later(topics.OBSERVATIONS, joined)
 
-    def poll(self, timeout_s: float) -> list[Arrival]:
-        """Let time pass until something arrives, at most `timeout_s`."""
-        end_us = self.time_us + round(timeout_s * 1e6)
-        self.time_us = min([end_us, *(max(self.time_us, at_us) for at_us, _ in self._due)])
-        arrived = [arrival for at_us, arrival in self._due if at_us <= self.time_us]
-        self._due = [(at_us, arrival) for at_us, arrival in self._due if at_us > self.time_us]
-        return arrived
-
-    def flush(self, timeout_s: float = 30.0) -> int:
-        """Everything is acknowledged."""
-        return 0
-
     def dead_letter(self) -> None:
         """Let a record arrive on a dead-letter topic."""
-        self._due.append((self.time_us, Arrival("feedback.dlq", 0, 0, None, b"?")))
+        self.arrive(Arrival("feedback.dlq", 0, 0, None, b"?"))
 
     def _decision(self) -> Decision:
         version = sum(at_us <= self.time_us for at_us in self._learnt_us)
@@ -99,8 +83,7 @@ class Loop:
         )
 
     def _later(self, topic: str, record: Prediction | ModelPredictions | Observation) -> None:
-        at_us = self.time_us + LEG_US
-        self._due.append((at_us, Arrival(topic, 0, at_us, b"", CODEC.encode(record))))
+        self.arrive(Arrival(topic, 0, self.time_us + LEG_US, b"", CODEC.encode(record)), LEG_US)
 
 
 def _predicted(query: Query) -> ModelPredictions:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 from sklearn.linear_model import (
     ElasticNet,
     ElasticNetCV,
@@ -34,24 +33,17 @@ from workers.runtimes.linear import LINEAR_FILE, LinearRuntime, load, save
 from workers.runtimes.linear_conversion import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 _RANDOM = np.random.default_rng(11)
 X = _RANDOM.normal(size=(120, 5)).astype(np.float32)
 THREE = (X[:, 0] > X[:, 1]).astype(int) + (X[:, 2] > 0)
 TWO = THREE % 2
 NAMES = np.array(["ant", "bee", "cat"])
 NUMBERS = X[:, 0] + X[:, 1] * X[:, 2]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Train with one thread, and let no test limit those of the others."""
-    with threadpoolctl.threadpool_limits(1):
-        yield
 
 
 def manifest(output: str, classes: tuple[int | str, ...] = (), dtype: str = "float32") -> Manifest:

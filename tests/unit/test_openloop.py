@@ -13,6 +13,7 @@ from load.workload import Rows
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status
+from tests.wires import VirtualWire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,42 +22,21 @@ CODEC = Codec()
 DELAY_US = 30_000
 
 
-class FakeWire:
+class FakeWire(VirtualWire):
     """A system that answers every query after 30 ms with its number modulo 2; time passes while it is polled."""
 
     def __init__(self, respond: Callable[[Query], list[Prediction]]) -> None:
-        self.time_us = 0
+        super().__init__()
         self.produced: list[tuple[str, bytes, bytes]] = []
         self._respond = respond
-        self._due: list[tuple[int, Arrival]] = []
-
-    def now_us(self) -> int:
-        """Return the virtual time."""
-        return self.time_us
 
     def produce(self, topic: str, key: bytes, value: bytes, *, patient: bool = False) -> None:
         """Keep the record; schedule the answers to a query."""
         self.produced.append((topic, key, value))
         if topic == topics.QUERIES:
-            answers = self._respond(CODEC.decode(Query, value))
-            at_us = self.time_us + DELAY_US
-            self._due += [(at_us, Arrival(topics.PREDICTIONS, 0, at_us, key, CODEC.encode(a))) for a in answers]
-
-    def poll(self, timeout_s: float) -> list[Arrival]:
-        """Let time pass until something arrives, at most `timeout_s`."""
-        end_us = self.time_us + round(timeout_s * 1e6)
-        self.time_us = min([end_us, *(max(self.time_us, at_us) for at_us, _ in self._due)])
-        arrived = [arrival for at_us, arrival in self._due if at_us <= self.time_us]
-        self._due = [(at_us, arrival) for at_us, arrival in self._due if at_us > self.time_us]
-        return arrived
-
-    def arrive(self, arrival: Arrival) -> None:
-        """Let a record of any topic arrive at the next poll."""
-        self._due.append((self.time_us, arrival))
-
-    def flush(self, timeout_s: float = 30.0) -> int:
-        """Everything is acknowledged."""
-        return 0
+            for answer in self._respond(CODEC.decode(Query, value)):
+                at_us = self.time_us + DELAY_US
+                self.arrive(Arrival(topics.PREDICTIONS, 0, at_us, key, CODEC.encode(answer)), DELAY_US)
 
     def feedback(self) -> list[tuple[bytes, Feedback]]:
         """Return the feedback that was sent, with its keys."""

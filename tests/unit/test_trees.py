@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     ExtraTreesRegressor,
@@ -27,11 +26,11 @@ from workers.runtimes.trees import TREES_FILE, TreesRuntime, linked, load, save
 from workers.runtimes.trees_conversion import below, compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 _RANDOM = np.random.default_rng(11)
 X = _RANDOM.normal(size=(200, 5)).astype(np.float32).round(1)  # rounded: many rows lie on a threshold
 MISSING = np.where(_RANDOM.random(X.shape) < 0.2, np.float32("nan"), X)
@@ -39,13 +38,6 @@ THREE = (X[:, 0] > X[:, 1]).astype(int) + (X[:, 2] > 0)
 TWO = THREE % 2
 NUMBERS = X[:, 0] + X[:, 1] * X[:, 2]
 COUNTS = np.exp(X[:, 0].astype(float))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Train with one thread: several that wait for each other on busy cores take seconds for a few trees."""
-    with threadpoolctl.threadpool_limits(1):
-        yield
 
 
 def answered(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +17,7 @@ from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
 from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, FakeRecent, fake_ports
 from tests.samples import model_query
-from tests.virtual import VirtualClock, elapse, run
+from tests.virtual import VirtualClock, elapse, in_virtual_time
 from workers.errors import HungError, PackageError
 from workers.executor import Timed
 from workers.rehearsal import WARM_UP_ROWS
@@ -25,13 +26,15 @@ from workers.runner import Worker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from schemas.records import Input
 
 CODEC = Codec()
 TOPIC = topics.model_queries("digits")
 SLACK_US = 2_000_000  # shorter than loading takes; the fake consumer polls twice a second
+LOADED_S = 4.0  # a version that is wanted runs by then
+CANARY = {"2": 0.3}
 
 
 def version(name: str, shares: Mapping[str, float] | None = None) -> Model:
@@ -114,14 +117,35 @@ class Scene:
             self.broker.put(topics.MODELS, 0, CODEC.encode(version(beside)), key=f"digits@{beside}".encode())
         self.broker.put(topics.MODELS, 0, CODEC.encode(version(name, shares)), key=b"digits")
 
-    async def ask(self, seconds: float, version: str = "") -> None:
-        """Ask every 10 ms for a while."""
+    async def load(self, name: str, shares: Mapping[str, float] | None = None, seconds: float = LOADED_S) -> None:
+        """Say what is to serve, and ask until it does."""
+        self.want(name, shares)
+        await self.ask(seconds)
+
+    async def ask(self, seconds: float, version: str = "") -> list[str]:
+        """Ask every 10 ms for a while; returns the queries' ids."""
+        first = self.asked
         for _ in range(round(seconds * 100)):
             row = Tensor.of(np.array([0], dtype=np.float32))
             query = model_query(f"q{self.asked}", 0, VirtualClock().now_us() + SLACK_US, row)
             self.broker.put(TOPIC, 0, CODEC.encode(query._replace(version=version)))
             self.asked += 1
             await elapse(0.01)
+        return [f"q{number}" for number in range(first, self.asked)]
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[Scene]:
+        """Run the worker for the time of a block, which begins after a second of load."""
+        for key, value in self.history:
+            self.broker.put(topics.MODELS, 0, value, key=key)
+        stop = asyncio.Event()
+        running = asyncio.create_task(self.worker.run(stop))
+        await self.worker.ready.wait()
+        await self.ask(1)
+        yield self
+        await elapse(3)
+        stop.set()
+        await running
 
     def batches(self, topic: str = topics.MODEL_PREDICTIONS) -> list[ModelPredictions]:
         """Return what was answered, in order."""
@@ -167,33 +191,12 @@ def play(*steps: str) -> Scene:
     return played(Scene(), *steps)
 
 
-def played(scene: Scene, *steps: str) -> Scene:
+@in_virtual_time
+async def played(scene: Scene, *steps: str) -> Scene:
     """Run a scene's worker through steps."""
-
-    async def change() -> None:
+    async with scene.playing():
         for name in steps:
-            scene.want(name)
-            await scene.ask(6)
-
-    return directed(scene, change)
-
-
-def directed(scene: Scene, change: Callable[[], Coroutine[None, None, None]]) -> Scene:
-    """Run a scene's worker, and a script beside it."""
-
-    async def script() -> None:
-        for key, value in scene.history:
-            scene.broker.put(topics.MODELS, 0, value, key=key)
-        stop = asyncio.Event()
-        running = asyncio.create_task(scene.worker.run(stop))
-        await scene.worker.ready.wait()
-        await scene.ask(1)
-        await change()
-        await elapse(3)
-        stop.set()
-        await running
-
-    run(script())
+            await scene.load(name, seconds=6)
     return scene
 
 
@@ -221,18 +224,14 @@ def test_a_version_that_answers_none_of_the_last_rows_does_not_take_over() -> No
     assert scene.made["2"][0].batches == 1
 
 
-def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
+@in_virtual_time
+async def test_a_version_is_tried_on_the_last_rows_of_several_batches() -> None:
     """However small the batches are, as many rows as the last that were asked stand for them all."""
-    scene = Scene()
-
-    async def change() -> None:
+    async with Scene().playing() as scene:
         for _ in range(WARM_UP_ROWS):
             await scene.ask(0.02)
             await elapse(0.6)
-        scene.want("2")
-        await scene.ask(LOADED_S + 1)
-
-    directed(scene, change)
+        await scene.load("2", seconds=LOADED_S + 1)
     assert scene.made["2"][0].first_rows == WARM_UP_ROWS
     assert max(len(batch.query_ids) for batch in scene.batches() if batch.version == "1") < WARM_UP_ROWS
 
@@ -256,11 +255,13 @@ def test_a_version_takes_over_where_the_last_queries_cannot_be_read() -> None:
     assert scene.last_report().counters["version_failures_total{model=digits}"] == 0
 
 
-def test_a_canary_is_warmed_up_by_the_last_queries_of_its_topic() -> None:
+@in_virtual_time
+async def test_a_canary_is_warmed_up_by_the_last_queries_of_its_topic() -> None:
     """As a version that is to serve."""
     scene = Scene(recent=FakeRecent([Record(TOPIC, 0, 0, 0, None, CODEC.encode(asked_long_ago(0)))]))
     scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
-    directed(scene, lambda: scene.ask(LOADED_S + 1))
+    async with scene.playing():
+        await scene.ask(LOADED_S + 1)
     assert scene.made["2"][0].first_rows == 1
     assert set(scene.answered_by().values()) == {"1", "2"}
 
@@ -296,52 +297,33 @@ def test_a_removal_and_another_model_change_nothing() -> None:
     assert list(scene.made) == ["1"]
 
 
-LOADED_S = 4.0  # a version that is wanted runs by then
-CANARY = {"2": 0.3}
-
-
-def test_a_canary_answers_the_queries_that_are_drawn_for_it_until_it_ends() -> None:
+@in_virtual_time
+async def test_a_canary_answers_the_queries_that_are_drawn_for_it_until_it_ends() -> None:
     """Which those are follows from their ids; nothing is lost, late, or under another's name."""
-    scene = Scene()
-    marks: list[int] = []
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
-        marks.append(scene.asked)
-        await scene.ask(3)
-        marks.append(scene.asked)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
+        during = await scene.ask(3)
         scene.want("1")
         await scene.ask(3)
-
-    directed(scene, change)
     assert set(scene.served()) == {"1", "2"}
     answered = scene.answered_by()
-    during = [f"q{i}" for i in range(*marks)]
     assert [answered[q] for q in during] == [draw.version(q, CANARY) or "1" for q in during]
     assert 50 < [answered[q] for q in during].count("2") < 130
     assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1"}
     assert [made.stopped for made in scene.made["2"]] == [True]
 
 
-def test_several_canaries_and_shadows_run_side_by_side() -> None:
+@in_virtual_time
+async def test_several_canaries_and_shadows_run_side_by_side() -> None:
     """Each canary answers its share, each shadow is asked everything; one that ends leaves the others as they were."""
     scene = Scene()
-    marks: list[int] = []
     shares = {"2": 0.3, "3": 0.2, "4": 0.0, "5": 0.0}
-
-    async def change() -> None:
-        scene.want("1", shares)
-        await scene.ask(LOADED_S * 4)
-        marks.append(scene.asked)
-        await scene.ask(3)
-        marks.append(scene.asked)
+    async with scene.playing():
+        await scene.load("1", shares, seconds=LOADED_S * 4)
+        during = await scene.ask(3)
         scene.want("1", {"3": 0.2, "5": 0.0})
         await scene.ask(3)
-
-    directed(scene, change)
     answered = scene.answered_by()
-    during = [f"q{i}" for i in range(*marks)]
     assert [answered[q] for q in during] == [draw.version(q, shares) or "1" for q in during]
     assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1", "3"}
     shadowed = [(batch.version, q) for batch in scene.batches(topics.SHADOWS) for q in batch.query_ids]
@@ -350,157 +332,125 @@ def test_several_canaries_and_shadows_run_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("shares", [{"3": 0.2}, {"2": 0.7, "3": 0.2}, {"2": 0.0, "3": 0.2}, {}])
-def test_shares_change_at_once_while_another_version_loads(shares: Mapping[str, float]) -> None:
+@in_virtual_time
+async def test_shares_change_at_once_while_another_version_loads(shares: Mapping[str, float]) -> None:
     """A rollback above all does not wait for what may take minutes."""
-    scene = Scene()
-    marks: list[int] = []
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
         scene.want("1", CANARY | {"3": 0.2})
         await scene.ask(1)
         scene.want("1", shares)
         await scene.ask(0.6)
-        marks.append(scene.asked)
-        await scene.ask(1.2)
-        marks.append(scene.asked)
-        await scene.ask(LOADED_S * 2)
-
-    directed(scene, change)
+        during = await scene.ask(1.2)
+        await scene.ask(LOADED_S * 2 - 1)
+        after = await scene.ask(1)
     answered = scene.answered_by()
     running = {"2": shares.get("2", 0.0)}
-    during = [f"q{i}" for i in range(*marks)]
     assert [answered[q] for q in during] == [draw.version(q, running) or "1" for q in during]
-    after = [f"q{i}" for i in range(scene.asked - 100, scene.asked)]
     assert [answered[q] for q in after] == [draw.version(q, shares) or "1" for q in after]
 
 
-def test_a_canary_that_hangs_is_routed_around_while_another_version_loads() -> None:
+@in_virtual_time
+async def test_a_canary_that_hangs_is_routed_around_while_another_version_loads() -> None:
     """Its rows go to the version that serves; what loads is none the wiser."""
-    scene = Scene()
-    marks: list[int] = []
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
         scene.want("1", CANARY | {"3": 0.2})
         await scene.ask(1)
         scene.made["2"][0].hung = HungError("it does not come back")
         await scene.ask(0.6)
-        marks.append(scene.asked)
-        await scene.ask(1.2)
-        marks.append(scene.asked)
+        during = await scene.ask(1.2)
         await scene.ask(LOADED_S)
-
-    directed(scene, change)
     answered = scene.answered_by()
-    assert {answered[f"q{i}"] for i in range(*marks)} == {"1"}
+    assert {answered[q] for q in during} == {"1"}
     assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1", "3"}
     assert len(scene.made["2"]) == 1
 
 
-def test_a_canary_goes_on_until_it_serves() -> None:
+@in_virtual_time
+async def test_a_canary_goes_on_until_it_serves() -> None:
     """It can be named all the while that it is loaded once more, to take over."""
-    scene = Scene()
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
         scene.want("2")
         await scene.ask(LOADED_S + 1, "2")
-
-    directed(scene, change)
     assert set(scene.answered_by(since=scene.asked - round(100 * LOADED_S)).values()) == {"2"}
 
 
-def test_a_query_that_names_the_canary_gets_one_of_several_by_their_shares() -> None:
+@in_virtual_time
+async def test_a_query_that_names_the_canary_gets_one_of_several_by_their_shares() -> None:
     """Never the version that serves; which one follows from the query's id."""
-    scene = Scene()
-    marks: list[int] = []
-
-    async def change() -> None:
-        scene.want("1", {"2": 0.3, "3": 0.1})
-        await scene.ask(LOADED_S * 2)
-        marks.append(scene.asked)
-        await scene.ask(2, "canary")
-
-    directed(scene, change)
-    answered = list(scene.answered_by(since=marks[0]).values())
+    async with Scene().playing() as scene:
+        await scene.load("1", {"2": 0.3, "3": 0.1}, seconds=LOADED_S * 2)
+        named = await scene.ask(2, "canary")
+    by = scene.answered_by()
+    answered = [by[q] for q in named]
     assert set(answered) == {"2", "3"}
     assert 0.65 < answered.count("2") / len(answered) < 0.85
 
 
-def test_a_canary_is_promoted_without_a_query_lost_or_late() -> None:
+@in_virtual_time
+async def test_a_canary_is_promoted_without_a_query_lost_or_late() -> None:
     """It serves everything, under its own name."""
-    scene = Scene()
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
-        scene.want("2")
-        await scene.ask(LOADED_S + 1)
-
-    directed(scene, change)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
+        await scene.load("2", seconds=LOADED_S + 1)
     assert set(scene.served()) == {"1", "2"}
     assert set(scene.answered_by(since=scene.asked - 50).values()) == {"2"}
 
 
-def test_a_worker_that_starts_anew_has_its_canary_again() -> None:
+@in_virtual_time
+async def test_a_worker_that_starts_anew_has_its_canary_again() -> None:
     """The topic says all that is wanted."""
     scene = Scene()
     scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
-    directed(scene, lambda: scene.ask(LOADED_S + 1))
+    async with scene.playing():
+        await scene.ask(LOADED_S + 1)
     assert set(scene.answered_by().values()) == {"1", "2"}
     report = scene.last_report()
     assert report.gauges["canary{model=digits,version=2}"] == 0.3
     assert report.counters["rows_total{model=digits,version=2,outcome=ok}"] > 0
 
 
-def test_a_slow_canary_makes_nothing_late_but_its_own() -> None:
+@in_virtual_time
+async def test_a_slow_canary_makes_nothing_late_but_its_own() -> None:
     """It has a queue and a thread of its own: what it does not take waits for nobody."""
-    scene = Scene()
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
         scene.made["2"][0].took_s = 3.0
         await scene.ask(5)
-
-    directed(scene, change)
     assert {o for batch in scene.batches() if batch.version == "1" for o in batch.outcomes} == {Outcome.OK}
     assert max(max(batch.waited_us) for batch in scene.batches() if batch.version == "1") < 600_000
     assert Outcome.EXPIRED in {o for batch in scene.batches() if batch.version == "2" for o in batch.outcomes}
 
 
-def test_a_canary_that_hangs_fails_its_rows_and_is_routed_around() -> None:
+@in_virtual_time
+async def test_a_canary_that_hangs_fails_its_rows_and_is_routed_around() -> None:
     """The worker and the version that serves go on; the canary's share goes to that one."""
-    scene = Scene()
-
-    async def change() -> None:
-        scene.want("1", CANARY)
-        await scene.ask(LOADED_S)
+    async with Scene().playing() as scene:
+        await scene.load("1", CANARY)
         scene.made["2"][0].hung = HungError("it does not come back")
         await scene.ask(3)
-
-    directed(scene, change)
     assert set(scene.answered_by(since=scene.asked - 100).values()) == {"1"}
     assert "failed" in scene.answered_by().values()
     assert len(scene.made["2"]) == 1
     assert scene.last_report().counters["version_failures_total{model=digits}"] == 1
 
 
-def test_a_canary_that_cannot_be_loaded_gets_no_queries_and_is_tried_again() -> None:
+@in_virtual_time
+async def test_a_canary_that_cannot_be_loaded_gets_no_queries_and_is_tried_again() -> None:
     """Its share stays with the version that serves."""
     scene = Scene()
     scene.faults["2"] = PackageError("a file is not the one that was packaged")
     scene.history = [(b"digits@2", CODEC.encode(version("2"))), (b"digits", CODEC.encode(version("1", CANARY)))]
-    directed(scene, lambda: scene.ask(14))
+    async with scene.playing():
+        await scene.ask(14)
     assert scene.served() == ["1"]
     assert len(scene.made["2"]) > 1
 
 
-def test_a_query_gets_the_version_that_it_names_or_none() -> None:
+@in_virtual_time
+async def test_a_query_gets_the_version_that_it_names_or_none() -> None:
     """By number or label, for all models or this one; of what does not run the outcome says so."""
     scene = Scene()
     asked = {
@@ -515,37 +465,25 @@ def test_a_query_gets_the_version_that_it_names_or_none() -> None:
         "digits@": "",
         "others@4": "",
     }
-    marks: list[int] = []
-
-    async def change() -> None:
-        scene.want("1", CANARY | {"3": 0.0})
-        await scene.ask(LOADED_S * 2)
-        for name in asked:
-            marks.append(scene.asked)
-            await scene.ask(0.5, name)
-
-    directed(scene, change)
+    async with scene.playing():
+        await scene.load("1", CANARY | {"3": 0.0}, seconds=LOADED_S * 2)
+        named = {name: await scene.ask(0.5, name) for name in asked}
     answered = scene.answered_by()
-    for first, expected in zip(marks, asked.values(), strict=True):
-        its = {answered[f"q{i}"] for i in range(first, first + 50)}
-        assert its == ({expected} if expected else {"1", "2"})
+    for name, expected in asked.items():
+        assert {answered[q] for q in named[name]} == ({expected} if expected else {"1", "2"})
 
 
-def test_a_shadow_is_asked_everything_and_answers_nothing() -> None:
+@in_virtual_time
+async def test_a_shadow_is_asked_everything_and_answers_nothing() -> None:
     """Its outputs stand in a topic of their own; queries are complete without them."""
-    scene = Scene()
-
-    async def change() -> None:
-        scene.want("1", {"2": 0.0})
-        await scene.ask(LOADED_S)
+    async with Scene().playing() as scene:
+        await scene.load("1", {"2": 0.0})
         scene.made["2"][0].took_s = 0.5
-        await scene.ask(2)
-
-    directed(scene, change)
+        during = await scene.ask(2)
     assert scene.served() == ["1"]
     shadowed = [q for batch in scene.batches(topics.SHADOWS) for q in batch.query_ids]
     assert len(shadowed) == len(set(shadowed))
-    assert set(shadowed) >= {f"q{i}" for i in range(scene.asked - 200, scene.asked)}
+    assert set(shadowed) >= set(during)
     assert {batch.version for batch in scene.batches(topics.SHADOWS)} == {"2"}
     assert scene.broker.committed[TOPIC, 0] == scene.asked
     assert scene.last_report().gauges["shadow{model=digits,version=2}"] == 1
@@ -553,24 +491,20 @@ def test_a_shadow_is_asked_everything_and_answers_nothing() -> None:
 
 def test_the_old_version_is_unloaded_first_where_that_is_wanted() -> None:
     """Never two at once: queries wait meanwhile, and those that cannot are expired."""
-    scene = Scene(WorkerSettings(unload_first=True))
-    directed(scene, lambda: _switch(scene))
+    scene = played(Scene(WorkerSettings(unload_first=True)), "2")
     answered = scene.answered_by()
     assert set(answered.values()) == {"1", "2", "expired"}
     assert scene.made["1"][0].stopped
     assert set(scene.answered_by(since=scene.asked - 50).values()) == {"2"}
 
 
-def test_the_old_version_is_loaded_again_if_the_new_one_cannot_be() -> None:
+@in_virtual_time
+async def test_the_old_version_is_loaded_again_if_the_new_one_cannot_be() -> None:
     """Unloaded first, it comes back; the other is tried again later."""
     scene = Scene(WorkerSettings(unload_first=True))
     scene.faults["2"] = PackageError("damaged")
-    directed(scene, lambda: _switch(scene, 9))
+    async with scene.playing():
+        await scene.load("2", seconds=9)
     assert len(scene.made["1"]) == 2
     assert set(scene.answered_by(since=scene.asked - 50).values()) == {"1"}
     assert scene.last_report().counters["version_switches_total{model=digits}"] == 0
-
-
-async def _switch(scene: Scene, seconds: float = 6) -> None:
-    scene.want("2")
-    await scene.ask(seconds)

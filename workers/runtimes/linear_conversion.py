@@ -6,11 +6,12 @@ of an estimator nothing is called.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workers.errors import PackageError
+from workers.runtimes.estimators import refusal, scikit_name
 from workers.runtimes.linear import Linear, save
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _SOFTMAX = {"LogisticRegression", "LogisticRegressionCV"}
 _LABELS = {"RidgeClassifier", "RidgeClassifierCV", "LinearSVC", "SGDClassifier", "Perceptron"}
 _REGRESSORS = {"LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor"}
 _FLOATS = ("float32", "float64")  # what BLAS computes in
+_refusal = partial(refusal, "compiled to arrays")
 
 
 def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
@@ -45,7 +47,7 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
     Raises:
         PackageError: it is not one of those that can be compiled.
     """
-    *before, last = [step for _, step in estimator.steps] if _name(estimator) == "Pipeline" else [estimator]
+    *before, last = [step for _, step in estimator.steps] if scikit_name(estimator) == "Pipeline" else [estimator]
     scalers = [step for step in before if step not in {None, "passthrough"}]
     link = _link(last)
     weights, intercept = _coefficients(last)
@@ -57,14 +59,8 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
     return Linear(weights.astype(computed), intercept.astype(computed), link, scaled, scaling)
 
 
-def _name(estimator: Any) -> str:
-    """Return the class, if it is scikit-learn's own."""
-    cls = type(estimator)
-    return cls.__name__ if cls.__module__.startswith("sklearn.") else ""
-
-
 def _link(estimator: Any) -> str:
-    name = _name(estimator)
+    name = scikit_name(estimator)
     if name in _REGRESSORS:
         return "identity"
     if name in _SOFTMAX:
@@ -93,7 +89,7 @@ def _coefficients(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def _operations(scaler: Any, dtype: np.dtype[Any]) -> Sequence[tuple[str, NDArray[Any]]]:
     """Return what a scaler does to rows of `dtype`, in its order and its dtypes."""
-    name = _name(scaler)
+    name = scikit_name(scaler)
     if name == "StandardScaler":
         found = [
             *([("subtract", scaler.mean_.astype(dtype))] if scaler.with_mean else []),
@@ -105,9 +101,3 @@ def _operations(scaler: Any, dtype: np.dtype[Any]) -> Sequence[tuple[str, NDArra
     else:
         raise _refusal(scaler, "of what may stand before a linear model StandardScaler and MinMaxScaler are known")
     return found
-
-
-def _refusal(estimator: Any, reason: str) -> PackageError:
-    return PackageError(
-        f"{type(estimator).__name__} cannot be compiled to arrays ({reason}): package it without conversion"
-    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import skl2onnx
 
-from workers.errors import PackageError
+from workers.runtimes.estimators import refusal
 from workers.runtimes.onnx import ONNX_FILE
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
             graph = _graph(estimator, rows)
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
-        raise PackageError(
-            f"{type(estimator).__name__} cannot be converted to ONNX ({reason}): package it without conversion"
-        ) from error
+        raise refusal("converted to ONNX", estimator, reason) from error
     (folder / ONNX_FILE).write_bytes(graph.SerializeToString())
     return ONNX_FILE
 

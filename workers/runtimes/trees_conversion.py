@@ -7,12 +7,13 @@ boosting starts.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from workers.errors import PackageError
+from workers.runtimes.estimators import refusal, scikit_name
 from workers.runtimes.trees import Trees, save
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _SINGLE = {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifi
 _FORESTS = {"RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"}
 _BOOSTING = {"GradientBoostingClassifier", "GradientBoostingRegressor"}
 _HISTOGRAM = {"HistGradientBoostingClassifier", "HistGradientBoostingRegressor"}
+_refusal = partial(refusal, "compiled to arrays of trees")
 
 
 class _Tree(NamedTuple):
@@ -77,8 +79,7 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Trees:
 
 
 def _read(estimator: Any) -> _Ensemble:
-    cls = type(estimator)
-    name = cls.__name__ if cls.__module__.startswith("sklearn.") else ""
+    name = scikit_name(estimator)
     if name in _HISTOGRAM:
         return _histogram(estimator)
     if name in _BOOSTING:
@@ -176,9 +177,3 @@ def below(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.fl
     low = np.nextafter(rounded, np.array(-np.inf, dtype=dtype))
     found: NDArray[np.floating[Any]] = np.where(rounded.astype(np.float64) > threshold, low, rounded)
     return found
-
-
-def _refusal(estimator: Any, reason: str) -> PackageError:
-    return PackageError(
-        f"{type(estimator).__name__} cannot be compiled to arrays of trees ({reason}): package it without conversion"
-    )

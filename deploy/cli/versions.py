@@ -1,0 +1,67 @@
+"""How `skysail model` shows versions and packages."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deploy.cli.common import print_json, print_table
+from workers import manifest as manifests
+from workers.traffic import STABLE, label
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from schemas.records import Model
+
+
+def print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> None:
+    """Print versions, each with the one that serves."""
+    if as_json:
+        print_json([asdict(r) | _standing(r, serving) for r, serving in found])
+        return
+    heads = ("model", "version", "label", "share", "runtime", "input", "output", "package")
+    rows = ((r, _standing(r, serving)) for r, serving in found)
+    print_table(
+        heads,
+        (
+            (r.name, r.version, at["label"], f"{at['share']:g}", r.runtime, _input(r), r.output, r.path)
+            for r, at in rows
+        ),
+    )
+
+
+def _standing(version: Model, serving: Model) -> dict[str, Any]:
+    """Return what a version is for: its label, and the share of queries that it answers."""
+    beside = serving.shares.get(version.version)
+    if version.version == serving.version:
+        return {"serves": True, "label": STABLE, "share": round(1.0 - sum(serving.shares.values()), 9)}
+    return {"serves": False, "label": "" if beside is None else label(beside), "share": beside or 0.0}
+
+
+def _input(record: Model) -> str:
+    return f"{record.dtype}{list(record.shape)}" if record.dtype else "text or bytes"
+
+
+def print_package(package: Path, *, as_json: bool) -> None:
+    """Print what is in a package, its files checked against the manifest."""
+    manifest = manifests.read(package)
+    manifests.verify(package, manifest)
+    content = asdict(manifest) | {"digest": manifests.digest(package)}
+    if as_json:
+        print_json(content)
+        return
+    print_table(("", ""), content.items())
+    if "conversion" in manifest.options:
+        click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
+        print_timings(manifest.options["conversion"]["batch_us"])
+
+
+def print_timings(batch_us: Mapping[str, Mapping[Any, float]]) -> None:
+    """Print a table of microseconds, a row for each runtime."""
+    sizes = next(iter(batch_us.values()))
+    rows = ((name, *(f"{us:,.0f}" for us in times.values())) for name, times in batch_us.items())
+    print_table(("us a batch of", *map(str, sizes)), rows)
