@@ -91,6 +91,7 @@ class Batcher(Generic[T]):
         self._since_us: int | None = None  # since when a free model is kept waiting for more rows
         self._held = 0  # rows of a smaller order were kept waiting
         self._is_ranked = False  # priorities may differ
+        self._deaf_us = 0  # since when nothing could be fetched; 0 = it could
         self.spare_us = 0
 
     def __len__(self) -> int:
@@ -137,7 +138,8 @@ class Batcher(Generic[T]):
             for place, (due_us, item) in enumerate(items)
         ]
         self._order += len(items)
-        self._slack.observe([due_us for due_us, _ in items], now_us)
+        self._slack.observe([due_us for due_us, _ in items], self._deaf_us or now_us)
+        self._deaf_us = 0
         self._state = self._controller.arrived(self._state, len(items), now_us)
         self._queue_up(rows)
         if self.room >= 0:
@@ -251,8 +253,18 @@ class Batcher(Generic[T]):
             rows = (1 << rows.bit_length() - 1) - 1  # the largest size of the next smaller class
         return rows or planned
 
-    def done(self, rows: int, duration_us: int, now_us: int) -> None:
-        """Learn from a batch of `rows` that took `duration_us`."""
+    def done(self, rows: int, duration_us: int, now_us: int, *, deaf: bool = False) -> None:
+        """Learn from a batch of `rows` that took `duration_us`.
+
+        Args:
+            rows: of the batch.
+            duration_us: that it took.
+            now_us: when it was over.
+            deaf: nothing could be fetched meanwhile: what comes next may have waited for it to end, as it would have
+                in the queue, and that is not to be reckoned with twice.
+        """
+        if deaf:
+            self._deaf_us = self._deaf_us or now_us - duration_us
         self._times.observe(rows, duration_us)
         self._state = self._controller.observe(self._state, rows, duration_us, self.objective(now_us))
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 from workers.errors import HungError
 from workers.quickness import Quickness
 from workers.sentinel import Sentinel, hung
-from workers.ticking import Ticking
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,6 +134,10 @@ class ThreadExecutor:
         """Leave the event loop's thread alone, however quick the model is: most of its time it waits for a device."""
         self._quickness = None
 
+    def leaves_lock(self) -> None:
+        """Leave the event loop's thread alone, unless the model is quick: it computes without Python's lock."""
+        self._quickness = Quickness(keeps_lock=False)
+
     async def start(self) -> None:
         """Start the thread and load the model in it."""
         if self._predict is not None:
@@ -175,16 +178,13 @@ class ThreadExecutor:
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the thread."""
         assert self._predict is not None, "start() comes first"
-        ticking = Ticking(asyncio.get_running_loop())
         try:
             async with asyncio.timeout(patience_s):
                 timed = await self._do(partial(self._timed, self._predict, inputs))
         except TimeoutError:
             raise HungError(hung(len(inputs), patience_s)) from None
-        finally:
-            waited_us = ticking.stop()
         if self._quickness is not None:
-            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us, waited_us)
+            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us)
         return timed
 
     async def stop(self) -> None:

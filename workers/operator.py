@@ -164,9 +164,9 @@ class ModelWorker(Operator):
         self._now_us = now_us
         return self._batcher.take(now_us)
 
-    def done(self, take: Take[Asked], predict_us: int, now_us: int) -> None:
-        """Learn from how long a batch took: before the next take, which `answer` need not wait for."""
-        self._batcher.done(len(take.rows), predict_us, now_us)
+    def done(self, take: Take[Asked], predict_us: int, now_us: int, *, deaf: bool = False) -> None:
+        """Learn from how long a batch took, `deaf` if nothing was fetched meanwhile; `answer` may come after a take."""
+        self._batcher.done(len(take.rows), predict_us, now_us, deaf=deaf)
 
     def answer(self, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Effects:
         """Turn a predicted batch into records.

@@ -47,6 +47,9 @@ OVERSHOOT_ROWS = 50_000
 # Turns of the event loop between two batches that kept it: from a socket that can be read to rows in the queue it takes
 # three or four, and as many from answers to a socket.
 TURNS = 8
+# How long it is waited between two such batches for what a fetch brings that is answered at once; at most a quarter of
+# the batch. Beside other work on two cores a leg takes 1 to 2 ms.
+LISTEN_US = 5_000
 # How often the same complaint about a model is logged.
 COMPLAINT_US = 10_000_000
 
@@ -189,7 +192,7 @@ class Predicting:
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
         quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
-        self.kernel.done(take, timed.predict_us, self._now_us())
+        self.kernel.done(take, timed.predict_us, self._now_us(), deaf=quick is not None)
         self._versions.recent.note(inputs, timed.predicted.outcomes)
         done = _Done(take, timed, started_us)
         if quick is None:
@@ -197,12 +200,23 @@ class Predicting:
         for each in (last, done):
             if each is not None:
                 perform(self._finish(each))
-        if len(self._batcher):
-            for _ in range(TURNS if timed.predict_us > QUICK_US else 1):  # others want the event loop, too
-                await asyncio.sleep(0)
-        elif not self._drains:
+        await self._listen(timed.predict_us)
+        if not len(self._batcher) and not self._drains:
             await self.kernel.wait_records()
         return None
+
+    async def _listen(self, kept_us: int) -> None:
+        """Let others have the event loop; after a batch that kept it, until rows are there that came meanwhile.
+
+        A fetch is answered when its first row comes. Those that come after it while the model predicts wait for the
+        next fetch: without its answer they would miss the next batch, too.
+        """
+        is_deaf = kept_us > QUICK_US
+        for _ in range(TURNS if is_deaf else len(self._batcher) > 0):
+            await asyncio.sleep(0)
+        if is_deaf and len(self._batcher):
+            self.kernel.forget_ring()
+            await self.kernel.wait_records(min(LISTEN_US, kept_us // 2) / 1e6)
 
     async def _handed_over(
         self, perform: Callable[[Effects], None], inputs: Sequence[Input], patience: float, last: _Done | None
@@ -269,6 +283,10 @@ class _Waking(ModelWorker):
             f"version_failures_total{label}": float(self.versions.failures + self.beside.failures),
         }
 
+    def forget_ring(self) -> None:
+        """Wait for the next ring, whatever there has been."""
+        self._is_rung = False
+
     async def wait_records(self, timeout_s: float | None = None) -> None:
         """Return when there have been records since the last time, or after so long."""
         if not self._is_rung:
@@ -308,6 +326,8 @@ def _executor(
             chose(loaded.choice)
         if getattr(loaded.runtime, "waits", False):
             executor.keep_in_thread()
+        elif getattr(loaded.runtime, "leaves_lock", False):
+            executor.leaves_lock()
         return predictor(loaded, sizes)
 
     executor = ThreadExecutor(load, now_us, settings.load_s)

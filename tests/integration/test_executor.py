@@ -102,11 +102,11 @@ async def test_what_fails_on_the_event_loops_thread_is_asked_again_in_its_own() 
 
 
 async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loops_thread() -> None:
-    """Once it has kept the loop for 20 ms it is back in its own."""
+    """Once it has kept the loop for 150 ms it is back in its own."""
     times = [0]
 
     def slow(inputs: Sequence[Input]) -> Predicted:
-        times[0] += 0 if len(inputs) == 1 else 2 * SURPRISE_US
+        times[0] += 0 if len(inputs) == 1 else 3 * SURPRISE_US
         return echo(inputs)
 
     executor = ThreadExecutor(lambda: slow, lambda: times[0])
@@ -136,7 +136,7 @@ def compute_elsewhere(inputs: Sequence[Input]) -> Predicted:
 async def test_a_model_that_keeps_pythons_lock_predicts_on_the_event_loops_thread(
     predict: Callable[[Sequence[Input]], Predicted], thread: str
 ) -> None:
-    """Once the loop has been seen to wait for it; one that leaves the lock alone stays in its own."""
+    """Beside it the loop would get nothing done; one that waits for something else stays in its own."""
     executor = ThreadExecutor(lambda: predict, SystemClock().now_us)
     await executor.start()
     for _ in range(PROOFS):

@@ -9,9 +9,9 @@ from workers.quickness import HAND_OVER_US, LOCKED_US, PROOFS, PROOFS_AGAIN, QUI
 from workers.sentinel import LOOKS, Sentinel
 
 
-def proven(cpu_us: int, rows: int = 1, wait_us: int = 0) -> Quickness:
+def proven(cpu_us: int, rows: int = 1, wait_us: int = 0, *, keeps_lock: bool = False) -> Quickness:
     """Return what has been learnt from batches that are all alike."""
-    quickness = Quickness()
+    quickness = Quickness(keeps_lock=keeps_lock)
     for _ in range(PROOFS):
         quickness.observe(rows, cpu_us + wait_us, cpu_us)
     return quickness
@@ -87,55 +87,26 @@ def test_what_keeps_the_loop_too_often_is_as_bad_as_one_surprise(every: int, is_
     assert quickness.expects(1) == is_quick
 
 
-def kept(share: float, batches: int = PROOFS) -> Quickness:
-    """Return what has been learnt of batches of 6 ms, for a share of which the event loop had to wait."""
-    quickness = Quickness()
-    for _ in range(batches):
-        quickness.observe(4, 6_000, 5_000, int(share * 6_000))
-    return quickness
-
-
 @pytest.mark.parametrize("more", [False, True])
 def test_a_model_that_keeps_the_lock_needs_no_thread(more: bool) -> None:
-    """Beside it the event loop waits anyway: whether or not more rows are there, up to what a batch may keep it."""
-    quickness = kept(0.6)
-    assert quickness.keeps_lock
-    assert quickness.expects(4, more=more)
-    assert quickness.expects(4 * 8, more=more)
-    assert not quickness.expects(4 * 16, more=more), "80 ms, as far as is known"
+    """Beside it the event loop gets nothing done: whether or not more rows are there, up to what it may be kept."""
+    assert proven(LOCKED_US, keeps_lock=True).expects(1, more=more)
+    assert not proven(LOCKED_US + 1, keeps_lock=True).expects(1, more=more)
 
 
-def test_a_model_that_lets_the_lock_go_keeps_its_thread() -> None:
-    """The event loop waits for a core now and then, and is not waited for by the model."""
-    assert not kept(0.4).keeps_lock
-    assert not kept(0.4).expects(4)
-
-
-def test_little_evidence_proves_no_lock_and_short_batches_none() -> None:
-    """48 ms of batches are too few; of those under a millisecond nothing can be told."""
-    assert not kept(1.0, batches=8).keeps_lock
-    quickness = Quickness()
-    for _ in range(1_000):
-        quickness.observe(4, QUICK_US, QUICK_US, QUICK_US)
-    assert not quickness.keeps_lock
+def test_a_model_that_waits_for_most_of_its_time_keeps_its_thread() -> None:
+    """As a function that asks another service: meanwhile the lock is free."""
+    assert proven(10_000, wait_us=10_000, keeps_lock=True).expects(1)
+    assert not proven(10_000, wait_us=10_001, keeps_lock=True).expects(1)
 
 
 def test_a_batch_that_keeps_the_loop_for_too_long_goes_back_to_the_thread() -> None:
-    """A model that keeps the lock may take what such batches may take, and as much as any surprise over it."""
-    quickness = kept(1.0)
-    quickness.observe_expected(4, LOCKED_US + SURPRISE_US, 5_000)
-    assert quickness.expects(4)
-    quickness.observe_expected(4, LOCKED_US + SURPRISE_US + 1, 5_000)
-    assert not quickness.expects(4)
-
-
-def test_a_model_that_stops_keeping_the_lock_gets_its_thread_back() -> None:
-    """What was long ago counts for little: a doubted one is timed in its thread again."""
-    quickness = kept(1.0)
-    quickness.doubt()
-    for _ in range(PROOFS_AGAIN):
-        quickness.observe(4, 6_000, 5_000, 0)
-    assert not quickness.keeps_lock
+    """Twice what is allowed to a model that keeps the lock is too long."""
+    quickness = proven(6_000, keeps_lock=True)
+    quickness.observe_expected(1, 2 * LOCKED_US, 6_000)
+    assert quickness.expects(1)
+    quickness.observe_expected(1, 2 * LOCKED_US + 1, 6_000)
+    assert not quickness.expects(1)
 
 
 def test_times_are_guessed_from_the_nearest_size() -> None:

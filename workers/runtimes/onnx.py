@@ -30,7 +30,13 @@ _REFUSALS = (_state.Fail, _state.InvalidArgument, _state.InvalidGraph, _state.In
 
 
 class OnnxRuntime:
-    """A session as a model."""
+    """A session as a model.
+
+    Attributes:
+        leaves_lock: it computes without Python's lock.
+    """
+
+    leaves_lock = True
 
     def __init__(self, manifest: Manifest, session: Any) -> None:
         self._manifest = manifest
