@@ -93,7 +93,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     settings = SelectionSettings(
         common.settings.partitions,
         topology.MODEL_PARTITIONS,
-        margin_us=int(given.margin_ms * 1_000),
+        margin_us=None if given.margin_ms is None else int(given.margin_ms * 1_000),
         states=given.states,
         cache_bytes=given.cache_bytes,
         admission=given.admission,

@@ -106,12 +106,13 @@ class Loop:
     application: Application
     faults: Iterable[Fault] = ()
     partitions: int = 1
+    margin_us: int | None = None
     driver: Driver = field(init=False)
     sent: int = 0
 
     def __post_init__(self) -> None:
         """Start all roles and publish the configuration."""
-        selection = SelectionSettings(partitions=self.partitions, model_partitions=1)
+        selection = SelectionSettings(self.partitions, model_partitions=1, margin_us=self.margin_us)
         joiner = JoinerSettings(partitions=self.partitions, window_us=60_000_000, early_us=5_000_000)
         operators: dict[str, Callable[[], Operator]] = {
             "selection": lambda: Selection(CODEC, selection),

@@ -224,8 +224,9 @@ class Batcher(Generic[T]):
         """
         if row.order < self._held:
             return row.due_us <= now_us
-        spare_us = self.spare_us if queued <= cap else 0  # where all fit into the batch, a late one costs nobody
-        return row.due_us + spare_us < now_us + self._times.predict(min(cap, queued))
+        if queued <= cap:  # all fit into the batch: one that is late costs nobody, so it must be likely to be
+            return row.due_us + self.spare_us < now_us + self._times.usual(queued)
+        return row.due_us < now_us + self._times.predict(cap)
 
     def _release(self, now_us: int, cap: int) -> tuple[int, Reason]:
         """Return when the next batch starts, and why then."""

@@ -36,9 +36,8 @@ _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round tr
 class Combiner:
     """Holds what is pending and answers it; one instance for all partitions of a selection process."""
 
-    def __init__(self, codec: Codec, margin_us: int, counters: Counters) -> None:
+    def __init__(self, codec: Codec, counters: Counters) -> None:
         self._codec = codec
-        self._margin_us = margin_us
         self._counters = counters
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
@@ -52,15 +51,15 @@ class Combiner:
         return sum(map(len, self._pending.values()))
 
     def open(self, queries: Sequence[Pending]) -> None:
-        """Wait for the outputs of the queries' chosen models, at most until their deadline less the margin."""
-        margin_us, pending = self._margin_us, self._pending
+        """Wait for the outputs of the queries' chosen models, at most for as long as each says."""
+        pending = self._pending
         bucket, due, partition, waiting = -1, [], -1, {}
         for query in queries:
             if query.record.partition != partition:
                 partition = query.record.partition
                 waiting = pending.setdefault(partition, {})
             waiting[query.query_id] = query
-            its = (query.deadline_us - margin_us) // _BUCKET_US
+            its = query.until_us // _BUCKET_US
             if its != bucket:
                 bucket = its
                 if bucket not in self._due:

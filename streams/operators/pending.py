@@ -21,12 +21,14 @@ class Pending:
         models: that were asked.
         weights: of the arms, for combining.
         outputs: by model.
+        until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: nobody waits for it any more.
     """
 
     __slots__ = (
         "answered", "application", "application_name", "context", "deadline_us", "decision", "features", "input",
-        "models", "outputs", "priority", "query_id", "received_us", "record", "sent_us", "version", "weights",
+        "models", "outputs", "priority", "query_id", "received_us", "record", "sent_us", "until_us", "version",
+        "weights",
     )  # fmt: skip
 
     input: Input | None
@@ -41,6 +43,7 @@ class Pending:
         sent_us: int,
         received_us: int,
         deadline_us: int,
+        until_us: int,
     ) -> None:
         (
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
@@ -51,6 +54,7 @@ class Pending:
         self.sent_us = sent_us
         self.received_us = received_us
         self.deadline_us = deadline_us
+        self.until_us = until_us
         self.decision = None
         self.models: tuple[str, ...] = ()
         self.weights = ()

@@ -50,7 +50,6 @@ class Serving:
         self,
         codec: Codec,
         models: Mapping[str, Model],
-        margin_us: int,
         cache: PredictionCache | None,
         admission: Admission | None,
         counters: Counters,
@@ -60,15 +59,13 @@ class Serving:
         Args:
             codec: of all records.
             models: that are deployed, by name, as they change.
-            margin_us: how long before the deadline the answer leaves.
             cache: of outputs by input; None = every query is asked.
             admission: refuses what a model cannot answer in time; None = everything is asked.
             counters: of the role.
         """
-        self.combiner = Combiner(codec, margin_us, counters)
+        self.combiner = Combiner(codec, counters)
         self._codec = codec
         self._models = models
-        self._margin_us = margin_us
         self._cache = cache
         self._admission = admission
         self._counters = counters
@@ -86,6 +83,7 @@ class Serving:
         asked: dict[tuple[str, ...], list[Row]] = {}
         opened: list[Pending] = []
         slack_us = kept_us = -1
+        inside = self._asking.handed  # their answers need no way back
         for query in queries:
             query.weights = arms.votes
             if query.features or in_situation:
@@ -101,7 +99,7 @@ class Serving:
             if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
                 slack_us = query.deadline_us - query.sent_us
                 kept_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
-            due_us = query.deadline_us - self._margin_us - kept_us
+            due_us = query.until_us - (0 if inside and inside.issuperset(left) else kept_us)
             if not is_plain:
                 left = self._left(query, left, due_us, now_us, effects)
                 if left is None:
@@ -229,7 +227,7 @@ class Serving:
         if is_situated(arms.policy) and arms.policy.uses == "latencies":
             if self.combiner.latencies is None:
                 self.combiner.latencies = Latencies()
-            left_us = query.deadline_us - self._margin_us - now_us
+            left_us = query.until_us - now_us
             situation = Situation(query.features, left_us, self.combiner.latencies.expected_us(arms.names, now_us))
         choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
         return choice

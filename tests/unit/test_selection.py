@@ -42,6 +42,22 @@ def test_a_silent_model_costs_the_answer_and_not_the_deadline() -> None:
     assert prediction.outputs[0].outcome is Outcome.MISSING
 
 
+@pytest.mark.parametrize(
+    ("margin_us", "slo_ms", "answered_us"),
+    [(None, 20, 18_000), (None, 50, 45_000), (None, 1_000, 995_000), (2_000, 100, 98_000), (15_000, 20, 5_000)],
+)
+def test_a_short_objective_leaves_a_tenth_for_the_way_back(
+    margin_us: int | None, slo_ms: float, answered_us: int
+) -> None:
+    """A long one 5 ms; unless it is said how much."""
+    application = digits(models=("good",), policy="single", slo_ms=slo_ms)
+    loop = Loop({"good": lambda _: None}, application, margin_us=margin_us)
+    query_id, sent_us = loop.query(), loop.driver.now_us
+    loop.driver.run(2)
+
+    assert loop.answer(query_id).answered_us - sent_us == pytest.approx(answered_us, abs=1_000)
+
+
 def test_an_ensemble_answers_at_the_deadline_with_what_has_arrived() -> None:
     """The missing member lowers the confidence and the status is partial."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: None}, digits(policy="exp4"))
