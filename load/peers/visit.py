@@ -51,8 +51,10 @@ class Plan:
     ceiling_per_s: float = float("inf")
 
     def common(self, capacity_per_s: float) -> dict[str, float]:
-        """Return the rates for everybody, by name."""
-        return {f"at_{rate:g}": rate for rate in self.rates if rate <= min(capacity_per_s, self.ceiling_per_s)}
+        """Return the rates for everybody, by name; the ceiling is one: what is faster has no other to show it at."""
+        most = min(capacity_per_s, self.ceiling_per_s)
+        rates = [*self.rates, self.ceiling_per_s] if self.ceiling_per_s < float("inf") else self.rates
+        return {f"at_{rate:g}": rate for rate in rates if rate <= most}
 
     def own(self, capacity_per_s: float) -> dict[str, float]:
         """Return the shares of a capacity, by name, as rates."""

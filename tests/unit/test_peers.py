@@ -92,10 +92,11 @@ def test_v2_asks_one_row_in_json() -> None:
 
 
 def test_rates_beyond_capacity_or_ceiling_are_left_out() -> None:
-    """Nobody is sent more than it can do, nor more than the harness can."""
+    """Nobody is sent more than it can do, nor more than the harness can; that much, whoever can do it."""
     plan = Plan(2.0, 3.0, (500.0, 2_000.0), (0.25, 0.9), judged=(0.5,), ceiling_per_s=1_000)
     assert plan.common(400) == {}
-    assert plan.common(9_000) == {"at_500": 500.0}
+    assert plan.common(900) == {"at_500": 500.0}
+    assert plan.common(9_000) == {"at_500": 500.0, "at_1000": 1_000.0}
     assert plan.own(2_000) == {"at_25pct": 500.0}
     assert plan.to_judge(9_000) == {500}
     assert plan.to_judge(0) == set()
