@@ -38,6 +38,8 @@ NO_RANKS: Final[Mapping[int, int]] = MappingProxyType({})
 # longer; the model had been kept waiting for as long as it may be. "" = there was no batch.
 Reason: TypeAlias = Literal["cap", "eager", "deadline", "linger", ""]
 
+# What is fetched so soon after a batch that kept everything from being fetched may have come during it.
+_JUST_NOW_US = 5_000
 _CALLS = 2  # a derived objective is at least so many times what a call costs
 
 
@@ -91,7 +93,7 @@ class Batcher(Generic[T]):
         self._since_us: int | None = None  # since when a free model is kept waiting for more rows
         self._held = 0  # rows of a smaller order were kept waiting
         self._is_ranked = False  # priorities may differ
-        self._deaf_us = 0  # since when nothing could be fetched; 0 = it could
+        self._deaf_us = self._deaf_until_us = 0  # how long nothing could be fetched, and until when
         self.spare_us = 0
 
     def __len__(self) -> int:
@@ -138,7 +140,7 @@ class Batcher(Generic[T]):
             for place, (due_us, item) in enumerate(items)
         ]
         self._order += len(items)
-        self._slack.observe([due_us for due_us, _ in items], self._deaf_us or now_us)
+        self._slack.observe([due_us for due_us, _ in items], now_us - self._deaf_before(now_us))
         self._deaf_us = 0
         self._state = self._controller.arrived(self._state, len(items), now_us)
         self._queue_up(rows)
@@ -225,7 +227,7 @@ class Batcher(Generic[T]):
         if row.order < self._held:
             return row.due_us <= now_us
         if queued <= cap:  # all fit into the batch: one that is late costs nobody, so it must be likely to be
-            return row.due_us + self.spare_us < now_us + self._times.usual(queued)
+            return row.due_us + self.spare_us < now_us + min(self._times.usual(queued), self._times.predict(queued))
         return row.due_us < now_us + self._times.predict(cap)
 
     def _release(self, now_us: int, cap: int) -> tuple[int, Reason]:
@@ -265,9 +267,14 @@ class Batcher(Generic[T]):
                 in the queue, and that is not to be reckoned with twice.
         """
         if deaf:
-            self._deaf_us = self._deaf_us or now_us - duration_us
+            self._deaf_us = self._deaf_before(now_us - duration_us) + duration_us
+            self._deaf_until_us = now_us
         self._times.observe(rows, duration_us)
         self._state = self._controller.observe(self._state, rows, duration_us, self.objective(now_us))
+
+    def _deaf_before(self, now_us: int) -> int:
+        """Return for how long nothing could be fetched until just now."""
+        return self._deaf_us if now_us - self._deaf_until_us <= _JUST_NOW_US else 0
 
     def forget(self, gone: Callable[[T], bool]) -> int:
         """Drop the rows whose item is `gone`, e.g. of a revoked partition; return how many."""

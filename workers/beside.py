@@ -81,6 +81,10 @@ class Contained:
         except (WorkerError, OSError) as fault:
             self._break(fault)
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Return False: a version that hangs in the thread is not the worker's end."""
+        return False
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to the thread: a version that hangs there is not the worker's end."""
         return None

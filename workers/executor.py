@@ -74,11 +74,16 @@ class Executor(Protocol):
         """
         ...
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Whether `run_quick` would predict so many rows, as far as is known."""
+        ...
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
-        """Predict one batch here and now, if that is known to keep the event loop from nothing; None: call `run`.
+        """Predict one batch here and now, if the event loop has no use for its time meanwhile; None: call `run`.
 
         A model that hangs in it ends the process, after about `patience_s`. Where there are `more` rows for the next
-        batch, only what takes less than to hand it over: beside `run` the event loop gets on with the others.
+        batch, only what takes less than to hand it over, unless the model keeps Python's lock: beside `run` the event
+        loop gets on with the others.
         """
         ...
 
@@ -152,13 +157,17 @@ class ThreadExecutor:
                 " that it is started again; set `worker.load_s` higher if it needs longer"
             ) from None
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Whether the caller's thread is to predict so many rows."""
+        return self._quickness is not None and self._quickness.expects(rows, more=more)
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Predict in the caller's thread what is known to be quick.
 
         What the model raises here is forgotten, and `run` asks it again: it may be raised only because of the thread,
         as by a function that runs an event loop of its own.
         """
-        if self._quickness is None or not self._quickness.expects(len(inputs), more=more):
+        if self._quickness is None or not self.is_quick(len(inputs), more=more):
             return None
         assert self._predict is not None, "start() comes first"
         is_first = self._sentinel.look_s is None

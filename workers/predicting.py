@@ -47,8 +47,8 @@ OVERSHOOT_ROWS = 50_000
 # Turns of the event loop between two batches that kept it: from a socket that can be read to rows in the queue it takes
 # three or four, and as many from answers to a socket.
 TURNS = 8
-# How long it is waited between two such batches for what a fetch brings that is answered at once; at most a quarter of
-# the batch. Beside other work on two cores a leg takes 1 to 2 ms.
+# How long it is waited between two such batches for what a fetch brings that is answered at once; at most half of the
+# batch. Beside other work on two cores a leg takes 1 to 2 ms.
 LISTEN_US = 5_000
 # How often the same complaint about a model is logged.
 COMPLAINT_US = 10_000_000
@@ -190,9 +190,12 @@ class Predicting:
         started_us = self._now_us()
         inputs = inputs_of(take.rows)
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
+        if last is not None and self._executor.is_quick(len(inputs), more=take.queued > 0):
+            perform(self._finish(last))  # which would wait for the batch
+            last = None
         quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
-        self.kernel.done(take, timed.predict_us, self._now_us(), deaf=quick is not None)
+        self.kernel.done(take, timed.predict_us, self._now_us(), deaf=quick is not None and timed.predict_us > QUICK_US)
         self._versions.recent.note(inputs, timed.predicted.outcomes)
         done = _Done(take, timed, started_us)
         if quick is None:
@@ -206,17 +209,18 @@ class Predicting:
         return None
 
     async def _listen(self, kept_us: int) -> None:
-        """Let others have the event loop; after a batch that kept it, until rows are there that came meanwhile.
+        """Let others have the event loop; after a batch that kept it, until rows are there that the next one can take.
 
         A fetch is answered when its first row comes. Those that come after it while the model predicts wait for the
         next fetch: without its answer they would miss the next batch, too.
         """
         is_deaf = kept_us > QUICK_US
-        for _ in range(TURNS if is_deaf else len(self._batcher) > 0):
+        for _ in range(TURNS if is_deaf else int(len(self._batcher) > 0)):
             await asyncio.sleep(0)
-        if is_deaf and len(self._batcher):
+        if is_deaf and 0 < len(self._batcher) < self._batcher.cap and not self._drains:
             self.kernel.forget_ring()
             await self.kernel.wait_records(min(LISTEN_US, kept_us // 2) / 1e6)
+            self.kernel.ring()  # whatever rang, perhaps not for rows, is looked at
 
     async def _handed_over(
         self, perform: Callable[[Effects], None], inputs: Sequence[Input], patience: float, last: _Done | None

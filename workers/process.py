@@ -92,6 +92,10 @@ class ProcessExecutor:
             await self.stop()
             raise WorkerError("the model's process ended while it was loading: what it printed says why")
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Return False: it is the child's."""
+        return False
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to the child."""
         return None

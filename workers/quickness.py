@@ -17,9 +17,8 @@ QUICK_US = 1_000
 # The same where more rows wait: the least that handing over costs, as the loop writes the last answers meanwhile.
 HAND_OVER_US = 100
 # The same of a model that keeps the lock: a batch within half of 100 ms. A forest of scikit-learn (6 ms a call) lets
-# the lock go for microseconds at a time, less than another thread needs to wake up. On two cores the loop's thread
-# waited for it up to 23 ms at the median and 214 at the 99th percentile; or, the other way round, the model took three
-# times as long.
+# the lock go for microseconds at a time, less than another thread needs to wake up: beside it the loop's thread waited
+# for up to 200 ms (two cores); or, the other way round, the model took two to three times as long.
 LOCKED_US = 50_000
 # At least so much of a batch is work: a model that waits for something else leaves the lock alone.
 _WORKS = 0.5

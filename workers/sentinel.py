@@ -1,6 +1,6 @@
 """Ends the process when a model does not come back that is predicting on the event loop's own thread.
 
-    event loop's thread   begin ─▶ the model ─▶ over            what it does takes microseconds, or for ever
+    event loop's thread   begin ─▶ the model ─▶ over            what it does takes milliseconds, or for ever
     another thread        look ···· look ···· look ···· look    the same call at each: it hangs
 
 Nothing on the event loop can notice it, as nothing runs there; and no thread can be stopped by another one. So the

@@ -158,15 +158,17 @@ async def _send(run: Run, link: Link, topology: Topology) -> Ran:
     sending = asyncio.create_task(asyncio.to_thread(traffic.run, offsets))
     _end_early(run, traffic)
     lead_s = (start_us - link.now_us()) / 1e6
-    due: list[asyncio.TimerHandle | asyncio.Task[None]] = [*_break_on_time(run, lead_s)]
-    due.append(_promote_on_time(run, link, lead_s))
+    promoting = _promote_on_time(run, link, lead_s)
+    due: list[asyncio.TimerHandle | asyncio.Task[None]] = [promoting, *_break_on_time(run, lead_s)]
     try:
         await _watch(run, link, traffic, tally, recorder, sending)
     finally:
         for timer in due:
             timer.cancel()
         traffic.stop()
-        await asyncio.wait([sending])
+        await asyncio.wait([sending, promoting])
+    if not promoting.cancelled():
+        promoting.result()
     return Ran(tally, recorder, traffic.feedback_sent, run.steps.done_s, interrupted=run.interrupts.asked)
 
 

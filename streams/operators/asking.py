@@ -97,8 +97,9 @@ class Asking:
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
         version = queries[0].version or ""
-        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, self.spare_us)
         handed = self.handed.intersection(topics)
+        spare_us = 0 if handed else self.spare_us  # what is handed over has no way back that may be quicker
+        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
         try:
             is_small = len(handed) == len(topics) and _size(column) <= _RECORD_BYTES
             value = b"" if is_small else self._codec.encode(batch)

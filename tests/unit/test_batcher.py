@@ -133,6 +133,23 @@ def test_the_objective_is_half_of_what_the_hurried_tenth_has_left() -> None:
     assert queue.objective(now) == 20 * MS
 
 
+@pytest.mark.parametrize(
+    ("deaf", "fetched_ms", "objective_ms"),
+    [(True, 0, 20), (True, 5, 17.5), (True, 6, 12), (False, 0, 15)],
+    ids=["at once", "soon", "later", "what could be fetched was"],
+)
+def test_what_waited_for_a_batch_that_kept_everything_waiting_is_not_taken_for_late(
+    deaf: bool, fetched_ms: int, objective_ms: float
+) -> None:
+    """Half of what was left when it may have come: it is not to wait for another batch twice."""
+    queue = batcher(objective_us=None)
+    queue.done(1, MS, 0)
+    queue.done(8, 10 * MS, 10 * MS, deaf=deaf)
+    now = (10 + fetched_ms) * MS
+    queue.offer([(40 * MS, "a")], now)
+    assert queue.objective(now + SLACK_REFRESH_US) == objective_ms * MS
+
+
 def test_a_derived_objective_leaves_room_for_more_than_the_call() -> None:
     """Or single rows, as slow as some, would be all that AIMD ends at; one slow batch changes nothing."""
     queue: Batcher[str] = Batcher(Aimd(), limit=1_000)

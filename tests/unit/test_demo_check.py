@@ -93,7 +93,7 @@ def test_a_busy_machine_passes() -> None:
         ({"models": models(batches=500)}, "no batch was empty"),
         ({"models": models(rows=0, cached=0)}, PREDICTED),
         ({"cache_hit_ratio": 0.01}, "at least 3% of the outputs came from the cache"),
-        ({"canary": {**GOOD["canary"], "answered": 0}}, "the canary answered some queries"),
+        ({"canary": {**GOOD["canary"], "answered": 0}}, "the canary answered some queries, if it was to answer a few"),
         ({"canary": {**GOOD["canary"], "answered": 240}}, "and fewer than the version beside it"),
         ({"canary": {**GOOD["canary"], "answered_since": 0}}, "then it served"),
     ],

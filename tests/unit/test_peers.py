@@ -108,8 +108,9 @@ def test_the_row_without_a_system_is_sent_the_common_rates() -> None:
 
 
 def test_the_ladder_ends_below_the_first_saturated_rate() -> None:
-    """The ceiling is the highest rate that was clean at one of its tries; the lowest rate where none was."""
-    rows = [{"rate_per_s": rate, "saturated": bad} for rate, bad in ((500, False), (1_000, True), (1_000, False))]
+    """The ceiling is the highest rate that was clean at most of its looks; the lowest rate where none was."""
+    looks = ((500, False), (1_000, True), (1_000, False), (1_000, False), (2_000, True), (2_000, False), (2_000, True))
+    rows = [{"rate_per_s": rate, "saturated": bad} for rate, bad in looks]
     assert ladder.ceiling_per_s(rows) == 1_000
     assert ladder.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
 

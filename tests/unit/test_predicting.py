@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from policies.deferred import Deferred
 from schemas import topics
@@ -40,6 +41,10 @@ class Slow:
     async def stop(self) -> None:
         """There is nothing to let go."""
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Leave it to `run`."""
+        return False
+
     def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to `run`."""
         return None
@@ -51,18 +56,23 @@ class Slow:
 
 
 class Fast(Slow):
-    """An executor whose model takes no time, except for rows that it hands to its thread."""
+    """An executor whose model takes no time, whatever it says, except for rows that it hands to its thread."""
 
-    def __init__(self, quick: Sequence[bool]) -> None:
-        self._quick = iter(quick)
+    def __init__(self, quick: Sequence[bool], predict_us: int = 100) -> None:
+        self._quick = list(quick)
+        self._predict_us = predict_us
         self.more: list[bool] = []
+
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Whether the next batch is."""
+        return self._quick[0]
 
     def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Answer 1 to every row at once, as long as that is wanted."""
         self.more.append(more)
-        if not next(self._quick):
+        if not self._quick.pop(0):
             return None
-        return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), 100)
+        return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), self._predict_us)
 
 
 def asked(offset: int, due_us: int) -> Record:
@@ -120,11 +130,14 @@ def test_allowed_batch_sizes_are_those_of_the_model_that_they_name() -> None:
     assert caps == [8, 1]
 
 
-async def answers(executor: Slow, offers: Sequence[Sequence[int]], pause_s: float = 0.0) -> list[tuple[float, str]]:
+async def answers(
+    executor: Slow, offers: Sequence[Sequence[int]], pause_s: float = 0.0, rows: int = 1, log: list[str] | None = None
+) -> list[tuple[float, str]]:
     """Offer queries by offset, polls `pause_s` apart; returns (ms since the first, query) in the order of writing."""
     clock, written = VirtualClock(), list[tuple[float, str]]()
     model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
-    predicting = Predicting(model, "w", WorkerSettings(controller="fixed"), CODEC, clock.now_us, executor)
+    settings = WorkerSettings(controller="fixed", parameters={"rows": float(rows)})
+    predicting = Predicting(model, "w", settings, CODEC, clock.now_us, executor)
     start_us = clock.now_us()
 
     def perform(effects: Effects) -> None:
@@ -132,6 +145,8 @@ async def answers(executor: Slow, offers: Sequence[Sequence[int]], pause_s: floa
             assert isinstance(effect, Emit)
             ids = CODEC.decode(ModelPredictions, effect.value).query_ids
             written.extend(((clock.now_us() - start_us) / MS, query_id) for query_id in ids)
+            if log is not None:
+                log.extend(ids)
 
     task = asyncio.create_task(predicting.run(perform))
     for offsets in offers:
@@ -150,9 +165,36 @@ def test_a_quick_batch_is_answered_at_once() -> None:
 
 
 def test_answers_are_written_in_order_where_quick_batches_follow_others() -> None:
-    """What the thread has predicted is answered first."""
-    written = run(answers(Fast([False, True, False, True]), [[0, 1, 2, 3]]))
+    """What the thread has predicted is answered first: before the other batch runs, which it need not wait for."""
+    executor = Fast([False, True, False, True])
+    done, predict = list[str](), executor.run_quick
+
+    def run_quick(rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+        timed = predict(rows, patience_s, more=more)
+        done.append("in the thread" if timed is None else "on the loop")
+        return timed
+
+    executor.run_quick = run_quick  # type: ignore[method-assign]
+    written = run(answers(executor, [[0, 1, 2, 3]], log=done))
     assert written == [(5.0, "q0"), (5.0, "q1"), (10.0, "q2"), (10.0, "q3")]
+    assert done == ["in the thread", "q0", "on the loop", "q1", "in the thread", "q2", "on the loop", "q3"]
+
+
+@pytest.mark.parametrize(
+    ("offers", "written"),
+    [
+        ([[0, 1, 2], [3]], [(0.0, "q0"), (0.0, "q1"), (3.0, "q2"), (3.0, "q3")]),
+        ([[0, 1, 2]], [(0.0, "q0"), (0.0, "q1"), (4.0, "q2")]),
+        ([[0, 1, 2, 3], [4]], [(0.0, "q0"), (0.0, "q1"), (0.0, "q2"), (0.0, "q3"), (3.0, "q4")]),
+        ([[0, 1], [2]], [(0.0, "q0"), (0.0, "q1"), (3.0, "q2")]),
+    ],
+    ids=["joins", "does not come", "finds a full batch before it", "comes to a model that is idle"],
+)
+def test_what_came_while_a_batch_kept_the_loop_joins_the_next(
+    offers: Sequence[Sequence[int]], written: list[tuple[float, str]]
+) -> None:
+    """That one waits for it for half of the 8 ms at most, and only where it has room."""
+    assert run(answers(Fast([True] * 4, predict_us=8 * MS), offers, pause_s=0.003, rows=2)) == written
 
 
 def test_the_executor_is_told_whether_rows_are_left_behind() -> None:

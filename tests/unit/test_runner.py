@@ -52,6 +52,10 @@ class ScriptedExecutor:
         if isinstance(self.fault, PackageError):
             raise self.fault
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Leave it to `run`."""
+        return False
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to `run`."""
         return None

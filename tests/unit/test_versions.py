@@ -69,6 +69,10 @@ class Answering:
             raise self._fault
         self.ready = True
 
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Leave it to `run`."""
+        return False
+
     def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
         """Leave it to `run`."""
         return None

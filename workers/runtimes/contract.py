@@ -36,7 +36,11 @@ class Outputs:
 
 
 class Runtime(Protocol):
-    """A loaded model."""
+    """A loaded model.
+
+    It may have two attributes that say where it runs best: `leaves_lock`, true if it computes without Python's lock,
+    and `waits`, true if it waits for a device most of its time. Without them it is taken to keep the lock.
+    """
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Answer every row of a batch of at least one; any exception means that none of them was answered."""

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 
 class FunctionRuntime:
-    """A dotted path as a model."""
+    """A dotted path as a model.
+
+    Attributes:
+        leaves_lock: it computes without Python's lock, as its attribute of that name says.
+    """
 
     def __init__(self, manifest: Manifest, function: Callable[[Rows], Any]) -> None:
         self._manifest = manifest
         self._function = function
+        self.leaves_lock = bool(getattr(function, "leaves_lock", False))
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Call the function and check the form of what it returns."""

@@ -39,7 +39,13 @@ _NUMPY = (torch.float32, torch.float64)  # numpy has no bfloat16, and half preci
 
 
 class TorchRuntime:
-    """A module as a model."""
+    """A module as a model.
+
+    Attributes:
+        leaves_lock: it computes without Python's lock.
+    """
+
+    leaves_lock = True
 
     def __init__(self, manifest: Manifest, module: torch.nn.Module, device: torch.device, threads: int) -> None:
         self._manifest = manifest
