@@ -1,6 +1,6 @@
 """`peers`: Skysail beside what one would use instead: the same queries, model, partitions and machine.
 
-In full: the grid of settings, five interleaved rounds, the independent judge in the last one (about 25 minutes on two
+In full: the grid of settings, five interleaved rounds, the independent judge in the last one (about 35 minutes on two
 cores). The short form takes the best known settings, two rounds, fewer rates and, unless others are named, six of the
 contenders (about 6 minutes). A contender that cannot be installed or that fails is left out, and the result says why.
 """
