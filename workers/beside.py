@@ -85,7 +85,7 @@ class Contained:
         """Return False: a version that hangs in the thread is not the worker's end."""
         return False
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to the thread: a version that hangs there is not the worker's end."""
         return None
 

@@ -75,15 +75,17 @@ class Executor(Protocol):
         ...
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
-        """Whether `run_quick` would predict so many rows, as far as is known."""
+        """Whether so many rows are for `run_quick`: the event loop has no use for its time meanwhile.
+
+        Where there are `more` rows for the next batch, only what takes less than to hand it over, unless the model
+        keeps Python's lock: beside `run` the event loop gets on with the others.
+        """
         ...
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
-        """Predict one batch here and now, if the event loop has no use for its time meanwhile; None: call `run`.
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Predict one batch here and now, for which `is_quick`; None: call `run`.
 
-        A model that hangs in it ends the process, after about `patience_s`. Where there are `more` rows for the next
-        batch, only what takes less than to hand it over, unless the model keeps Python's lock: beside `run` the event
-        loop gets on with the others.
+        A model that hangs in it ends the process, after about `patience_s`.
         """
         ...
 
@@ -161,15 +163,13 @@ class ThreadExecutor:
         """Whether the caller's thread is to predict so many rows."""
         return self._quickness is not None and self._quickness.expects(rows, more=more)
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Predict in the caller's thread what is known to be quick.
 
         What the model raises here is forgotten, and `run` asks it again: it may be raised only because of the thread,
         as by a function that runs an event loop of its own.
         """
-        if self._quickness is None or not self.is_quick(len(inputs), more=more):
-            return None
-        assert self._predict is not None, "start() comes first"
+        assert self._predict is not None and self._quickness is not None, "start() and is_quick() come first"  # noqa: PT018 - one truth
         is_first = self._sentinel.look_s is None
         self._sentinel.begin(len(inputs), patience_s)
         if is_first:

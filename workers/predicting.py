@@ -190,10 +190,12 @@ class Predicting:
         started_us = self._now_us()
         inputs = inputs_of(take.rows)
         patience = self._patience_s or patience_s(self._batcher.objective(started_us))
-        if last is not None and self._executor.is_quick(len(inputs), more=take.queued > 0):
-            perform(self._finish(last))  # which would wait for the batch
-            last = None
-        quick = self._executor.run_quick(inputs, patience, more=take.queued > 0)
+        quick = None
+        if self._executor.is_quick(len(inputs), more=take.queued > 0):
+            if last is not None:
+                perform(self._finish(last))  # which would wait for the batch
+                last = None
+            quick = self._executor.run_quick(inputs, patience)
         timed = quick or await self._handed_over(perform, inputs, patience, last)
         self.kernel.done(take, timed.predict_us, self._now_us(), deaf=quick is not None and timed.predict_us > QUICK_US)
         self._versions.recent.note(inputs, timed.predicted.outcomes)

@@ -96,7 +96,7 @@ class ProcessExecutor:
         """Return False: it is the child's."""
         return False
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to the child."""
         return None
 

@@ -63,7 +63,7 @@ async def proven(predict: Callable[[Sequence[Input]], Predicted] = echo) -> Thre
     executor = ThreadExecutor(lambda: predict, lambda: 0)
     await executor.start()
     for _ in range(PROOFS):
-        assert executor.run_quick(["a"], LONG_S, more=False) is None
+        assert not executor.is_quick(1, more=False)
         await executor.run(["a"], LONG_S)
     return executor
 
@@ -71,11 +71,12 @@ async def proven(predict: Callable[[Sequence[Input]], Predicted] = echo) -> Thre
 async def test_a_model_that_is_known_to_be_quick_predicts_on_the_event_loops_thread() -> None:
     """Its own thread has nothing to do; where it waits for a device nothing changes."""
     executor = await proven()
-    timed = executor.run_quick(["a"], LONG_S, more=False)
+    assert executor.is_quick(1, more=False)
+    timed = executor.run_quick(["a"], LONG_S)
     assert timed is not None
     assert timed.predicted.answers == (threading.current_thread().name,)
     executor.keep_in_thread()
-    assert executor.run_quick(["a"], LONG_S, more=False) is None
+    assert not executor.is_quick(1, more=False)
     assert (await executor.run(["a"], LONG_S)).predicted.answers == ("predict",)
     await executor.stop()
 
@@ -95,9 +96,10 @@ async def test_what_fails_on_the_event_loops_thread_is_asked_again_in_its_own() 
             return Predicted.failed(len(inputs), str(fault))
 
     executor = await proven(run_loop)
-    assert executor.run_quick(["a"], LONG_S, more=False) is None
+    assert executor.is_quick(1, more=False)
+    assert executor.run_quick(["a"], LONG_S) is None
     assert (await executor.run(["a"], LONG_S)).predicted.answers == ("predict",)
-    assert executor.run_quick(["a"], LONG_S, more=False) is None, "and not for a good while after that"
+    assert not executor.is_quick(1, more=False), "and not for a good while after that"
     await executor.stop()
 
 
@@ -113,8 +115,8 @@ async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loop
     await executor.start()
     for _ in range(PROOFS):
         await executor.run(["a"], LONG_S)
-    assert executor.run_quick(["a", "b"], LONG_S, more=False) is not None
-    assert executor.run_quick(["a"], LONG_S, more=False) is None
+    assert executor.run_quick(["a", "b"], LONG_S) is not None
+    assert not executor.is_quick(1, more=False)
     await executor.stop()
 
 
@@ -140,9 +142,11 @@ async def test_a_model_that_keeps_pythons_lock_predicts_on_the_event_loops_threa
     executor = ThreadExecutor(lambda: predict, SystemClock().now_us)
     await executor.start()
     for _ in range(PROOFS):
-        assert executor.run_quick(["a"], LONG_S, more=True) is None
+        assert not executor.is_quick(1, more=True)
         await executor.run(["a"], LONG_S)
-    timed = executor.run_quick(["a"], LONG_S, more=True) or await executor.run(["a"], LONG_S)
+    is_quick = executor.is_quick(1, more=True)
+    timed = executor.run_quick(["a"], LONG_S) if is_quick else await executor.run(["a"], LONG_S)
+    assert timed is not None
     assert timed.predicted.answers == (thread,)
     await executor.stop()
 
@@ -169,7 +173,7 @@ async def main():
     executor = ThreadExecutor(lambda: tired, lambda: 0)
     await executor.start()
     while True:
-        executor.run_quick(["a"], 0.5, more=False) or await executor.run(["a"], 0.5)
+        executor.is_quick(1, more=False) and executor.run_quick(["a"], 0.5) or await executor.run(["a"], 0.5)
 
 logging.basicConfig()
 asyncio.run(main())

@@ -45,7 +45,7 @@ class Slow:
         """Leave it to `run`."""
         return False
 
-    def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+    def run_quick(self, rows: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to `run`."""
         return None
 
@@ -62,16 +62,19 @@ class Fast(Slow):
         self._quick = list(quick)
         self._predict_us = predict_us
         self.more: list[bool] = []
+        self.done: list[str] = []
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
         """Whether the next batch is."""
-        return self._quick[0]
-
-    def run_quick(self, rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
-        """Answer 1 to every row at once, as long as that is wanted."""
         self.more.append(more)
         if not self._quick.pop(0):
-            return None
+            self.done.append("in the thread")
+            return False
+        return True
+
+    def run_quick(self, rows: Sequence[Input], patience_s: float) -> Timed | None:
+        """Answer 1 to every row at once."""
+        self.done.append("on the loop")
         return Timed(Predicted((Outcome.OK,) * len(rows), np.ones(len(rows), np.int64)), self._predict_us)
 
 
@@ -167,17 +170,9 @@ def test_a_quick_batch_is_answered_at_once() -> None:
 def test_answers_are_written_in_order_where_quick_batches_follow_others() -> None:
     """What the thread has predicted is answered first: before the other batch runs, which it need not wait for."""
     executor = Fast([False, True, False, True])
-    done, predict = list[str](), executor.run_quick
-
-    def run_quick(rows: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
-        timed = predict(rows, patience_s, more=more)
-        done.append("in the thread" if timed is None else "on the loop")
-        return timed
-
-    executor.run_quick = run_quick  # type: ignore[method-assign]
-    written = run(answers(executor, [[0, 1, 2, 3]], log=done))
+    written = run(answers(executor, [[0, 1, 2, 3]], log=executor.done))
     assert written == [(5.0, "q0"), (5.0, "q1"), (10.0, "q2"), (10.0, "q3")]
-    assert done == ["in the thread", "q0", "on the loop", "q1", "in the thread", "q2", "on the loop", "q3"]
+    assert executor.done == ["in the thread", "q0", "on the loop", "q1", "in the thread", "q2", "on the loop", "q3"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ class Answering:
         """Leave it to `run`."""
         return False
 
-    def run_quick(self, inputs: Sequence[Input], patience_s: float, *, more: bool) -> Timed | None:
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to `run`."""
         return None
 
