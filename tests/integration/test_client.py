@@ -142,3 +142,14 @@ async def test_the_open_loop_loses_nothing(circle: str, prefix: str) -> None:
     figures = recorder.figures()
     counted = (figures["queries_sent"], figures["lost"], figures["duplicates"], figures["error"], loop.feedback_sent)
     assert counted == (200, 0, 0, 0.0, 200)
+
+
+@pytest.mark.parametrize("followed", [(), (topics.PREDICTIONS,)], ids=("sender", "sink"))
+def test_waiting_for_less_than_a_millisecond_is_waiting(circle: str, prefix: str, followed: tuple[str, ...]) -> None:
+    """By itself librdkafka returns at once, and a busy sender takes the CPU of the system that it measures."""
+    wire, clock = Wire(circle, prefix), SystemClock()
+    wire.follow(followed)
+    started_us = clock.now_us()
+    assert not any(wire.poll(5e-4) for _ in range(100))
+    assert clock.now_us() - started_us >= 50_000
+    wire.close()
