@@ -130,7 +130,7 @@ def learner(common: Shared) -> RoleLoop:
 
     return _loop(
         _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000),
-        Learner(common.codec, window_us=_joiner_settings(common).memory_us),
+        Learner(common.codec, _joiner_settings(common).memory_us, common.settings.learner.states),
         common,
         _store(common),
     )

@@ -209,6 +209,14 @@ class Joiner(Section):
     does."""
 
 
+class Learner(Section):
+    """How much of the policies is kept at hand."""
+
+    states: int = Field(default=100_000, gt=0)
+    """How many policy states the role keeps in memory, about 1 KiB each; the least recently taught is read again when
+    it is taught. Where each context has a state, as many as are taught in some minutes."""
+
+
 class Control(Section):
     """The live page."""
 
@@ -285,6 +293,7 @@ class Settings(Section):
     selection: Selection = Selection()
     worker: Worker = Worker()
     joiner: Joiner = Joiner()
+    learner: Learner = Learner()
     control: Control = Control()
     metrics: Metrics = Metrics()
     models: dict[Name, Path] = Field(default_factory=dict)

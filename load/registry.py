@@ -25,6 +25,7 @@ from load.scenarios import (
     forest,
     idle,
     learn,
+    lock,
     loop,
     overload,
     parm,
@@ -134,6 +135,11 @@ SCENARIOS: Mapping[str, Scenario] = {
             "a free model waits a moment for more rows: rows a batch, the model's time a row, latency",
             delayed.run,
             short=True,
+        ),
+        Scenario(
+            lock.NAME,
+            "a forest in a thread beside the event loop, in each runtime: how late the loop is, how slow the forest",
+            lock.run,
         ),
         Scenario(
             parm.NAME,

@@ -82,7 +82,6 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "controllers": (
         Target("linear-svm_gain", ">=", 26),
-        Target("linear-svm_gain", ">=", 26),
         Target("linear-svm_model_gain", ">=", 26),
         Target("whole_gain", ">=", 26),
     ),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streams.operators.applications import Configuration
     from streams.operators.contract import Effects
     from streams.operators.waiting import Waiting
-    from streams.operators.windows import Windows
+    from streams.operators.windows import Terms, Windows
 
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 # Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
@@ -48,7 +48,7 @@ class _Made(NamedTuple):
     feedback: Feedback
     prediction: Prediction
     beside: tuple[ModelOutput, ...]  # what shadows answered
-    kind: str  # of loss
+    terms: Terms
     seen: Observation | None
     value: bytes  # the observation's
 
@@ -92,24 +92,27 @@ class Closing:
         joined = {("joined_total", "application", name): count for name, count in self._joined.items()}
         return {**Counters(joined).rendered(), **self._counters.rendered(), **self._versions.rendered()}
 
-    def join(self, told: Sequence[Told], partition: Waiting, effects: Effects) -> None:
+    def join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
         for start in range(0, len(told), _TOGETHER):
-            self._join(told[start : start + _TOGETHER], partition, effects)
+            self._join(told[start : start + _TOGETHER], partition, now_us, effects)
 
-    def match(self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: Waiting, effects: Effects) -> None:
+    def match(
+        self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: Waiting, now_us: int, effects: Effects
+    ) -> None:
         """Join predictions with the first of the feedback that has waited for each, and fits."""
         waiting = partition.predictions
-        self.join([Told(query_id, early[0], waiting[query_id]) for query_id, early in matched], partition, effects)
+        told = [Told(query_id, early[0], waiting[query_id]) for query_id, early in matched]
+        self.join(told, partition, now_us, effects)
         for query_id, early in matched:
             for record in early[1:]:
                 stored = waiting.get(query_id)
                 if stored is None:
                     effects.append(Skip((record.position,), "duplicate_feedback"))
                 else:
-                    self.join([Told(query_id, record, stored)], partition, effects)
+                    self.join([Told(query_id, record, stored)], partition, now_us, effects)
 
-    def _join(self, told: Sequence[Told], partition: Waiting, effects: Effects) -> None:
+    def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         try:
             made = [*self._made(told, partition)]
         except (LossError, DecodeError, SchemaError) as error:
@@ -117,18 +120,16 @@ class Closing:
                 self.refuse(told[0].feedback, "invalid_feedback", str(error), effects)
                 return
             for one in told:  # nothing was done for any of them yet
-                self._join([one], partition, effects)
+                self._join([one], partition, now_us, effects)
             return
-        for (query_id, record, stored), (feedback, prediction, beside, kind, seen, value) in zip(
+        for (query_id, record, stored), (feedback, prediction, beside, terms, seen, value) in zip(
             told, made, strict=True
         ):
             position = position_of(stored, record.partition)
             completes = position, _new(Position, record[:3])
-            del partition.predictions[query_id]
-            partition.closed[query_id] = True
-            partition.shadows.pop(query_id, None)
+            partition.join(query_id, now_us + terms.window_us, now_us)
             if self._configuration.has_shares:
-                self._versions.add(prediction, feedback, kind, beside)
+                self._versions.add(prediction, feedback, terms.loss, beside)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
@@ -136,7 +137,7 @@ class Closing:
                 effects.append(self._emitted(seen, value, completes))
 
     def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:
-        codec, terms, classes = self._codec, self._windows.of, self._configuration.classes
+        codec, terms_of, classes = self._codec, self._windows.of, self._configuration.classes
         feedback = [codec.decode(Feedback, record.value) for _, record, _ in told]
         predictions = [codec.decode(Prediction, value_of(stored)) for _, _, stored in told]
         beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
@@ -144,29 +145,27 @@ class Closing:
             come = [partition.shadows.get(one.query_id, ()) for one in told]
             both = [completed(prediction, its) for prediction, its in zip(predictions, come, strict=True)]
             predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
-        kinds = [terms(prediction.application).loss for prediction in predictions]
+        terms = [terms_of(prediction.application) for prediction in predictions]
         seen = [
-            observation(prediction, label, kind, classes, one.feedback.timestamp_us)
-            for prediction, label, kind, one in zip(predictions, feedback, kinds, told, strict=True)
+            observation(prediction, label, its.loss, classes, one.feedback.timestamp_us)
+            for prediction, label, its, one in zip(predictions, feedback, terms, told, strict=True)
         ]
         values = [b"" if one is None else codec.encode(one) for one in seen]
-        return map(_Made, feedback, predictions, beside, kinds, seen, values)
+        return map(_Made, feedback, predictions, beside, terms, seen, values)
 
     def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
-        """End what ran out for this id: a window, or the memory of a closed query."""
+        """End the window of a query, unless feedback has."""
         stored = partition.predictions.pop(query_id, None)
         partition.shadows.pop(query_id, None)
         if stored is None:
-            partition.closed.pop(query_id, None)
             return
-        partition.closed[query_id] = False
         position, value = position_of(stored, number), value_of(stored)
         try:
             effects.append(self._unjoined(partition, position, value, now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
             self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
             window_us = self._windows.of(peek_texts(value, 2)[1]).window_us
-            partition.wheel.add(now_us + window_us, query_id)  # forgotten as one that could be read is
+            partition.expire(query_id, now_us + window_us, now_us)  # known for as long as one that could be read
             record = Record(*position, timestamp_us=0, key=None, value=value)
             effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
 
@@ -175,7 +174,8 @@ class Closing:
         prediction = self._codec.decode(Prediction, value)
         window_us, _, default_loss = self._windows.of(prediction.application)
         # Late feedback is told from unknown for one more window.
-        partition.wheel.add(max(prediction.answered_us + 2 * window_us, now_us + window_us), prediction.query_id)
+        until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
+        partition.expire(prediction.query_id, until_us, now_us)
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
         if prediction.decision is not None:
             self._counters["unjoined_total", "application", prediction.application] += 1

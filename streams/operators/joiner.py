@@ -26,6 +26,7 @@ outage, teaches no default loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -192,7 +193,8 @@ class Joiner(Operator):
                 if record.topic == topics.SHADOWS:
                     batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
                     kept, bound = partition.shadows, self._settings.shadows
-                    self._forgotten += shadows.keep(kept, batch, partition.closed, bound, is_late=is_late(record))
+                    is_closed = partial(partition.is_closed, now_us=now_us)
+                    self._forgotten += shadows.keep(kept, batch, is_closed, bound, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
                     self._windows.on_record(record, now_us)
@@ -202,7 +204,7 @@ class Joiner(Operator):
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Let predictions of one partition wait for feedback, or join them with what has come before them."""
         partition = self._partition(number)
-        waiting, closed, early, start = partition.predictions, partition.closed, partition.early, partition.start
+        waiting, early, start = partition.predictions, partition.early, partition.start
         matched: list[tuple[str, tuple[Record, ...]]] = []
         known, window_us, soonest_us = None, 0, 0
         for record in records:
@@ -219,23 +221,20 @@ class Joiner(Operator):
             partition.read_us, partition.newest_us = now_us, record.timestamp_us
             end_us = max(record.timestamp_us + window_us, soonest_us)
             if offset < start:
-                closed[query_id] = True
-                partition.shadows.pop(query_id, None)
-                partition.wheel.add(end_us, query_id)
-            elif query_id in waiting or query_id in closed:
+                partition.join(query_id, end_us, now_us)
+            elif query_id in waiting or partition.is_closed(query_id, now_us):
                 effects.append(Skip((record.position,), "duplicate_prediction"))
             else:
                 assert value is not None
-                waiting[query_id] = packed(offset, value)
-                partition.wheel.add(end_us, query_id)
+                partition.wait(query_id, packed(offset, value), end_us)
                 if query_id in early:
                     matched.append((query_id, early.pop(query_id)))
-        self._closing.match(matched, partition, effects)
+        self._closing.match(matched, partition, now_us, effects)
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""
         partition = self._partition(number)
-        waiting, closed = partition.predictions, partition.closed
+        waiting = partition.predictions
         told: dict[str, Told] = {}
         for record in records:
             try:
@@ -244,17 +243,16 @@ class Joiner(Operator):
                 self._closing.undecodable(record, error, effects)
                 continue
             if query_id in told:  # what comes first counts first
-                self._closing.join([*told.values()], partition, effects)
+                self._closing.join([*told.values()], partition, now_us, effects)
                 told.clear()
             stored = waiting.get(query_id)
             if stored is not None:
                 told[query_id] = _new(Told, (query_id, record, stored))
-            elif query_id not in closed:
-                # From now on, not from when it was written: its prediction may be read a moment later.
-                if not partition.keep(record, query_id, now_us + self._settings.early_us):
-                    effects.append(Skip((record.position,), "duplicate_feedback"))
-            elif closed[query_id]:
+            elif partition.is_joined(query_id, now_us):
                 effects.append(Skip((record.position,), "duplicate_feedback"))
-            else:
+            elif partition.is_closed(query_id, now_us):
                 self._closing.refuse(record, "late", "the window had ended before this feedback came", effects)
-        self._closing.join([*told.values()], partition, effects)
+            # From now on, not from when it was written: its prediction may be read a moment later.
+            elif not partition.keep(record, query_id, now_us + self._settings.early_us):
+                effects.append(Skip((record.position,), "duplicate_feedback"))
+        self._closing.join([*told.values()], partition, now_us, effects)

@@ -63,10 +63,10 @@ class Learner(Operator):
     Args:
         codec: decodes observations.
         window_us: how long a query id is remembered; the joiner's `memory_us`.
-        capacity: policy states cached per partition.
+        capacity: policy states cached, shared by its partitions.
     """
 
-    def __init__(self, codec: Codec, window_us: int = 1_380_000_000, capacity: int = 50_000) -> None:
+    def __init__(self, codec: Codec, window_us: int = 1_380_000_000, capacity: int = 100_000) -> None:
         self._codec = codec
         self._window_us = window_us
         self._capacity = capacity
@@ -206,5 +206,6 @@ class Learner(Operator):
 
     def _trim(self, partition: _Partition) -> None:
         """Forget the states used longest ago; a later fetch sees every write that was asked for before it."""
-        while len(partition.states) > self._capacity:
+        room = self._capacity // len(self._partitions)
+        while len(partition.states) > room:
             partition.states.popitem(last=False)

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
+from streams.operators.ids import IdTimes, seconds
 
 
 class SeenIds:
-    """Query ids with an observation in the last window of event time.
+    """Query ids with an observation in the last window of event time, which begins with a whole second.
 
     A copy counts like the first: the set depends on the last window of the log alone, not on where reading began.
     """
 
-    __slots__ = ("_ids", "_newest_us", "_order", "_window_us")
+    __slots__ = ("_begin", "_newest", "_newest_us", "_times", "_window_us")
 
     def __init__(self, window_us: int) -> None:
         self._window_us = window_us
-        self._ids: dict[str, int] = {}  # when it was seen last
-        self._order: deque[tuple[int, str]] = deque()
+        self._times = IdTimes()  # when each was seen last
         self._newest_us = 0
+        self._newest = self._begin = 1  # the seconds of the window's end and begin
 
     def add(self, query_id: str, time_us: int) -> bool:
         """Remember an id; tell whether it is the first inside the window."""
         if time_us > self._newest_us:
-            self._move(time_us)
-        newest_us, ids = self._newest_us, self._ids
-        is_first = query_id not in ids
-        ids[query_id] = newest_us
-        self._order.append((newest_us, query_id))
-        return is_first
-
-    def _move(self, newest_us: int) -> None:
-        """Move the window's end, and forget what lies before its begin."""
-        self._newest_us = newest_us
-        order, begin_us = self._order, newest_us - self._window_us
-        while order and order[0][0] < begin_us:
-            seen_us, gone = order.popleft()
-            if self._ids.get(gone) == seen_us:
-                del self._ids[gone]
+            self._newest_us = time_us
+            self._newest = seconds(time_us)
+            self._begin = seconds(time_us - self._window_us)
+        return self._times.put(query_id, self._newest, self._begin) < self._begin

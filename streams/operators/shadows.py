@@ -14,23 +14,32 @@ from streams.operators.late import Beside
 from streams.operators.observing import NO_ANSWER_LOSS, output_loss
 
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable
 
     from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
     from streams.operators.applications import Configuration
+
+    IsClosed: TypeAlias = Callable[[str], bool]
 
 # By query id: outputs that answered nothing, one a version.
 Shadows: TypeAlias = dict[str, tuple[Beside, ...]]
 
 
-def keep(kept: Shadows, batch: ModelPredictions, closed: Container[str], bound: int, *, is_late: bool) -> int:
+def keep(kept: Shadows, batch: ModelPredictions, is_closed: IsClosed, bound: int, *, is_late: bool) -> int:
     """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
+
+    Args:
+        kept: what is kept already.
+        batch: the outputs.
+        is_closed: tells of a query id whether its feedback has come, or its window ended.
+        bound: on the queries kept.
+        is_late: whether the outputs came too late.
 
     Returns:
         How many queries, the first, were forgotten because of the bound.
     """
     for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
-        if query_id in closed or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
+        if is_closed(query_id) or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
             continue  # it says nothing about the version
         others = (o for o in kept.get(query_id, ()) if o.output[:2] != output[:2])  # model and version
         kept[query_id] = (*others, Beside(output, is_late))

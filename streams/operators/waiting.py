@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from streams.operators.contract import Position
+from streams.operators.ids import SECOND_US, IdTimes, seconds, seconds_up
 from streams.operators.wheel import SecondsWheel
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 _OFFSET_BYTES = 8
 # Different feedback for one query that waits for its prediction; one more counts as a duplicate.
 _SAME_QUERY = 16
+# Windows that feedback has ended are looked for when they are as many as the others, and so many.
+_ENDED = 20_000
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 
 
@@ -27,11 +30,38 @@ class Waiting:
     predictions: dict[str, bytes] = field(default_factory=dict)  # as `packed`
     early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
     shadows: Shadows = field(default_factory=dict)
-    closed: dict[str, bool] = field(default_factory=dict)  # True = joined, False = the window ended without feedback
-    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when a window, or the memory of one, ends
+    joined: IdTimes = field(default_factory=IdTimes)  # and until when each is remembered, in seconds
+    expired: IdTimes = field(default_factory=IdTimes)  # the window ended without feedback; likewise
+    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when windows end
     early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
     read_us: int = 0  # when a prediction was read last
     newest_us: int = 0  # the timestamp it had
+
+    def join(self, query_id: str, until_us: int, now_us: int) -> None:
+        """Let a prediction wait no longer, and know it for so long as one that feedback has been joined with."""
+        self.predictions.pop(query_id, None)
+        self.shadows.pop(query_id, None)
+        self.joined.put(query_id, seconds_up(until_us), seconds(now_us))
+
+    def expire(self, query_id: str, until_us: int, now_us: int) -> None:
+        """Know a query for so long as one whose window has ended."""
+        self.expired.put(query_id, seconds_up(until_us), seconds(now_us))
+
+    def is_joined(self, query_id: str, now_us: int) -> bool:
+        """Whether it is known that feedback has been joined with this query's prediction."""
+        return self.joined.find(query_id) * SECOND_US > now_us
+
+    def is_closed(self, query_id: str, now_us: int) -> bool:
+        """Whether it is known that this query's prediction waits no longer."""
+        return self.is_joined(query_id, now_us) or self.expired.find(query_id) * SECOND_US > now_us
+
+    def wait(self, query_id: str, stored: bytes, until_us: int) -> None:
+        """Let a prediction wait for feedback."""
+        waiting, wheel = self.predictions, self.wheel
+        waiting[query_id] = stored
+        wheel.add(until_us, query_id)
+        if len(wheel) > 2 * len(waiting) + _ENDED:
+            wheel.keep(waiting)
 
     def keep(self, feedback: Record, query_id: str, until_us: int) -> bool:
         """Let feedback wait for its prediction, as whether it is right cannot be told before; False for a duplicate."""

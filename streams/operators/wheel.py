@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import heapq
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Container
 
 _SECOND_US = 1_000_000
 
@@ -10,13 +14,17 @@ _SECOND_US = 1_000_000
 class SecondsWheel:
     """Buckets of ids by the second in which they are due."""
 
-    __slots__ = ("_bucket", "_buckets", "_second", "_seconds")
+    __slots__ = ("_bucket", "_buckets", "_length", "_second", "_seconds")
 
     def __init__(self) -> None:
         self._buckets: dict[int, list[str]] = {}
         self._seconds: list[int] = []
         self._second: int | None = None  # added to last: what comes in one poll is mostly due in one second
         self._bucket: list[str] = []  # that second's
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
 
     def add(self, due_us: int, name: str) -> None:
         """Note that `name` is due at `due_us`, rounded up to a second."""
@@ -24,6 +32,7 @@ class SecondsWheel:
         if second != self._second:
             self._turn(second)
         self._bucket.append(name)
+        self._length += 1
 
     def next_due(self) -> int | None:
         """Return when the first bucket is due (us)."""
@@ -40,7 +49,16 @@ class SecondsWheel:
             if not bucket:
                 del self._buckets[heapq.heappop(self._seconds)]
                 self._second = None
+        self._length -= len(names)
         return names
+
+    def keep(self, names: Container[str]) -> None:
+        """Forget all other names: for each that was added, at 50 ns."""
+        found = {second: [name for name in bucket if name in names] for second, bucket in self._buckets.items()}
+        self._buckets = {second: bucket for second, bucket in found.items() if bucket}
+        self._seconds = sorted(self._buckets)  # which is a heap
+        self._length = sum(map(len, self._buckets.values()))
+        self._second = None
 
     def _turn(self, second: int) -> None:
         """Make a second's bucket the one that is added to."""

@@ -104,19 +104,27 @@ def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
 
 def test_an_id_is_forgotten_after_the_window() -> None:
     """Memory is bounded by time, not by hope."""
-    seen = SeenIds(100)
+    seen = SeenIds(100_000_000)
 
-    assert [seen.add("a", 0), seen.add("b", 101), seen.add("a", 150)] == [True, True, True]
+    assert [seen.add("a", 0), seen.add("b", 102_000_000), seen.add("a", 102_000_000)] == [True, True, True]
 
 
 def test_an_id_is_known_for_a_window_after_its_last_copy_wherever_reading_began() -> None:
     """A learner that starts between the copies must decide like one that has read all of them."""
-    whole, later = SeenIds(100), SeenIds(100)
+    whole, later = SeenIds(100_000_000), SeenIds(100_000_000)
     whole.add("a", 0)
-    whole.add("a", 80)
-    later.add("a", 80)
+    whole.add("a", 80_000_000)
+    later.add("a", 80_000_000)
 
-    assert [seen.add("a", 150) for seen in (whole, later)] == [False, False]
+    assert [seen.add("a", 150_000_000) for seen in (whole, later)] == [False, False]
+
+
+@pytest.mark.parametrize("time_us", [-1_000, 10**18], ids=("none", "far-ahead"))
+def test_a_wrong_clock_forgets_no_id(time_us: int) -> None:
+    """A record without a time, or with one beyond all times, is remembered like any other."""
+    seen = SeenIds(100_000_000)
+
+    assert [seen.add("a", time_us), seen.add("a", time_us), seen.add("a", 1_000_000)] == [True, False, False]
 
 
 def test_states_are_values() -> None:
