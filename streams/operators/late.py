@@ -43,7 +43,9 @@ class LateOutputs:
         """Remember a query that has been answered without these models."""
         queries = self._missing.setdefault(partition, {})
         queries[query_id] = frozenset(models)
-        if len(queries) > 2 * _REMEMBERED:  # all at once: see `recent.RecentIds`
+        # All at once: from the front of a dict each takes 10 to 20 us (20,000 of them, CPython 3.11), as the search for
+        # the first begins among all that were deleted.
+        if len(queries) > 2 * _REMEMBERED:
             self._missing[partition] = dict(islice(queries.items(), _REMEMBERED, None))
 
     def take(self, partition: int, batch: ModelPredictions, codec: Codec) -> list[Emit]:
