@@ -124,7 +124,7 @@ def check_codec(*, is_compiled: bool) -> Check:
     """Check whether records are read and written in C."""
     if is_compiled:
         return Check("codec", Level.OK, "compiled")
-    advice = "records take ten times as long, ids ten times the memory: install a C compiler, then Skysail again"
+    advice = "records take ten times as long: install a C compiler, then install Skysail again"
     return Check("codec", Level.WARN, "Python", advice)
 
 

@@ -76,14 +76,16 @@ async def beside(
     """Predict in a thread, over and over, while the loop does something; returns how long each took, and the latter."""
     over = threading.Event()
     predicting = asyncio.create_task(asyncio.to_thread(_again, predict, over))
-    found = await loop
-    over.set()
+    try:
+        found = await loop
+    finally:
+        over.set()
     return await predicting, found
 
 
 def _again(predict: Callable[[], object], over: threading.Event) -> list[float]:
     taken: list[float] = []
-    while not over.is_set():
+    while not taken or not over.is_set():
         started = time.perf_counter()
         predict()
         taken.append(time.perf_counter() - started)

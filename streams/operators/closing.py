@@ -127,7 +127,7 @@ class Closing:
         ):
             position = position_of(stored, record.partition)
             completes = position, _new(Position, record[:3])
-            partition.join(query_id, now_us + terms.window_us, now_us)
+            partition.join(query_id, max(prediction.answered_us, now_us) + terms.window_us, now_us)
             if self._configuration.has_shares:
                 self._versions.add(prediction, feedback, terms.loss, beside)
             if seen is None:

@@ -124,6 +124,8 @@ class Learner(Operator):
         """Start from what the store holds; ids of one window follow from before `starts`."""
         for number, start in starts.items():
             self._partitions[number] = _Partition(start, start or None, SeenIds(self._window_us))
+        for partition in self._partitions.values():
+            self._trim(partition)
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""

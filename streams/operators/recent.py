@@ -34,12 +34,14 @@ class RecentIds:
         recent = self._partitions.get(partition) or self._partitions.setdefault(partition, _Partition())
         generation = recent.generation
         known = recent.ids.put(query_id, generation, generation - 1)
-        if known == generation:
+        if known >= generation - 1:
+            if known < generation:  # a copy takes no room from others: it stays where the first is
+                recent.ids.put(query_id, known, known)
             return False
         recent.size += 1
         if recent.size >= self._capacity:
             recent.generation, recent.size = generation + 1, 0
-        return known < generation - 1
+        return True
 
     def drop(self, partitions: Iterable[int]) -> None:
         """Forget the ids of these partitions."""

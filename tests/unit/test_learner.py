@@ -8,11 +8,12 @@ from policies import registry
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, PolicyState
-from streams.operators.contract import StateKey
+from streams.operators.contract import Record, StateKey
 from streams.operators.folding import apply, fold
+from streams.operators.learner import Learner
 from streams.operators.seen import SeenIds
 from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss
-from tests.loops import Loop, digits
+from tests.loops import CODEC, Loop, digits
 
 WINDOW_US = 130_000_000
 
@@ -94,8 +95,6 @@ def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
     loop = run([])
     good = observation()
     broken = good._replace(losses=(1.0,))
-    from tests.loops import CODEC
-
     loop.driver.produce(topics.OBSERVATIONS, 0, CODEC.encode(broken))
     loop.driver.run(1)
 
@@ -125,6 +124,21 @@ def test_a_wrong_clock_forgets_no_id(time_us: int) -> None:
     seen = SeenIds(100_000_000)
 
     assert [seen.add("a", time_us), seen.add("a", time_us), seen.add("a", 1_000_000)] == [True, False, False]
+
+
+def test_cached_states_are_bounded_and_shared_by_the_partitions() -> None:
+    """Whoever gets another partition keeps fewer states of those it has."""
+    learner = Learner(CODEC, capacity=8)
+    learner.on_assigned({0: 0})
+    for number in range(20):
+        seen = observation(query_id=f"q{number}")
+        seen = seen._replace(decision=seen.decision._replace(state=f"app-{number}"))
+        learner.on_records([Record(topics.OBSERVATIONS, 0, number, 1_000_000, None, CODEC.encode(seen))], 0)
+        learner.on_states({StateKey(0, f"app-{number}"): None}, 0)
+    assert learner.statistics()["states_cached"] == 8
+
+    learner.on_assigned({1: 0})
+    assert learner.statistics()["states_cached"] == 4
 
 
 def test_states_are_values() -> None:

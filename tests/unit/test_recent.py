@@ -22,6 +22,16 @@ def test_the_last_ids_are_known_and_twice_as_many_are_forgotten() -> None:
     assert all(recent.add(0, str(number)) for number in range(80))
 
 
+def test_copies_take_no_room_from_other_ids() -> None:
+    """A client that sends all again must not push out what came just before."""
+    recent = RecentIds(10)
+    for number in range(10):
+        assert recent.add(0, str(number))
+    assert not any(recent.add(0, str(number)) for number in range(9))
+    assert recent.add(0, "another")
+    assert not recent.add(0, "9")
+
+
 def test_a_partition_that_is_gone_is_forgotten() -> None:
     """Its next owner remembers for itself."""
     recent = RecentIds(10)
