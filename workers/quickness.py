@@ -16,9 +16,9 @@ from workers.estimates import SAMPLES, ServiceTimes
 QUICK_US = 1_000
 # The same where more rows wait: the least that handing over costs, as the loop writes the last answers meanwhile.
 HAND_OVER_US = 100
-# The same of a model that keeps the lock: a batch within half of 100 ms. A forest of scikit-learn (6 ms a call) lets
-# the lock go for microseconds at a time, less than another thread needs to wake up: beside it the loop's thread waited
-# for up to 200 ms (two cores); or, the other way round, the model took two to three times as long.
+# The same of a model that keeps the lock: a batch within half of 100 ms. A forest of scikit-learn lets the lock go for
+# microseconds at a time, less than another thread needs to wake up: beside its thread the loop was late by 3 ms at p50
+# and 124 at p99, and the forest took 1.8 times as long; as ONNX 3 ms at p99, 1.03 (`skysail load run lock`, two cores).
 LOCKED_US = 50_000
 # At least so much of a batch is work: a model that waits for something else leaves the lock alone.
 _WORKS = 0.5
