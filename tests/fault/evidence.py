@@ -9,13 +9,12 @@ import redis.asyncio
 from deploy.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Prediction
+from streams.operators.joiner import JoinerSettings
 from tests.fault.validator import Evidence, Log, Stored
 
 if TYPE_CHECKING:
     from tests.deployments import Deployed
     from tests.fault.traffic import Traffic
-
-WINDOW_US = 1_260_000_000  # the learner's default
 
 
 async def collected(there: Deployed, traffic: Traffic) -> Evidence:
@@ -29,7 +28,7 @@ async def collected(there: Deployed, traffic: Traffic) -> Evidence:
         log=_log(there),
         stored=await _stored(there),
         dead=[record.value or b"" for records in dead for record in records],
-        window_us=WINDOW_US,
+        window_us=JoinerSettings().memory_us,
     )
 
 

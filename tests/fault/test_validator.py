@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CODEC = Codec()
-WINDOW_US = 1_000_000
+WINDOW_US = 60_000_000
 SPEC = "exp3(eta=0.05,gamma=0.05,share=0.0001)"
 DECISION = Decision((0,), 0, "sums", SPEC, ("right", "wrong"), (0.5, 0.5))
 IDS = [f"q{number}" for number in range(6)]
@@ -36,8 +36,8 @@ def observation(query_id: str, label: int = 0) -> Observation:
 
 
 def logged(ids: list[str]) -> Log:
-    """Return a log of these ids."""
-    return Log([(number, observation(query_id)) for number, query_id in enumerate(ids)], len(ids))
+    """Return a log of these ids, one a second."""
+    return Log([(number * 1_000_000, observation(query_id)) for number, query_id in enumerate(ids)], len(ids))
 
 
 def stored(log: Log) -> Stored:
@@ -129,7 +129,7 @@ OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
             replace(
                 CLEAN,
                 log={0: TWICE},
-                stored={0: Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, -1).items()})},
+                stored={0: Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, 0).items()})},
             ),
             "6 lessons stored for 'sums' from 5 observed queries",
         ),
@@ -142,6 +142,6 @@ def test_every_fault_is_seen(evidence: Evidence, sentence: str) -> None:
 
 def test_lessons_are_counted_without_the_fold() -> None:
     """A learner and a fold that forget in the same way agree with each other; the count does not."""
-    forgotten = Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, -1).items()})
-    agreed = replace(CLEAN, log={0: TWICE}, stored={0: forgotten}, window_us=-1)
+    forgotten = Stored(6, {n: CODEC.encode(s) for n, s in fold(TWICE.observations, 0).items()})
+    agreed = replace(CLEAN, log={0: TWICE}, stored={0: forgotten}, window_us=0)
     assert faults(agreed) == ["6 lessons stored for 'sums' from 5 observed queries"]
