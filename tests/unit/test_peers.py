@@ -1,6 +1,7 @@
 """The comparison with peers: who is asked at which rates, how answers are judged, what is made of it."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,6 +114,26 @@ def test_the_ladder_ends_below_the_first_saturated_rate() -> None:
     rows = [{"rate_per_s": rate, "saturated": bad} for rate, bad in looks]
     assert ladder.ceiling_per_s(rows) == 1_000
     assert ladder.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
+
+
+class _Stalling:
+    """A client without a system: p99 of its looks at each rate, in turn (ms)."""
+
+    def __init__(self, p99_ms: dict[float, list[float]]) -> None:
+        self._p99_ms = p99_ms
+
+    def stretch(self, rate: float, _seconds: float, _limit_s: float) -> SimpleNamespace:
+        p99_ms = self._p99_ms[rate].pop(0) if rate in self._p99_ms else 0.0
+        latency = {"p50": 1.0, "p99": p99_ms}
+        return SimpleNamespace(tally=SimpleNamespace(latency_ms=lambda: latency, missing=0), late_us=50_000)
+
+
+def test_two_looks_that_agree_decide_about_a_rate() -> None:
+    """One stall is not the harness' doing; two are taken for it, and nothing faster is looked at."""
+    client = _Stalling({500: [3, 4], 1_000: [90, 5, 6], 2_000: [5, 90, 40], 4_000: []})
+    rows = ladder.looks(client)  # type: ignore[arg-type] # it sends nothing
+    assert [row["rate_per_s"] for row in rows] == [500] * 2 + [1_000] * 3 + [2_000] * 3
+    assert ladder.ceiling_per_s(rows) == 1_000
 
 
 def test_of_settings_about_as_fast_the_shortest_tail_is_chosen() -> None:
