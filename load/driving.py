@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load import arrivals
+from load.flood import flood, make
 from load.openloop import OpenLoop
 from load.processes import Usage, cpu_seconds, usage
 from load.recorder import Recorder
@@ -24,10 +24,12 @@ from streams.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
+    from load.flood import Made, Taken
     from load.openloop import Workload
     from load.system import Deployment, Stage, System
     from schemas.records import Prediction, Tensor
 
+_BACKLOG_LINGER_MS = 5.0
 _GREETING_MS = 10_000.0  # the first query waits for caches, and for states to be read
 # After the last answer its feedback is joined and learnt, which is part of the cost. That is over when all processes
 # together have used this little for so long; they commit twice a second.
@@ -36,11 +38,19 @@ _QUIET_S, _QUIET_CORES, _LEARN_S = 1.0, 0.2, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What one stretch of load gave: the recorder, and the CPU seconds of each instance meanwhile."""
+    """What one stretch of load gave.
+
+    Attributes:
+        recorder: was told of every query and answer.
+        cpu_s: of each instance meanwhile.
+        feedback_sent: how many answers were told the truth.
+        read_us: when the answers to a backlog were read; empty for any other.
+    """
 
     recorder: Recorder
     cpu_s: Mapping[str, float]
     feedback_sent: int
+    read_us: Sequence[int] = ()
 
     @property
     def cpu_us_per_query(self) -> float:
@@ -94,9 +104,20 @@ class Driver:
     async def backlog(
         self, count: int, workload: Workload, on_predictions: Callable[[Sequence[Prediction]], None], drain_s: float
     ) -> Stretch:
-        """Send `count` queries at once; their objective (in the workload) must be longer than they will wait."""
-        slo_us = int(drain_s * 1e6)
-        return await self.drive(itertools.repeat(0, count), workload, slo_us, on_predictions, drain_s, linger_ms=5)
+        """Send `count` queries at once; their objective (in the workload) must be longer than they will wait.
+
+        Args:
+            count: queries; they are made before anything is measured.
+            workload: makes them, and knows their labels, if there is to be feedback.
+            on_predictions: called with all first answers when the last one has come.
+            drain_s: how long it may take.
+        """
+        queries = await asyncio.to_thread(make, workload, Codec(), count, SystemClock().now_us())
+        before = usage(self.system.pids)
+        recorder, taken = await asyncio.to_thread(self._flood, queries, drain_s)
+        on_predictions(taken.predictions)
+        await self._quiet()
+        return Stretch(recorder, cpu_seconds(before, self._after(before)), taken.feedback_sent, taken.read_us)
 
     async def drive(
         self,
@@ -124,6 +145,17 @@ class Driver:
             if sum(cpu_seconds(before, self._after(before)).values()) < _QUIET_CORES * _QUIET_S:
                 return
 
+    def _flood(self, queries: Sequence[Made], drain_s: float) -> tuple[Recorder, Taken]:
+        with self._wire(_BACKLOG_LINGER_MS) as wire:
+            now_us = SystemClock().now_us
+            recorder = Recorder(now_us(), int(drain_s * 1e6))
+            return recorder, flood(queries, wire, Codec(), recorder, now_us, drain_s)
+
+    def _wire(self, linger_ms: float) -> closing[Wire]:
+        wire = Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms)
+        wire.follow((topics.PREDICTIONS,))
+        return closing(wire)
+
     def _drive(
         self,
         offsets_us: Iterable[int],
@@ -133,8 +165,7 @@ class Driver:
         drain_s: float,
         linger_ms: float,
     ) -> tuple[Recorder, int]:
-        with closing(Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms)) as wire:
-            wire.follow((topics.PREDICTIONS,))
+        with self._wire(linger_ms) as wire:
             now_us = SystemClock().now_us
             recorder = Recorder(now_us(), slo_us)
             loop = OpenLoop(wire, Codec(), workload, recorder, now_us, on_predictions=on_predictions)

@@ -116,7 +116,7 @@ class OpenLoop:
         query, label = self._workload(index, intended_us)
         if label is not None:
             self._labels[query.query_id] = label
-        self._wire.produce(topics.QUERIES, _key(query), self._codec.encode(query))
+        self._wire.produce(topics.QUERIES, key_of(query), self._codec.encode(query))
         self._recorder.sent(query.query_id, query.sent_us, self._now_us())
 
     def _take(self, arrivals: list[Arrival]) -> None:
@@ -136,9 +136,10 @@ class OpenLoop:
         first = self._recorder.answered(prediction.query_id, now_us, prediction.status, correct=correct)
         if first and label is not None and self._delay_us is not None:
             feedback = Feedback(prediction.query_id, label=label, sent_us=now_us + self._delay_us)
-            self._due.append(_Due(now_us + self._delay_us, _key(prediction), feedback))
+            self._due.append(_Due(now_us + self._delay_us, key_of(prediction), feedback))
         return first
 
 
-def _key(about: Query | Prediction) -> bytes:
+def key_of(about: Query | Prediction) -> bytes:
+    """Return the key of a query's records: its context, or its id if it has none."""
     return (about.query_id if about.context is None else about.context).encode()

@@ -16,7 +16,7 @@ from hdrh.histogram import HdrHistogram
 from schemas.records import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _HIGHEST_US = 600_000_000  # ten minutes: the longest backlog a scenario builds
 _DIGITS = 3  # 0.1 % resolution
@@ -72,6 +72,13 @@ class Recorder:
         self._lateness.record_value(max(1, now_us - intended_us))
         self.total.sent += 1
         self._window(intended_us).sent += 1
+
+    def all_sent(self, query_ids: Sequence[str], now_us: int) -> None:
+        """Note a backlog, which was meant for now and is handed to the client now."""
+        self._intended_us |= dict.fromkeys(query_ids, now_us)
+        self._lateness.record_value(1, len(query_ids))
+        self.total.sent += len(query_ids)
+        self._window(now_us).sent += len(query_ids)
 
     def answered(self, query_id: str, now_us: int, status: Status, *, correct: bool | None = None) -> bool:
         """Note an answer read at `now_us`; returns whether it is the first one for its query.

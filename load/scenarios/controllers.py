@@ -9,7 +9,6 @@ is asked through the whole way, by queries, with batches and without.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import statistics
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from load.system import Deployment
 from load.training import clippers, digits, package_all
 from load.workload import Rows
 from schemas.records import Application
-from streams.runtime.clock import SystemClock
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from load.backlog import Answered
     from load.system import Stage
     from load.training import Digits
-    from schemas.records import Prediction
 
 NAME = "controllers"
 MODELS = ("no-op", "linear-svm", "logistic", "network", "forest", "kernel-svm")
@@ -179,13 +176,8 @@ async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:
 
 
 async def _drained(driver: Driver, workload: Rows, count: int) -> float:
-    times_us: list[int] = []
-
-    def note(predictions: Sequence[Prediction]) -> None:
-        times_us.extend(itertools.repeat(SystemClock().now_us(), len(predictions)))
-
-    stretch = await driver.backlog(count, workload, note, _PATIENCE_S)
-    return drain_rate(times_us, stretch.recorder.start_us, count)
+    stretch = await driver.backlog(count, workload, lambda _predictions: None, _PATIENCE_S)
+    return drain_rate(stretch.read_us, stretch.recorder.start_us, count)
 
 
 def _seconds(stage: Stage) -> float:

@@ -9,7 +9,6 @@ rows goes the whole way, each answer gets feedback, and the clock stops when the
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from load.watching import await_committed
 from load.workload import Rows
 from schemas import topics as names
 from schemas.records import Application, Tensor
+from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,10 +93,10 @@ async def _learnt(driver: Driver, workload: Rows, count: int, before: int) -> di
         nonlocal defaults
         defaults += sum(prediction.answer is None for prediction in predictions)
 
-    used_before, started_s = usage(driver.system.pids), time.monotonic()
-    ended_s = asyncio.create_task(asyncio.to_thread(_committed, driver, before + count))
+    used_before = usage(driver.system.pids)
+    ended_us = asyncio.create_task(asyncio.to_thread(_committed, driver, before + count))
     stretch = await driver.backlog(count, workload, note, _TIMEOUT_S)
-    wall_s = await ended_s - started_s
+    wall_s = (await ended_us - stretch.recorder.start_us) / 1e6
     used_s = cpu_seconds(used_before, usage(driver.system.pids))
     return {
         "observations_per_s": count / wall_s,
@@ -106,6 +106,6 @@ async def _learnt(driver: Driver, workload: Rows, count: int, before: int) -> di
     }
 
 
-def _committed(driver: Driver, count: int) -> float:
+def _committed(driver: Driver, count: int) -> int:
     await_committed(driver.stage, driver.prefix, "learner", names.OBSERVATIONS, count, _TIMEOUT_S)
-    return time.monotonic()
+    return SystemClock().now_us()

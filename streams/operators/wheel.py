@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
+from streams.operators.ids import SECOND_US
+
 if TYPE_CHECKING:
     from collections.abc import Container
-
-_SECOND_US = 1_000_000
 
 
 class SecondsWheel:
@@ -28,7 +28,7 @@ class SecondsWheel:
 
     def add(self, due_us: int, name: str) -> None:
         """Note that `name` is due at `due_us`, rounded up to a second."""
-        second = -(-due_us // _SECOND_US)
+        second = -(-due_us // SECOND_US)
         if second != self._second:
             self._turn(second)
         self._bucket.append(name)
@@ -36,12 +36,12 @@ class SecondsWheel:
 
     def next_due(self) -> int | None:
         """Return when the first bucket is due (us)."""
-        return self._seconds[0] * _SECOND_US if self._seconds else None
+        return self._seconds[0] * SECOND_US if self._seconds else None
 
     def due(self, now_us: int, limit: int) -> list[str]:
         """Take out what is due, at most `limit` ids; what is left is still due."""
         names: list[str] = []
-        while len(names) < limit and self._seconds and self._seconds[0] * _SECOND_US <= now_us:
+        while len(names) < limit and self._seconds and self._seconds[0] * SECOND_US <= now_us:
             bucket = self._buckets[self._seconds[0]]
             room = limit - len(names)
             names += bucket[-room:]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
+from streams.operators.ids import SECOND_US
 
 if TYPE_CHECKING:
     from streams.operators.applications import Configuration, Deployed
     from streams.operators.contract import Record
-
-_SECOND_US = 1_000_000
 
 
 class Terms(NamedTuple):
@@ -63,7 +62,7 @@ class Windows:
         before = applications.get(name) if record.topic == topics.APPLICATIONS else None
         self._configuration.on_record(record)
         if before is not None and record.value is None:
-            last_us = int(before.application.window_s * _SECOND_US) + self._early_us
+            last_us = int(before.application.window_s * SECOND_US) + self._early_us
             self._removed[name] = before, now_us + min(last_us, self._memory_us)
         if record.topic == topics.APPLICATIONS:
             self._note()
@@ -82,5 +81,5 @@ class Windows:
 
     def _of(self, deployed: Deployed) -> Terms:
         application = deployed.application
-        window_us = min(int(application.window_s * _SECOND_US), self._longest_us)
+        window_us = min(int(application.window_s * SECOND_US), self._longest_us)
         return Terms(window_us, application.loss, application.default_loss)
