@@ -102,20 +102,25 @@ class Driver:
         return await self.drive(offsets_us, workload, slo_us, on_predictions, linger_ms=linger_ms(rate))
 
     async def backlog(
-        self, count: int, workload: Workload, on_predictions: Callable[[Sequence[Prediction]], None], drain_s: float
+        self,
+        count: int,
+        workload: Workload,
+        drain_s: float,
+        on_predictions: Callable[[Sequence[Prediction]], None] | None = None,
     ) -> Stretch:
         """Send `count` queries at once; their objective (in the workload) must be longer than they will wait.
 
         Args:
             count: queries; they are made before anything is measured.
             workload: makes them, and knows their labels, if there is to be feedback.
-            on_predictions: called with all first answers when the last one has come.
             drain_s: how long it may take.
+            on_predictions: called with all first answers when the last one has come.
         """
         queries = await asyncio.to_thread(make, workload, Codec(), count, SystemClock().now_us())
         before = usage(self.system.pids)
         recorder, taken = await asyncio.to_thread(self._flood, queries, drain_s)
-        on_predictions(taken.predictions)
+        if on_predictions is not None:
+            on_predictions(taken.predictions)
         await self._quiet()
         return Stretch(recorder, cpu_seconds(before, self._after(before)), taken.feedback_sent, taken.read_us)
 

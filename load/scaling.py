@@ -142,7 +142,7 @@ async def _chunk(driver: Driver, workload: Many, count: int) -> Chunk:
     def note(predictions: Sequence[Prediction]) -> None:
         answered_us.extend(prediction.answered_us for prediction in predictions)
 
-    stretch = await driver.backlog(count, workload, note, _DRAIN_S)
+    stretch = await driver.backlog(count, workload, _DRAIN_S, note)
     workload.asked += count
     total = stretch.recorder.total
     used = usage(driver.system.pids)

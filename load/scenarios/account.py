@@ -97,7 +97,7 @@ async def _run(stage: Stage, data: Digits, packages: Mapping[str, Path], setting
         await driver.at(_WARM_UP_RATE, rows(1), _WARM_UP_S)
         measured = {
             BACKLOG_STRETCH: await _noted(
-                lambda note: driver.backlog(BACKLOG, rows(2, _BACKLOG_SLO_MS), note, _BACKLOG_DRAIN_S)
+                lambda note: driver.backlog(BACKLOG, rows(2, _BACKLOG_SLO_MS), _BACKLOG_DRAIN_S, note)
             ),
             RATE_STRETCH: await _noted(lambda note: driver.drive(offsets_us, rows(3), _SLO_US, note)),
         }

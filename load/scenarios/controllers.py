@@ -176,7 +176,7 @@ async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:
 
 
 async def _drained(driver: Driver, workload: Rows, count: int) -> float:
-    stretch = await driver.backlog(count, workload, lambda _predictions: None, _PATIENCE_S)
+    stretch = await driver.backlog(count, workload, _PATIENCE_S)
     return drain_rate(stretch.read_us, stretch.recorder.start_us, count)
 
 

@@ -102,7 +102,7 @@ async def _drain_backlog(driver: Driver, data: Digits) -> dict[str, float]:
     def note(predictions: Sequence[Prediction]) -> None:
         answered_us.extend(prediction.answered_us for prediction in predictions)
 
-    stretch = await driver.backlog(BACKLOG, workload, note, _BACKLOG_DRAIN_S)
+    stretch = await driver.backlog(BACKLOG, workload, _BACKLOG_DRAIN_S, note)
     return {
         "backlog_per_s": central_rate(answered_us),
         "backlog_lost": stretch.recorder.open,

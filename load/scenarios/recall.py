@@ -95,7 +95,7 @@ async def _learnt(driver: Driver, workload: Rows, count: int, before: int) -> di
 
     used_before = usage(driver.system.pids)
     ended_us = asyncio.create_task(asyncio.to_thread(_committed, driver, before + count))
-    stretch = await driver.backlog(count, workload, note, _TIMEOUT_S)
+    stretch = await driver.backlog(count, workload, _TIMEOUT_S, note)
     wall_s = (await ended_us - stretch.recorder.start_us) / 1e6
     used_s = cpu_seconds(used_before, usage(driver.system.pids))
     return {
