@@ -13,6 +13,7 @@ from load.floor import job as jobs
 from load.floor.job import Done, Job
 from load.pacing import IDLE_S, pace
 from load.recorder import Recorder
+from load.rounds import ROUNDS
 from load.wire import Wire, linger_ms
 from schemas import topics as names
 from schemas.codec import Codec
@@ -50,18 +51,21 @@ VARIANTS = (
 )
 
 
-async def drain(stage: Stage, workload: Workload, model: str, count: int) -> dict[str, Done]:
-    """Have each variant answer the same backlog of `count` queries, one after the other."""
+async def drain(stage: Stage, workload: Workload, model: str, count: int) -> list[dict[str, Done]]:
+    """Have each variant answer the same backlog of `count` queries, one after the other, in each of several rounds."""
     prefix = topics.new_prefix("floor")
-    sinks = {variant.name: _PARTITIONS for variant in VARIANTS}
-    with topics.temporary(stage.bootstrap, prefix, {names.QUERIES: _PARTITIONS, **sinks}):
+    sinks = [{variant.name: f"{variant.name}-{number}" for variant in VARIANTS} for number in range(ROUNDS)]
+    partitions = dict.fromkeys((sink for each in sinks for sink in each.values()), _PARTITIONS)
+    with topics.temporary(stage.bootstrap, prefix, {names.QUERIES: _PARTITIONS, **partitions}):
         await asyncio.to_thread(fill, stage, prefix, workload, count)
-        return {v.name: await _drain(stage, prefix, v, model, count) for v in VARIANTS}
+        return [{v.name: await _drain(stage, prefix, v, to[v.name], model, count) for v in VARIANTS} for to in sinks]
 
 
-async def _drain(stage: Stage, prefix: str, variant: Variant, model: str, count: int) -> Done:
-    source, sink = f"{prefix}.{names.QUERIES}", f"{prefix}.{variant.name}"
-    return await jobs.run(variant.module, Job(stage.bootstrap, source, sink, count, model, variant.batched))
+async def _drain(stage: Stage, prefix: str, variant: Variant, sink: str, model: str, count: int) -> Done:
+    source = f"{prefix}.{names.QUERIES}"
+    return await jobs.run(
+        variant.module, Job(stage.bootstrap, source, f"{prefix}.{sink}", count, model, variant.batched)
+    )
 
 
 def fill(stage: Stage, prefix: str, workload: Workload, count: int) -> None:

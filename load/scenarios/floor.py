@@ -53,8 +53,12 @@ async def _through(bare: Chain, stage: Stage, workload: Workload) -> dict[int, R
     return {rate: await bare.at(rate, stage.arrivals.at(rate, stage.seed), workload, seconds) for rate in RATES}
 
 
-def drain_figures(drained: Mapping[str, Done]) -> dict[str, float]:
-    """Name what the hand loops reached."""
+def drain_figures(rounds: Sequence[Mapping[str, Done]]) -> dict[str, float]:
+    """Name what the hand loops reached, in the middle round."""
+    return over_rounds([_drained(drained) for drained in rounds])
+
+
+def _drained(drained: Mapping[str, Done]) -> dict[str, float]:
     figures: dict[str, float] = {}
     for name, done in drained.items():
         loop = f"hand_{name.replace('-', '_')}"
