@@ -69,9 +69,10 @@ def flood(
     recorder.all_sent([made.query_id for made in queries], recorder.start_us)
     for made in queries:
         wire.produce(topics.QUERIES, made.key, made.query)
-    values, told = _answers(queries, wire, now_us, recorder.start_us + int(limit_s * 1e6))
+    unanswered = {made.query_id: made for made in queries}
+    values, told = _answers(unanswered, wire, now_us, recorder.start_us + int(limit_s * 1e6))
     wire.flush()
-    values += [(now_us(), arrival.value) for arrival in wire.rest()]  # duplicates
+    values += [(now_us(), arrival.value) for arrival in wire.rest() if peek_id(arrival.value) not in unanswered]
     labels = {made.query_id: made.label for made in queries}
     answers = [(at_us, codec.decode(Prediction, value)) for at_us, value in values]
     first = [each for each in answers if _note(recorder, *each, labels)]
@@ -79,15 +80,18 @@ def flood(
 
 
 def _answers(
-    queries: Sequence[Made], wire: Wire, now_us: Callable[[], int], end_us: int
+    unanswered: dict[str, Made], wire: Wire, now_us: Callable[[], int], end_us: int
 ) -> tuple[list[tuple[int, bytes | None]], int]:
-    """Return when each answer was read and its bytes, and how many were told the truth, which happens meanwhile."""
-    open_, values, told = {made.query_id: made for made in queries}, list[tuple[int, bytes | None]](), 0
-    while open_ and now_us() < end_us:
+    """Return when each answer was read and its bytes, and how many were told the truth, which happens meanwhile.
+
+    What is left in `unanswered` had no answer in time; one that comes later is none.
+    """
+    values, told = list[tuple[int, bytes | None]](), 0
+    while unanswered and now_us() < end_us:
         arrived, at_us = wire.poll(IDLE_S), now_us()
         for arrival in arrived:
             values.append((at_us, arrival.value))
-            made = open_.pop(peek_id(arrival.value), None)
+            made = unanswered.pop(peek_id(arrival.value), None)
             if made is not None and made.feedback is not None:
                 wire.produce(topics.FEEDBACK, made.key, made.feedback, patient=True)
                 told += 1

@@ -74,7 +74,7 @@ class Recorder:
         self._window(intended_us).sent += 1
 
     def all_sent(self, query_ids: Sequence[str], now_us: int) -> None:
-        """Note a backlog, which was meant for now and is handed to the client now."""
+        """Note a backlog, which is meant for now and handed to the client now: nothing of it is late."""
         self._intended_us |= dict.fromkeys(query_ids, now_us)
         self._lateness.record_value(1, len(query_ids))
         self.total.sent += len(query_ids)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FORMAT_TIMEOUT_S = 60
-# Quick to start and small; the second set is what Kafka's own start script uses, for measurements.
+# Quick to start and small.
 _LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# With G1, which Kafka's scripts choose, two busy cores see a pause of 9 to 79 ms every few seconds (measured): most of
-# what a p99 would show, of whatever is measured.
+# For measurements. With G1, which Kafka's own scripts choose, two busy cores see a pause of 9 to 79 ms every few
+# seconds (measured): most of what a p99 would show, of whatever is measured.
 _BENCH = ("-XX:+UseZGC",)
 
 
@@ -70,7 +70,7 @@ class ApacheKafka(LocalServer):
     @property
     def description(self) -> str:
         """What this is, for reports."""
-        return f"Apache Kafka {pinned().version} (KRaft, one node)"
+        return f"Apache Kafka {pinned().version} (KRaft, one node{', ZGC' if self._bench else ''})"
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:
         """Create topics `{name: partitions}`; those that exist are left alone.
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9092)
     parser.add_argument("--data", type=Path, help="folder to keep data in; a temporary one by default")
     parser.add_argument("--heap-mb", type=int)
-    parser.add_argument("--bench", action="store_true", help="optimise for throughput, not for start-up")
+    parser.add_argument("--bench", action="store_true", help="a steady rate without pauses, not a quick start")
     given = parser.parse_args()
     server = ApacheKafka(given.data, port=given.port, heap_mb=given.heap_mb, bench=given.bench)
     run_in_foreground(server, server.bootstrap)

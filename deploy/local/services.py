@@ -71,7 +71,7 @@ def open_broker(
         data: Apache Kafka's data folder; a temporary one by default.
         port: Apache Kafka's port; 0 takes a free one.
         probe_s: How long a broker at an address may take to answer.
-        bench: Start Apache Kafka for steady throughput, not for a quick start.
+        bench: Start Apache Kafka for a steady rate without pauses, not for a quick start.
 
     Raises:
         UsageError: `spec` is none of these.

@@ -28,11 +28,12 @@ class Job:
     model: str = ""  # joblib file of an estimator; empty = pass the bytes on
     batched: bool = True  # aiokafka: create_batch()/send_batch() instead of send()
     linger_ms: int = 0  # of the producer
+    number: int = 0  # of the loops that read the same source, one after the other, for the same sink
 
     @property
     def group(self) -> str:
-        """The consumer group: one for each sink, so that every loop reads the whole source."""
-        return f"{self.sink}.hand-loop"
+        """The consumer group: one for each loop, so that every one reads the whole source."""
+        return f"{self.sink}.hand-loop-{self.number}"
 
     @classmethod
     def from_arguments(cls) -> Job:

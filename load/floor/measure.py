@@ -52,20 +52,21 @@ VARIANTS = (
 
 
 async def drain(stage: Stage, workload: Workload, model: str, count: int) -> list[dict[str, Done]]:
-    """Have each variant answer the same backlog of `count` queries, one after the other, in each of several rounds."""
+    """Have each variant answer the same backlog of `count` queries, one after the other, in each of several rounds.
+
+    All rounds of a variant write to one topic: a new one costs the broker more, and the system's are not new either.
+    """
     prefix = topics.new_prefix("floor")
-    sinks = [{variant.name: f"{variant.name}-{number}" for variant in VARIANTS} for number in range(ROUNDS)]
-    partitions = dict.fromkeys((sink for each in sinks for sink in each.values()), _PARTITIONS)
-    with topics.temporary(stage.bootstrap, prefix, {names.QUERIES: _PARTITIONS, **partitions}):
+    sinks = {variant.name: _PARTITIONS for variant in VARIANTS}
+    with topics.temporary(stage.bootstrap, prefix, {names.QUERIES: _PARTITIONS, **sinks}):
         await asyncio.to_thread(fill, stage, prefix, workload, count)
-        return [{v.name: await _drain(stage, prefix, v, to[v.name], model, count) for v in VARIANTS} for to in sinks]
+        return [{v.name: await _drain(stage, prefix, v, model, count, n) for v in VARIANTS} for n in range(ROUNDS)]
 
 
-async def _drain(stage: Stage, prefix: str, variant: Variant, sink: str, model: str, count: int) -> Done:
-    source = f"{prefix}.{names.QUERIES}"
-    return await jobs.run(
-        variant.module, Job(stage.bootstrap, source, f"{prefix}.{sink}", count, model, variant.batched)
-    )
+async def _drain(stage: Stage, prefix: str, variant: Variant, model: str, count: int, number: int) -> Done:
+    source, sink = f"{prefix}.{names.QUERIES}", f"{prefix}.{variant.name}"
+    job = Job(stage.bootstrap, source, sink, count, model, variant.batched, number=number)
+    return await jobs.run(variant.module, job)
 
 
 def fill(stage: Stage, prefix: str, workload: Workload, count: int) -> None:

@@ -115,9 +115,10 @@ async def _noted(drive: Callable[[Note], Awaitable[Stretch]]) -> Measured:
     def note(predictions: Sequence[Prediction]) -> None:
         read_us.update(dict.fromkeys([prediction.query_id for prediction in predictions], now_us()))
 
-    started_us = now_us()
     stretch = await drive(note)
-    return Measured(stretch, Window(started_us, now_us()), read_us)
+    # What a backlog's answers say is looked at when all have come.
+    read_us |= dict(zip(read_us, stretch.read_us, strict=False))
+    return Measured(stretch, Window(stretch.recorder.start_us, now_us()), read_us)
 
 
 def _model_share(folder: Path, data: Digits, written: Traffic, model: str) -> float:

@@ -24,13 +24,13 @@ TAKES_US = 30_000
 
 
 class FakeWire(VirtualWire):
-    """A system that answers each query so many times, all of them after 30 ms."""
+    """A system that answers each query so many times, each time 30 ms later."""
 
-    def __init__(self, answers: int = 1) -> None:
+    def __init__(self, answers: int = 1, takes_us: int = TAKES_US) -> None:
         super().__init__()
         self.time_us = START_US
         self.produced: list[tuple[str, bytes, bytes]] = []
-        self._answers = answers
+        self._answers, self._takes_us = answers, takes_us
 
     def produce(self, topic: str, key: bytes, value: bytes, *, patient: bool = False) -> None:
         """Keep the record; schedule the answers to a query."""
@@ -40,8 +40,10 @@ class FakeWire(VirtualWire):
             prediction = Prediction(
                 query.query_id, query.application, query.context, None, Status.COMPLETE, None, 1, 1.0, (), 0, 0, 0, 0
             )
-            for _ in range(self._answers):
-                self.arrive(Arrival(topics.PREDICTIONS, 0, 0, key, CODEC.encode(prediction)), TAKES_US)
+            for number in range(self._answers):
+                self.arrive(
+                    Arrival(topics.PREDICTIONS, 0, 0, key, CODEC.encode(prediction)), (number + 1) * self._takes_us
+                )
 
     def rest(self, quiet_s: float = 0.5) -> Iterator[Arrival]:
         """Yield what arrives until nothing does."""
@@ -95,3 +97,9 @@ def test_a_system_that_is_silent_loses_the_backlog_when_the_time_is_over() -> No
     _, figures = _flood(wire, Rows("digits", ["a"], [1]))
     assert figures["lost"] == 10
     assert START_US + 2_000_000 <= wire.time_us < START_US + 3_000_000
+
+
+def test_an_answer_that_comes_when_the_time_is_over_is_none() -> None:
+    """It would be counted as late, which nobody asks of a backlog."""
+    taken, figures = _flood(FakeWire(takes_us=2_300_000), Rows("digits", ["a"], [1]))
+    assert (figures["lost"], taken.predictions, taken.feedback_sent) == (10, (), 0)

@@ -22,6 +22,16 @@ def test_latency_counts_from_the_intended_send_time(recorder: Recorder) -> None:
     assert recorder.figures()["sender_late_max_ms"] == pytest.approx(40, rel=0.001)
 
 
+def test_a_backlog_is_sent_at_once_and_nothing_of_it_is_late(recorder: Recorder) -> None:
+    """Each query counts by itself, in the window in which all were sent."""
+    recorder.all_sent(["a", "b"], 1_200_000)
+    recorder.answered("a", 1_250_000, Status.COMPLETE)
+    figures = recorder.figures()
+    assert (figures["queries_sent"], figures["in_time"], figures["lost"]) == (2, 1, 1)
+    assert (recorder.latency_ms()["max"], figures["sender_late_max_ms"]) == (pytest.approx(50, rel=0.001), 0.001)
+    assert [(row["start_us"], row["sent"]) for row in recorder.windows()] == [(1_000_000, 2)]
+
+
 def test_each_query_is_in_time_default_or_late(recorder: Recorder) -> None:
     """A partial answer in time is in time; a default one is not; neither is a late one."""
     for query_id in ("complete", "partial", "default", "late", "lost"):
