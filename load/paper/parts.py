@@ -14,6 +14,7 @@ from load.scenarios import (
     delayed,
     figure8,
     learn,
+    overload,
     personal,
     recall,
     replicas,
@@ -33,13 +34,25 @@ Results: TypeAlias = "Mapping[str, Result]"
 
 SOURCES: Final[Mapping[str, Callable[[Stage], Coroutine[Any, Any, Result]]]] = {
     scenario.NAME: scenario.run
-    for scenario in (controllers, batching, delayed, replicas, agreement, figure8, straggler, personal, learn, recall)
+    for scenario in (
+        controllers,
+        batching,
+        delayed,
+        replicas,
+        agreement,
+        figure8,
+        straggler,
+        personal,
+        learn,
+        recall,
+        overload,
+    )
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One figure.
+    """One figure, of the paper or of what its page lacks.
 
     Attributes:
         name: permanent.
@@ -91,6 +104,15 @@ def _controllers(figures: Mapping[str, float]) -> Iterator[Row]:
             f"{model}: aimd / quantile / none, rows a second",
             f"{aimd:,} / {quantile:,} / {none:,}",
             " / ".join(f"{figures[f'{model}_{name}_per_s']:,.0f}" for name in ("aimd", "quantile", "none")),
+        )
+        if f"{model}_best_fixed_model_per_s" not in figures:
+            continue  # a result from before there was such a figure
+        shares = (f"{figures[f'{model}_{name}_share_of_best']:.0%}" for name in controllers.ADAPTIVE)
+        worst = (f"{figures[f'{model}_{name}_batch_p99_ms']:.1f}" for name in controllers.ADAPTIVE)
+        yield (
+            f"{model}: {' / '.join(controllers.ADAPTIVE)}, of the best batch of the grid within 20 ms; p99 of a batch",
+            "",
+            f"{' / '.join(shares)}; {' / '.join(worst)} ms",
         )
     for model in ("linear-svm", "forest", "kernel-svm"):
         aimd, _, none = FIGURE4[model]
@@ -181,6 +203,15 @@ def _feedback(results: Results) -> Iterator[Row]:
         )
 
 
+def _overload(results: Results) -> Iterator[Row]:
+    figures = results["overload"].figures
+    for how, words in (("admission", "with admission"), ("without", "without")):
+        at = {times: figures[f"{how}_at_{times}_goodput"] for times in overload.TIMES}
+        told = ", ".join(f"{goodput:,.0f}/s at {times} x" for times, goodput in at.items())
+        yield f"{words}: answered by the model within the objective", "", told
+    yield "kept of it at 3 x: with admission, without", "", f"{figures['kept']:.0%}, {figures['kept_without']:.0%}"
+
+
 _SETTLED: Final = {"aimd": "", "quantile": "quantile_", "deferred": "deferred_"}
 _ALL = (
     Part("figure3", "Figure 3: time of a batch by its size", ("controllers",), plots.figure3, _figure3),
@@ -192,5 +223,12 @@ _ALL = (
     Part("figure9", "Figure 9: stragglers", ("straggler",), plots.figure9, _figure9),
     Part("figure10", "Figure 10: a selection for each user", ("personal",), plots.figure10, _figure10),
     Part("feedback", "Feedback, with and without the cache", ("learn", "recall"), plots.feedback, _feedback),
+    Part(
+        "overload",
+        "Overload, with and without admission (no figure of the paper)",
+        ("overload",),
+        plots.overloaded,
+        _overload,
+    ),
 )
 PARTS: Final[Mapping[str, Part]] = {part.name: part for part in _ALL}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from load.drawing import COLOURS, panels, svg
 from load.paper.published import FIGURE4, FIGURE6, RECALL
-from load.scenarios import controllers, figure8, personal, replicas
+from load.scenarios import controllers, figure8, overload, personal, replicas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -208,6 +208,24 @@ def _columns(rows: Sequence[Mapping[str, Any]], x: str, y: str) -> tuple[list[fl
 
 def _line(axes: Axes, rows: Sequence[Mapping[str, Any]], x: str, y: str, label: str, colour: str) -> None:
     axes.plot(*_columns(rows, x, y), color=colour, linewidth=1.4, marker="o", markersize=3, label=label)
+
+
+def overloaded(results: Mapping[str, Result]) -> str:
+    """Draw goodput by how much is asked, with admission and without; and who is answered, by priority."""
+    figures = results["overload"].figures
+    figure, (kept, ranked) = panels(2)
+    for how, label, colour in (("admission", "with admission", COLOURS[0]), ("without", "without", COLOURS[3])):
+        goodput = [figures[f"{how}_at_{times}_goodput"] for times in overload.TIMES]
+        kept.plot(overload.TIMES, goodput, color=colour, marker="o", markersize=3, label=label)
+    kept.axhline(overload.CAPACITY, color="black", linewidth=1, linestyle=":", label="what the model can do")
+    kept.set(xlabel="asked, times the capacity", ylabel="answered within the objective (1/s)", xticks=overload.TIMES)
+    kept.set_ylim(bottom=0)
+    kept.legend(fontsize=7)
+    shares = [figures[f"ranked_at_3_priority_{priority}_good_share"] for priority in overload.PRIORITIES]
+    ranked.bar([str(priority) for priority in overload.PRIORITIES], shares, color=COLOURS[0])
+    ranked.set(xlabel="priority, at 3 times the capacity", ylabel="share answered within the objective")
+    ranked.set_ylim(0, 1)
+    return svg(figure)
 
 
 def _bars(

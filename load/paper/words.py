@@ -17,8 +17,8 @@ on two Intel Haswell-EP with 256 GB, clients and models apart.""",
 shares with broker and sender; the model's own time leaves those out. Clipper's batch of one is a call to a container;
 here it is a turn of the worker and an answer record, which on this machine costs as much. The gain through the whole
 system is smaller than that of the worker, since queries and answers are a record each whatever is batched between
-them. A few seconds a model are not enough for AIMD to climb to the cap of the cheapest models, so quantile regression
-can be ahead there; the paper has them level.""",
+them. Far below the objective AIMD climbs by a tenth here (TCP's slow start), or a few seconds would not be enough
+for the cheapest models.""",
     "figure5": """Clipper waits at most 2 ms and gains where BLAS likes matrices. Here a model of known cost (5 ms a
 batch and 0.1 ms a row) shows the waiting alone: rows a second of its time are what it could do in such batches, not
 what it was asked. The wait also ends when the most urgent row can wait no longer.""",
@@ -42,4 +42,7 @@ compared with the paper's, but with a numpy reference of the same data, order an
 an answer carries what each model said and with what probability it was asked, so feedback asks nobody: the first bar
 is that path by itself. What the cache saves is asking the models to begin with, which the other two bars include:
 queries, answers, feedback and learning, all on this machine.""",
+    "overload": """The paper has no such figure. A model of known cost (889 rows a second at most) is asked what it can
+do and three times that. Without admission queries wait until their deadline has passed, and the model works for answers
+that nobody takes; with it, what cannot be answered in time gets the default at once, the reason with it.""",
 }

@@ -17,7 +17,7 @@ from streams.operators.contract import Emit, Position
 from streams.operators.figures import Durations
 from streams.operators.late import LateOutputs
 from streams.operators.predictions import answered, predicted
-from streams.operators.standins import StandIns
+from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +82,7 @@ class Combiner:
         waiting, model = self._pending.get(partition), batch.model
         if not waiting:  # no output is made for nobody
             self._counters["late_outputs_total", "model", model] += len(batch.query_ids)
-            return self._late.take(partition, batch, self._codec)
+            return self._come_late(partition, batch)
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(model, now_us - first.received_us, now_us)
         answers: list[Emit] = []
@@ -103,7 +103,7 @@ class Combiner:
                 answers.append(self.answer(query, now_us))
         if late:
             self._counters["late_outputs_total", "model", model] += late
-            answers += self._late.take(partition, batch, self._codec)
+            answers += self._come_late(partition, batch)
         for name, durations in took_us.items():
             self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
             self._durations.latest[name].extend(durations)
@@ -149,7 +149,9 @@ class Combiner:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
         if reason is None and len(query.outputs) < len(query.models) > 1:
             missing = [model for model in query.models if model not in query.outputs]
-            self._late.expect(query.record.partition, query.query_id, missing)
+            known = query.application
+            mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
+            self._late.expect(query.record.partition, query.query_id, missing, mean_of)
         prediction = predicted(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
@@ -163,6 +165,17 @@ class Combiner:
         self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
         self._durations.latest[name].append(now_us - query.sent_us)
         return self._emit(query, value, word, now_us)
+
+    def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:
+        """Tell the joiner of outputs that come after their answers; they count for the means that stand in."""
+        late = self._late.take(partition, batch)
+        if late is None:
+            return []
+        if any(late.applications):
+            for application, output in zip(late.applications, outputs_of(late.batch), strict=True):
+                if application is not None:
+                    self._stand_ins.learn(application, (output,))
+        return [late.emit(partition, self._codec)]
 
     def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
         """Answer a query that was to ask one model alone with its output, uncounted; None: it is another kind."""

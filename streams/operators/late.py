@@ -31,42 +31,71 @@ _REMEMBERED: Final = 10_000
 _MARK: Final = ("late", b"1")
 
 
+class Late(NamedTuple):
+    """Outputs of one worker batch that some queries were answered without.
+
+    Attributes:
+        batch: of them alone.
+        applications: for each row, whose running mean it belongs to; None = nobody's.
+    """
+
+    batch: ModelPredictions
+    applications: tuple[str | None, ...]
+
+    def emit(self, partition: int, codec: Codec) -> Emit:
+        """Return the record that tells the joiner."""
+        return Emit(topics.SHADOWS, partition, None, codec.encode(self.batch), headers=(_MARK,))
+
+
+class _Missing(NamedTuple):
+    """Which models a query was answered without, and whose running means they belong to."""
+
+    models: frozenset[str]
+    application: str | None
+
+
 class LateOutputs:
     """What was answered without some of the models asked, by query; of the oldest nothing is known any more."""
 
     __slots__ = ("_missing",)
 
     def __init__(self) -> None:
-        self._missing: dict[int, dict[str, frozenset[str]]] = {}
+        self._missing: dict[int, dict[str, _Missing]] = {}
 
-    def expect(self, partition: int, query_id: str, models: Collection[str]) -> None:
-        """Remember a query that has been answered without these models."""
+    def expect(self, partition: int, query_id: str, models: Collection[str], application: str | None) -> None:
+        """Remember a query that has been answered without these models.
+
+        Args:
+            partition: of the query.
+            query_id: its id.
+            models: that were missing.
+            application: that lets running means stand in for them; None = no such one.
+        """
         queries = self._missing.setdefault(partition, {})
-        queries[query_id] = frozenset(models)
+        queries[query_id] = _Missing(frozenset(models), application)
         # All at once: from the front of a dict each takes 10 to 20 us (20,000 of them, CPython 3.11), as the search for
         # the first begins among all that were deleted.
         if len(queries) > 2 * _REMEMBERED:
             self._missing[partition] = dict(islice(queries.items(), _REMEMBERED, None))
 
-    def take(self, partition: int, batch: ModelPredictions, codec: Codec) -> list[Emit]:
-        """Return the record of those of a worker batch's outputs that some query was answered without."""
+    def take(self, partition: int, batch: ModelPredictions) -> Late | None:
+        """Return those of a worker batch's outputs that some query was answered without; None if there are none."""
         queries = self._missing.get(partition)
         if not queries:
-            return []
-        rows = [
-            row
-            for row, (query_id, outcome) in enumerate(zip(batch.query_ids, batch.outcomes, strict=True))
-            if outcome is Outcome.OK and batch.model in queries.get(query_id, ())
-        ]
-        for row in rows:
-            left = queries[batch.query_ids[row]] - {batch.model}
+            return None
+        rows, applications = [], []
+        for row, (query_id, outcome) in enumerate(zip(batch.query_ids, batch.outcomes, strict=True)):
+            missing = queries.get(query_id)
+            if missing is None or outcome is not Outcome.OK or batch.model not in missing.models:
+                continue
+            rows.append(row)
+            applications.append(missing.application)
+            left = missing.models - {batch.model}
             if left:
-                queries[batch.query_ids[row]] = left
+                queries[query_id] = missing._replace(models=left)
             else:
-                del queries[batch.query_ids[row]]
-        if not rows:
-            return []
-        return [Emit(topics.SHADOWS, partition, None, codec.encode(_only(batch, rows)), headers=(_MARK,))]
+                del queries[query_id]
+        return Late(_only(batch, rows), tuple(applications)) if rows else None
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""

@@ -38,7 +38,7 @@ def predicted(query: Pending, now_us: int, reason: str | None, stand_ins: StandI
     answer: Value | None
     if usable and reason is None and application is not None:
         if application.missing == RUNNING_MEAN:
-            stand_ins.learn(application.name, usable)
+            stand_ins.learn(application.name, usable.values())
             outputs = stand_ins.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL

@@ -10,7 +10,7 @@ import numpy as np
 from schemas.records import Outcome, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -74,9 +74,9 @@ class StandIns:
     def __init__(self) -> None:
         self._means: dict[_Key, _Mean] = {}
 
-    def learn(self, application: str, outputs: Mapping[int, ModelOutput]) -> None:
-        """Take the outputs of one query."""
-        for output in outputs.values():
+    def learn(self, application: str, outputs: Iterable[ModelOutput]) -> None:
+        """Take outputs, in time or late: a model that is never in time has a mean, too."""
+        for output in outputs:
             if output.outcome is Outcome.OK and output.answer is not None:
                 key = application, output.model
                 mean = self._means.get(key)

@@ -105,9 +105,9 @@ def test_backs_off_within_five_batches_when_rows_cost_double(adaptive: BatchCont
 
 
 def test_backs_off_within_five_batches_when_the_model_turns_twice_as_slow(adaptive: BatchController[Any]) -> None:
-    """Batch and rows alike; `aimd` needs a sixth, as 54 rows still take 20.8 ms."""
+    """Batch and rows alike."""
     settled = driven(adaptive, adaptive.init(), 200)
-    slower = driven(adaptive, settled, 6 if adaptive.name == "aimd" else 5, lambda rows: 2 * model(rows))
+    slower = driven(adaptive, settled, 5, lambda rows: 2 * model(rows))
     assert 2 * model(adaptive.cap(slower)) <= OBJECTIVE_US
 
 
@@ -130,10 +130,10 @@ def test_a_model_that_never_meets_its_objective_gets_single_rows(adaptive: Batch
     assert adaptive.cap(driven(adaptive, driven(adaptive, adaptive.init(), 200), 100, lambda _: 50_000)) == 1
 
 
-# Microseconds a batch and a row. `aimd` stops growing a tenth below the objective and climbs two rows a batch, so on
-# two of them it has reached less after 200 batches: 401 of 1,900 rows, and 9 of 10.
+# Microseconds a batch and a row. `aimd` stops growing a tenth below the objective: where 10 rows would take all of it,
+# 9 do 94.7 % as much.
 COSTS_US = ((5_000, 100), (2_000, 500), (10_000, 1_000), (1_000, 10))
-REACHED_BY_AIMD = {(10_000, 1_000): 0.94, (1_000, 10): 0.84}
+REACHED_BY_AIMD = {(10_000, 1_000): 0.94}
 
 
 @pytest.mark.parametrize("cost", COSTS_US)

@@ -17,8 +17,11 @@ from policies.aimd import Aimd
         (10, 10, 20_000, 10),
         (10, 10, 20_001, 9),  # above the objective: nine tenths
         (10, 1, 20_001, 9),  # also where the take was not full
-        (19, 19, 25_000, 17),  # rounded down
-        (100, 100, 25_001, 81),  # a quarter above it: twice
+        (19, 19, 23_000, 17),  # rounded down
+        (100, 100, 23_001, 81),  # far above it: twice
+        (100, 100, 10_000, 102),
+        (100, 100, 9_999, 111),  # far below it: by a ninth, where that is more than two
+        (17, 17, 9_999, 19),
         (19, 19, 30_000, 15),
         (1, 1, 30_000, 1),  # never below one row
         (4095, 4095, 1_000, 4096),  # never above the maximum

@@ -18,16 +18,19 @@ def predicted(*outputs: ModelOutput) -> Prediction:
 
 def taken(late: LateOutputs, batch: ModelPredictions) -> list[ModelPredictions]:
     """Return what is handed on of a batch."""
-    found = late.take(0, batch, CODEC)
-    assert {(emit.topic, emit.partition, emit.headers) for emit in found} <= {(topics.SHADOWS, 0, (("late", b"1"),))}
-    return [CODEC.decode(ModelPredictions, emit.value) for emit in found]
+    found = late.take(0, batch)
+    if found is None:
+        return []
+    emit = found.emit(0, CODEC)
+    assert (emit.topic, emit.partition, emit.headers) == (topics.SHADOWS, 0, (("late", b"1"),))
+    return [CODEC.decode(ModelPredictions, emit.value)]
 
 
 def test_what_a_query_was_answered_without_is_handed_on_once() -> None:
     """Of a batch those rows alone; not of a model that was not asked, nor what failed."""
     late = LateOutputs()
-    late.expect(0, "a", ["slow", "slower"])
-    late.expect(0, "b", ["slow"])
+    late.expect(0, "a", ["slow", "slower"], None)
+    late.expect(0, "b", ["slow"], None)
     batch = model_predictions("slow", {"x": 1, "a": 2, "b": 3})
     (found,) = taken(late, batch)
     assert (found.query_ids, isinstance(found.answers, Tensor)) == (("a", "b"), True)
@@ -41,7 +44,7 @@ def test_what_is_expected_is_bounded_and_forgotten_with_its_partition() -> None:
     """A model that never answers costs no more than so much memory."""
     late = LateOutputs()
     for number in range(20_001):
-        late.expect(0, f"q{number}", ["slow"])
+        late.expect(0, f"q{number}", ["slow"], None)
     assert taken(late, model_predictions("slow", {"q0": 1})) == []
     assert len(taken(late, model_predictions("slow", {"q10001": 1}))) == 1
     late.drop([0])
@@ -81,6 +84,31 @@ def test_an_ensemble_learns_how_good_its_late_model_is() -> None:
         asked[0]: (1.0, 0.0),
         asked[1]: (1.0, 1.0),
     }
+
+
+def test_late_outputs_belong_to_the_means_of_the_applications_that_asked() -> None:
+    """Row by row; of an application that leaves the missing out, to none."""
+    late = LateOutputs()
+    late.expect(0, "a", ["slow"], "digits")
+    late.expect(0, "b", ["slow"], None)
+    found = late.take(0, model_predictions("slow", {"b": 2, "x": 9, "a": 3}))
+    assert found is not None
+    assert (found.batch.query_ids, found.applications) == (("b", "a"), (None, "digits"))
+
+
+@pytest.mark.parametrize(("missing", "stands_in"), [("running_mean", 3), ("leave_out", None)])
+def test_a_model_that_is_always_late_has_a_mean_too(missing: str, stands_in: int | None) -> None:
+    """What it said of the first query, when that had been answered, stands in for it at the second."""
+    application = digits(models=("good", "slow"), policy="exp4", missing=missing)
+    loop = Loop({"good": lambda _: 7, "slow": lambda _: None}, application)
+    first = loop.query()
+    loop.driver.run(1)
+    loop.driver.produce(topics.MODEL_PREDICTIONS, 0, CODEC.encode(model_predictions("slow", {first: 3})))
+    loop.driver.run(1)
+    second = loop.query()
+    loop.driver.run(1)
+    assert [output.answer for output in loop.answer(first).outputs] == [7, None]
+    assert [output.answer for output in loop.answer(second).outputs] == [7, stands_in]
 
 
 @pytest.mark.parametrize("late", [True, False])

@@ -154,3 +154,31 @@ def test_the_curves_of_a_failure_end_at_its_errors() -> None:
     last = figure8.curves(replay)[-1]
     assert last["queries"] == figure8.QUERIES
     assert (last["exp3"], last["single"], last["knn3"]) == (2 / figure8.QUERIES, 0.0, 0.25)
+
+
+def test_a_controller_is_held_against_the_best_fixed_batch_within_the_objective() -> None:
+    """64 rows take 25 ms at p99, so 32 count, at 16 ms; where no batch is within, the smallest counts."""
+    grid = [
+        {"model": model, "rows": rows, "p50_ms": rows * each_ms, "p99_ms": rows * each_ms * 1.25}
+        for model in controllers.MODELS
+        for each_ms in (30.0 if model == "no-op" else 0.4,)
+        for rows in (1, 32, 64)
+    ]
+    per_s = {f"{model}_{name}_model_per_s": 2_400.0 for model in controllers.MODELS for name in controllers.ADAPTIVE}
+    found = controllers.shares_of_best(per_s, grid)
+    assert found["forest_best_fixed_model_per_s"] == pytest.approx(2_500)
+    assert found["forest_aimd_share_of_best"] == pytest.approx(0.96)
+    assert found["no-op_best_fixed_model_per_s"] == pytest.approx(1_000 / 30)
+
+
+def test_the_page_draws_overload_with_admission_beside_the_collapse_without_it() -> None:
+    """Two lines and a bar for each priority, and in words what is kept."""
+    figures = {f"{how}_at_{times}_goodput": 800.0 for how in ("admission", "without") for times in overload.TIMES}
+    figures |= {"without_at_3_goodput": 80.0, "kept": 0.95, "kept_without": 0.1}
+    figures |= {f"ranked_at_3_priority_{each}_good_share": each / 4 for each in overload.PRIORITIES}
+    results = {"overload": Result("overload", figures)}
+    part = parts.PARTS["overload"]
+    assert part.draw(results).startswith("<svg")
+    (admitted, without, kept) = part.rows(results)
+    assert admitted[2] == "800/s at 1 x, 800/s at 3 x"
+    assert (without[2], kept[2]) == ("800/s at 1 x, 80/s at 3 x", "95%, 10%")
