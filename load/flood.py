@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from load.openloop import key_of
+from load.openloop import key_of, note
 from load.pacing import IDLE_S
 from schemas import topics
 from schemas.framing import peek_id
@@ -75,7 +75,7 @@ def flood(
     values += [(now_us(), arrival.value) for arrival in wire.rest() if peek_id(arrival.value) not in unanswered]
     labels = {made.query_id: made.label for made in queries}
     answers = [(at_us, codec.decode(Prediction, value)) for at_us, value in values]
-    first = [each for each in answers if _note(recorder, *each, labels)]
+    first = [(at_us, answer) for at_us, answer in answers if note(recorder, answer, at_us, labels.get(answer.query_id))]
     return Taken(tuple(each for _, each in first), tuple(at_us for at_us, _ in first), told)
 
 
@@ -102,9 +102,3 @@ def _made(workload: Workload, codec: Codec, index: int, now_us: int) -> Made:
     query, label = workload(index, now_us)
     feedback = None if label is None else codec.encode(Feedback(query.query_id, label=label, sent_us=now_us))
     return Made(query.query_id, key_of(query), codec.encode(query), label, feedback)
-
-
-def _note(recorder: Recorder, at_us: int, prediction: Prediction, labels: dict[str, Value | None]) -> bool:
-    label = labels.get(prediction.query_id)
-    correct = None if label is None or prediction.answer is None else prediction.answer == label
-    return recorder.answered(prediction.query_id, at_us, prediction.status, correct=correct)

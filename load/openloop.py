@@ -132,8 +132,7 @@ class OpenLoop:
 
     def _answered(self, prediction: Prediction, now_us: int) -> bool:
         label = self._labels.pop(prediction.query_id, None)
-        correct = None if label is None or prediction.answer is None else prediction.answer == label
-        first = self._recorder.answered(prediction.query_id, now_us, prediction.status, correct=correct)
+        first = note(self._recorder, prediction, now_us, label)
         if first and label is not None and self._delay_us is not None:
             feedback = Feedback(prediction.query_id, label=label, sent_us=now_us + self._delay_us)
             self._due.append(_Due(now_us + self._delay_us, key_of(prediction), feedback))
@@ -143,3 +142,12 @@ class OpenLoop:
 def key_of(about: Query | Prediction) -> bytes:
     """Return the key of a query's records: its context, or its id if it has none."""
     return (about.query_id if about.context is None else about.context).encode()
+
+
+def note(recorder: Recorder, prediction: Prediction, now_us: int, label: Value | None) -> bool:
+    """Record an answer that was read at `now_us`; returns whether it is its query's first.
+
+    It is neither right nor wrong where no label is known, or where it is none.
+    """
+    correct = None if label is None or prediction.answer is None else prediction.answer == label
+    return recorder.answered(prediction.query_id, now_us, prediction.status, correct=correct)

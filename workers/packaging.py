@@ -115,8 +115,8 @@ def package_torch(
         output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
         classes: label of each output; empty = its index.
         allow_nan: rows may hold NaN.
-        min_rows: smaller batches are filled up, which makes answers equal to the bit (see `runtimes.torch.MIN_ROWS`);
-            1 for a network so large that four rows take visibly longer than one.
+        min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
+            cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
 
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.

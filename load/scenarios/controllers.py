@@ -162,7 +162,8 @@ def shares_of_best(figures: Mapping[str, float], grid: Sequence[Mapping[str, Any
     """Return each model's best fixed batch of those within the objective, and what each controller reaches of it.
 
     Rows a second of the model's own time. The grid asks a worker that has nothing else to do, the controllers one that
-    is busy reading and writing, so a share may well be off by a tenth; a batch of one counts where none is within.
+    is busy reading and writing, so shares of .8 to 1.6 have been seen where all take batches of the same size. A batch
+    of one counts where none is within.
 
     Args:
         figures: `{model}_{controller}_model_per_s`.
