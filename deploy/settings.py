@@ -144,7 +144,8 @@ class Worker(Section):
     also waits for more rows while there is time; `fixed` does not adapt."""
     parameters: dict[str, float] = Field(default_factory=dict)
     """Of the controller: `add`, `backoff`, `dead_band` and `max_rows` of `aimd`, `rows` of `fixed`, `window` and
-    `max_rows` of `quantile` and `deferred`, which has `linger_ms` and `eager_below` besides."""
+    `max_rows` of `quantile` and `deferred`. `linger_ms` of any of them is how long a free model waits for a full batch
+    at most, and no longer than its most urgent row can: always, or with `deferred` above a load of `eager_below`."""
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the
     worker, but at least twice what a call of the model costs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from policies.eager import Eager
 from policies.errors import require
+from policies.lingering import Lingering
 
 # A batch this far over the objective costs two steps: with one, a model that turns twice as slow breaks it for nine
 # batches, with two for five (5 ms and 0.1 ms a row, under 20 ms).
@@ -17,7 +17,7 @@ _FAR_BELOW = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Aimd(Eager):
+class Aimd(Lingering):
     """Additive increase, multiplicative decrease of the cap on one take. The state is the cap, 1 at first.
 
     A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`, one that
@@ -35,6 +35,7 @@ class Aimd(Eager):
         backoff: Factor, in (0, 1).
         dead_band: Part of the objective below it in which nothing changes, in [0, 1).
         max_rows: The cap never passes this.
+        linger_ms: A free model waits at most so long for a full batch; 0 = it never waits.
 
     Examples:
         >>> aimd = Aimd()
@@ -57,6 +58,7 @@ class Aimd(Eager):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        self.require_linger(self.name)
         require(self.add >= 1, f"aimd: add is {self.add}; it must be at least 1")
         require(0.0 < self.backoff < 1.0, f"aimd: backoff is {self.backoff}; it must lie between 0 and 1, 0.9 is usual")
         require(

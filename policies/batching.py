@@ -17,7 +17,7 @@ S = TypeVar("S")  # a controller's state: an immutable value
 
 
 class BatchController(Protocol[S]):
-    """Sizes batches, and may wait for more rows. Stateless; every method is pure. `Eager` has what never waits."""
+    """Sizes batches, and may wait for more rows. Stateless; every method is pure. `Lingering` has the simple kind."""
 
     name: ClassVar[str]
 

@@ -15,7 +15,7 @@ from policies.quantile import Fit, Quantile
 Profile: TypeAlias = tuple[tuple[int, int], ...]
 
 _RATE_US = 1_000_000  # arrivals are counted over about a second
-_MARGIN_US = 1_000  # a timer of the event loop fires up to a millisecond late
+MARGIN_US = 1_000  # a timer of the event loop fires up to a millisecond late
 
 
 class Deferral(NamedTuple):
@@ -92,7 +92,7 @@ class Deferred:
         """Return the latest moment for one row more, now if there is nothing to be gained."""
         if not state.profile or _per_s(state, now_us) * reckon(state.profile, 1) < self.eager_below * 1e6:
             return now_us
-        return due_us - _MARGIN_US - reckon(state.profile, queued + 1)
+        return due_us - MARGIN_US - reckon(state.profile, queued + 1)
 
     def _sizes(self) -> Quantile:
         return Quantile(self.window, self.max_rows)

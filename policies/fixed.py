@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from policies.eager import Eager
 from policies.errors import require
+from policies.lingering import Lingering
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed(Eager):
+class Fixed(Lingering):
     """Take at most `rows`, however long it takes: for comparisons, and for models whose best size is known.
 
     Args:
         rows: The cap, at least 1.
+        linger_ms: A free model waits at most so long for a full batch; 0 = it never waits.
 
     Examples:
         >>> Fixed(rows=8).cap(8)
@@ -26,7 +27,8 @@ class Fixed(Eager):
     rows: int = 1
 
     def __post_init__(self) -> None:
-        """Check the parameter."""
+        """Check the parameters."""
+        self.require_linger(self.name)
         require(self.rows >= 1, f"fixed: rows is {self.rows}; it must be at least 1")
 
     def init(self) -> int:

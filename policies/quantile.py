@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from policies.eager import Eager
 from policies.errors import require
+from policies.lingering import Lingering
 
 # Below 100 samples the .99 regression line lies above all of them: an edge of their upper hull, exact and cheap.
 _MOST_SAMPLES = 99
@@ -26,7 +26,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(Eager):
+class Quantile(Lingering):
     """Fit duration = a + b * rows at quantile .99 after every batch, and take what fits the objective.
 
     One batch over the objective may be a pause: it costs a step down and is left out of the fit, unless it was larger
@@ -36,6 +36,7 @@ class Quantile(Eager):
     Args:
         window: Batches that the line is fitted to, 2 to 99.
         max_rows: The cap never passes this.
+        linger_ms: A free model waits at most so long for a full batch; 0 = it never waits.
 
     Examples:
         >>> quantile = Quantile()
@@ -53,6 +54,7 @@ class Quantile(Eager):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
+        self.require_linger(self.name)
         require(2 <= self.window <= _MOST_SAMPLES, f"quantile: window is {self.window}; it must lie in [2, 99]")
         require(self.max_rows >= 1, f"quantile: max_rows is {self.max_rows}; it must be at least 1")
 

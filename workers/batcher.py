@@ -25,6 +25,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
+from policies.deferred import MARGIN_US
 from workers.estimates import ServiceTimes, Slack
 
 if TYPE_CHECKING:
@@ -242,7 +243,9 @@ class Batcher(Generic[T]):
         if latest_us == now_us and self._since_us is None:
             return now_us, "eager"
         # No size, that of now included, may seem too slow when the wait ends.
-        latest_us = min(latest_us, due_us - max(self._times.predict(queued), self._times.predict(queued + 1)))
+        latest_us = min(
+            latest_us, due_us - MARGIN_US - max(self._times.predict(queued), self._times.predict(queued + 1))
+        )
         linger_us = (now_us if self._since_us is None else self._since_us) + self._controller.linger_us
         return (latest_us, "deadline") if latest_us <= linger_us else (linger_us, "linger")
 

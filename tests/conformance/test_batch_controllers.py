@@ -24,10 +24,15 @@ SAFE_ROWS = (OBJECTIVE_US * 9 // 10 - BASE_US) // ROW_US
 NOT_ADAPTIVE = {"fixed": "its cap is what was configured, whatever is measured"}
 
 
-@pytest.fixture(params=sorted(CONTROLLERS))
+LINGERING = {"linger_ms": 8.0}
+
+
+@pytest.fixture(
+    params=[*((name, {}) for name in sorted(CONTROLLERS)), *((name, LINGERING) for name in sorted(CONTROLLERS))]
+)
 def controller(request: pytest.FixtureRequest) -> BatchController[Any]:
-    """Each registered controller with its default parameters."""
-    return create_controller(request.param)
+    """Each registered controller with its default parameters, and lingering."""
+    return create_controller(*request.param)
 
 
 @pytest.fixture(params=sorted(set(CONTROLLERS) - set(NOT_ADAPTIVE)))
@@ -160,6 +165,23 @@ def test_waiting_is_pure_and_bounded(controller: BatchController[Any]) -> None:
     assert isinstance(until_us, int)
     assert until_us == controller.wait_until(state, 1, 1_000_000, 0)
     assert 0 <= controller.linger_us <= 100_000
+
+
+@pytest.mark.parametrize("name", sorted(CONTROLLERS))
+def test_lingering_ends_with_a_full_batch_or_before_the_most_urgent_row_is_late(name: str) -> None:
+    """A lone row waits as long as it is told to, for no longer than it can, and not at all in a full batch."""
+    controller = create_controller(name, {**LINGERING, **({"eager_below": 0.0} if name == "deferred" else {})})
+    queue = Batcher[int](controller, objective_us=OBJECTIVE_US)
+    while queue.cap < 16 and name != "fixed":
+        queue.done(queue.cap, model(queue.cap), 0)
+    for free_us, due_us, latest_us in ((0, 1_000_000, 8_000), (1_000_000, 1_010_000, 1_010_000 - model(1))):
+        queue.offer([(due_us, 0)], free_us)
+        until_us = queue.take(free_us).wait_until_us if queue.cap > 1 else free_us
+        assert until_us is not None
+        assert (free_us < until_us <= latest_us) == (queue.cap > 1)
+        assert len(queue.take(until_us).rows) == 1
+    queue.offer([(3_000_000, 0)] * queue.cap, 2_000_000)
+    assert queue.take(2_000_000).reason == "cap"
 
 
 def test_takes_are_never_above_the_cap_and_say_why_they_started(controller: BatchController[Any]) -> None:
