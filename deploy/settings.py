@@ -23,6 +23,7 @@ Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
 Replicas: TypeAlias = Annotated[int, Field(gt=0, le=MODEL_PARTITIONS)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
+Processes: TypeAlias = Annotated[int, Field(ge=0)]
 MiB: TypeAlias = Annotated[int, Field(gt=0)]
 BatchSizes: TypeAlias = Annotated[
     tuple[Annotated[int, Field(gt=0)], ...],
@@ -156,13 +157,14 @@ class Worker(Section):
     """How many rows may wait in a worker; it reads no more until there is room."""
     threads: int = Field(default=1, gt=0)
     """Arithmetic threads of the model's library; one keeps the roles from fighting for cores."""
-    process: bool = False
-    """Run the model in a process of its own, which can be replaced when it hangs; costs a copy of each batch."""
+    processes: Processes | dict[Name, Processes] = 0
+    """Run the model in so many processes of its own, of all models or by model; costs a copy of each batch. One that
+    hangs is replaced. Several share each batch: for models that keep Python's lock, where there are cores to spare."""
     patience_s: Seconds | dict[Name, Seconds] | None = None
-    """A batch that takes longer means that the model hangs: the worker (with `process`, the model's process) ends and
+    """A batch that takes longer means that the model hangs: the worker (with `processes`, the model's process) ends and
     is started again. Of all models, or by model. Without it 10 objectives, at least 5 s."""
     load_s: float = Field(default=120.0, gt=0)
-    """Loading a model that takes longer hangs: the worker (with `process`, the model's process) ends and is started
+    """Loading a model that takes longer hangs: the worker (with `processes`, the model's process) ends and is started
     again."""
     allow_pickle: bool = False
     """Load pickled models, if their digest is the one that was deployed. Loading a pickle runs the code in it."""
@@ -171,7 +173,7 @@ class Worker(Section):
     wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none
     is late."""
     memory_mib: dict[Name, MiB] = Field(default_factory=dict)
-    """By model: the memory of a process of its own (`process` or not), with Python and libraries (100; with
+    """By model: the memory of a process of its own (`processes` or not), with Python and libraries (100; with
     scikit-learn 240, with torch 780). A batch that needs more fails, or the process ends and is started again; a
     version that does not fit is not loaded."""
     allowed_batch_sizes: dict[Name, BatchSizes] = Field(default_factory=dict)

@@ -149,6 +149,20 @@ class Asker:
         self.asked += count
 
 
+def settled(batches: Sequence[Answered]) -> dict[str, float]:
+    """Return what the second half of the batches' time says: rows a second in all and while predicting, and batches."""
+    middle_us = (batches[0].at_us + batches[-1].at_us) // 2
+    late = [batch for batch in batches if batch.at_us > middle_us]
+    rows = sum(batch.rows for batch in late)
+    times_us = [batch.predict_us for batch in late]
+    return {
+        "per_s": rows / max(1, late[-1].at_us - middle_us) * 1e6,
+        "model_per_s": rows / max(1, sum(times_us)) * 1e6,
+        "batch_p99_ms": float(np.percentile(times_us, 99)) / 1e3,
+        "rows_a_batch": rows / len(late),
+    }
+
+
 def keys(partitions: int = MODEL_PARTITIONS) -> Sequence[bytes]:
     """Return a key for each partition of a model's topic."""
     found: dict[int, bytes] = {}

@@ -24,6 +24,8 @@ class Target:
     only_with: tuple[str, str] | None = None
 
 
+_IN_FULL = ("form", "full")
+
 TARGETS: Mapping[str, tuple[Target, ...]] = {
     "loop": (
         Target("ratio_rate", ">=", 0.25),
@@ -67,15 +69,16 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "straggler": tuple(
         target
-        for models in (1, 4, 16)
+        for models, only_with in ((1, None), (2, _IN_FULL), (4, None), (8, _IN_FULL), (16, None))
         for target in (
-            Target(f"models_{models}_in_time", ">=", 0.999),
-            Target(f"models_{models}_p99_over_deadline_ms", "<=", 5.0),
-            Target(f"models_{models}_lost", "==", 0),
+            Target(f"models_{models}_in_time", ">=", 0.999, only_with),
+            Target(f"models_{models}_p99_over_deadline_ms", "<=", 5.0, only_with),
+            Target(f"models_{models}_lost", "==", 0, only_with),
         )
     ),
     "batching": (
         Target("settled_share_of_best", ">=", 0.9),
+        Target("aimd_least_share", ">=", 0.95),
         Target("settling_batches", "<=", 200),
         Target("backoff_batches", "<=", 5),
         Target("gain_over_batch_1", ">=", 20),

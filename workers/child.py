@@ -43,12 +43,10 @@ def main(arguments: list[str]) -> int:
     except MemoryError:
         frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
         return 1
-    if model.choice is not None:
-        sys.stderr.write(f"{model.manifest.name} {model.manifest.version} runs under {model.choice}\n")
     predict = predictor(model, _sizes(flags))
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
-    frames.write(output, b"")
+    frames.write(output, frames.pack_loaded(model.choice))
     while True:
         rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
         frames.write(output, frames.pack(predict(rows)))

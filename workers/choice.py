@@ -1,4 +1,4 @@
-"""Whether the runtimes of one model agree, and which of them is the fastest.
+"""Whether the runtimes of one model agree, and which of them is the fastest, by the size of a batch.
 
 What batching can win is a property of the runtime as much as of the model: a random forest on MNIST answers 63 rows/s
 one by one under scikit-learn and 8,200 under ONNX Runtime, but 24,500 against 17,000 in batches of 1,024. So it is
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,33 +21,59 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from workers.runtimes.contract import Outputs, Runtime
+    from workers.runtimes.contract import Outputs, Rows, Runtime
 
 SIZES = (1, 16, 128, 1_024)  # of the batches that are timed
 TOLERANCE = 1e-5  # absolute below 1, relative above: what an answer may differ by from batch to batch, too
 EXAMPLES, EXAMPLES_BYTES = 256, 1 << 20  # at most so many rows are kept in a package
 _REPEATS = 5
+_VISIBLY = 0.9  # of another runtime's time
 _LONG_S = 0.2  # a batch that takes so long is neither repeated nor followed by a larger one
 
 
 class Choice(NamedTuple):
-    """Which runtime answers, and what a batch took under each: name -> batch size -> microseconds."""
+    """Which runtime answers batches of which size, and what a batch took under each.
 
-    runtime: str
+    Attributes:
+        spans: the fewest rows of a batch, rising from 1, and the runtime that answers such and larger ones.
+        batch_us: name -> batch size -> microseconds.
+    """
+
+    spans: tuple[tuple[int, str], ...]
     batch_us: Mapping[str, Mapping[int, float]]
 
     def __str__(self) -> str:
         """Return one line for a log."""
         sizes = next(iter(self.batch_us.values()))
         heads = [f"{name} {' '.join(f'{us:.0f}' for us in times.values())}" for name, times in self.batch_us.items()]
-        return f"{self.runtime} ({'; '.join(heads)} us for batches of {' '.join(map(str, sizes))})"
+        first, *others = self.spans
+        answers = ", ".join([first[1], *(f"{name} from {rows} rows" for rows, name in others)])
+        return f"{answers} ({'; '.join(heads)} us for batches of {' '.join(map(str, sizes))})"
 
     def gauges(self, model: str) -> dict[str, float]:
-        """Return what a worker reports: 1 for the runtime that answers, and the times of all."""
-        found = {f"runtime{{model={model},runtime={self.runtime}}}": 1.0}
+        """Return what a worker reports: from how many rows on a runtime answers, and the times of all."""
+        found = {f"runtime{{model={model},runtime={name}}}": float(rows) for rows, name in reversed(self.spans)}
         for name, times in self.batch_us.items():
             found |= {f"measured_us{{model={model},rows={rows},runtime={name}}}": us for rows, us in times.items()}
         return found
+
+
+class BySize:
+    """Several forms of one model as one runtime: each batch goes to the one that is the fastest at its size.
+
+    Attributes:
+        leaves_lock: all of them compute without Python's lock.
+    """
+
+    def __init__(self, choice: Choice, runtimes: Mapping[str, Runtime]) -> None:
+        """Hold those that the choice names, and no others."""
+        self._starts = [rows for rows, _ in choice.spans]
+        self._runtimes = [runtimes[name] for _, name in choice.spans]
+        self.leaves_lock = all(getattr(each, "leaves_lock", False) for each in self._runtimes)
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Answer a batch."""
+        return self._runtimes[bisect_right(self._starts, len(rows)) - 1].predict_batch(rows)
 
 
 def examples(sample: NDArray[np.generic]) -> NDArray[np.generic]:
@@ -91,7 +118,7 @@ def _apart(first: NDArray[np.generic], second: NDArray[np.generic]) -> float:
 
 
 def measure(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic], sizes: Sequence[int] = SIZES) -> Choice:
-    """Time batches under each runtime and choose the one whose times are shorter, as a geometric mean over the sizes.
+    """Time batches under each runtime and choose by their times.
 
     Args:
         runtimes: by name; of equals the first is chosen.
@@ -105,8 +132,44 @@ def measure(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic], sizes: S
             found[name][size] = _best_us(runtime, batch)
         if max(times[size] for times in found.values()) > _LONG_S * 1e6:
             break
-    fastest = min(found, key=lambda name: sum(map(math.log, found[name].values())))
-    return Choice(fastest, found)
+    return Choice(spans_of(found), found)
+
+
+def spans_of(batch_us: Mapping[str, Mapping[int, float]]) -> tuple[tuple[int, str], ...]:
+    """Choose a runtime for every size: the one that is fastest over all, others only where they win visibly.
+
+    Over all is as a geometric mean of the times; visibly, by a tenth, since every one that is kept takes memory. Where
+    two measured sizes differ, the lines between their times say from how many rows on the second is faster.
+
+    Args:
+        batch_us: name -> batch size, rising, the same of each -> microseconds.
+
+    Returns:
+        The fewest rows, from 1, and the runtime from there on.
+
+    Examples:
+        >>> spans_of({"onnx": {1: 40.0, 16: 500.0}, "trees": {1: 160.0, 16: 300.0}})
+        ((1, 'onnx'), (7, 'trees'))
+    """
+    overall = min(batch_us, key=lambda name: sum(map(math.log, batch_us[name].values())))
+    spans: list[tuple[int, str]] = []
+    before = 0
+    for size in batch_us[overall]:
+        fastest = min(batch_us, key=lambda name: batch_us[name][size])
+        name = fastest if batch_us[fastest][size] < _VISIBLY * batch_us[overall][size] else overall
+        if not spans:
+            spans.append((1, name))
+        elif name != spans[-1][1]:
+            spans.append((_crossing(batch_us[spans[-1][1]], batch_us[name], before, size), name))
+        before = size
+    return tuple(spans)
+
+
+def _crossing(first: Mapping[int, float], second: Mapping[int, float], below: int, above: int) -> int:
+    """Return from how many rows on the second is faster: it is not at `below`, and is at `above`."""
+    lost_us = max(0.0, second[below] - first[below])
+    won_us = first[above] - second[above]
+    return below + max(1, math.ceil((above - below) * lost_us / (lost_us + won_us)))
 
 
 def _best_us(runtime: Runtime, batch: NDArray[np.generic]) -> float:

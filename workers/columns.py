@@ -65,11 +65,15 @@ class Stacked(Sequence["Input"]):
     def __getitem__(self, place: slice) -> Sequence[Input]: ...
     def __getitem__(self, place: int | slice) -> Input | Sequence[Input]:
         """Return one row, or some."""
+        size = len(self.data) // max(1, self.rows)
         if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(self.rows))]
+            start, end, step = place.indices(self.rows)
+            if step == 1 and start <= end:
+                return Stacked(self.dtype, self.shape, self.data[start * size : end * size], end - start)
+            return [self[each] for each in range(start, end, step)]
         if not -self.rows <= place < self.rows:
             raise IndexError(place)
-        size, at = len(self.data) // self.rows, place % self.rows
+        at = place % self.rows
         return Tensor(self.dtype, self.shape, self.data[at * size : (at + 1) * size])
 
 

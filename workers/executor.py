@@ -4,8 +4,9 @@
                        Batches known to take less than a millisecond skip it, and those of a model that keeps
                        Python's lock: it only watches them
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
+    PoolExecutor       several of these, among which each batch is divided
 
-Either answers one batch at a time.
+Each answers one batch at a time.
 """
 
 from __future__ import annotations

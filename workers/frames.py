@@ -3,8 +3,8 @@
     worker ── inputs (pickle) ──▶ child          the worker trusts nobody's bytes but is trusted itself
     worker ◀─ results (npz) ───── child          arrays without pickle: a model's process cannot run code in the worker
 
-A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded:
-empty, or why not.
+A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded,
+and which of its forms runs; or why not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from schemas.records import Outcome
-from workers.errors import OutputError
+from workers.choice import Choice
+from workers.errors import OutputError, PackageError
 from workers.rows import Predicted
 
 if TYPE_CHECKING:
@@ -28,6 +29,28 @@ if TYPE_CHECKING:
 
 HEADER = struct.Struct(">I")
 _OUTCOMES = tuple(Outcome)
+_LOADED = b"\0"  # no message begins with it
+
+
+def pack_loaded(choice: Choice | None) -> bytes:
+    """Say that the model is loaded, and what was chosen where it has several forms."""
+    return _LOADED + json.dumps(choice).encode()
+
+
+def unpack_loaded(frame: bytes) -> Choice | None:
+    """Read what `pack_loaded` wrote.
+
+    Raises:
+        PackageError: it says instead why the model was not loaded.
+    """
+    if not frame.startswith(_LOADED):
+        raise PackageError(frame.decode(errors="replace"))
+    found = json.loads(frame.removeprefix(_LOADED))
+    if found is None:
+        return None
+    spans, batch_us = found
+    times = {name: {int(rows): float(us) for rows, us in of.items()} for name, of in batch_us.items()}
+    return Choice(tuple((int(rows), str(name)) for rows, name in spans), times)
 
 
 def pack(predicted: Predicted) -> bytes:

@@ -138,4 +138,5 @@ def _fastest(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int
         return model
     found = choices.measure(runtimes, rows, sizes)
     _log.info("%s %s runs under %s", manifest.name, manifest.version, found)
-    return replace(model, runtime=runtimes[found.runtime], choice=found)
+    runtime = runtimes[found.spans[0][1]] if len(found.spans) == 1 else choices.BySize(found, runtimes)
+    return replace(model, runtime=runtime, choice=found)

@@ -21,6 +21,7 @@ from workers.choice import SIZES
 from workers.executor import Executor, ThreadExecutor, Timed, patience_s
 from workers.loading import load_package
 from workers.operator import ModelWorker
+from workers.pool import PoolExecutor
 from workers.predictor import predictor
 from workers.process import ProcessExecutor
 from workers.quickness import QUICK_US
@@ -282,9 +283,11 @@ class _Waking(ModelWorker):
     def statistics(self) -> Mapping[str, float]:
         if self.versions is None or self.beside is None:
             return super().statistics()
-        label = f"{{model={self.identity.model}}}"
+        model = self.identity.model
+        label = f"{{model={model}}}"
         return {
             **super().statistics(),
+            **{f"ready_s{{model={model},version={version}}}": took for version, took in self.versions.ready_s.items()},
             f"version_switches_total{label}": float(self.versions.switches),
             f"version_failures_total{label}": float(self.versions.failures + self.beside.failures),
         }
@@ -322,9 +325,10 @@ def _executor(
     }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
     memory = settings.memory_bytes.get(model.name, 0)
-    if settings.process or memory:
-        options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory}
-        return ProcessExecutor(model.path, now_us, **options)
+    if count := settings.processes_of(model.name):
+        options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory, "chose": chose}
+        children = [ProcessExecutor(model.path, now_us, **options) for _ in range(count)]
+        return children[0] if count == 1 else PoolExecutor(children, now_us)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
         loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from schemas.records import Input
+    from workers.choice import Choice
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class ProcessExecutor:
         load_s: float = LOAD_S,
         batch_sizes: tuple[int, ...] = (),
         memory_bytes: int = 0,
+        chose: Callable[[Choice], None] = lambda _: None,
     ) -> None:
         """Nothing runs before `start`.
 
@@ -49,7 +51,9 @@ class ProcessExecutor:
             load_s: how long one attempt to load may take.
             batch_sizes: rows of the batches that the model may be given; none = any.
             memory_bytes: that the child may take; 0 = as much as there is.
+            chose: called with what was chosen of the package's forms, where it has several.
         """
+        self._chose = chose
         self._now_us = now_us
         self._load_s = load_s
         flags = ["--allow-pickle"] if allow_pickle else []
@@ -84,13 +88,18 @@ class ProcessExecutor:
         self._child = await asyncio.create_subprocess_exec(
             sys.executable, *self._arguments, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )
-        refusal = await self._read()
-        if refusal:
-            await self.stop()
-            raise PackageError(refusal.decode())
-        if refusal is None:
+        told = await self._read()
+        if told is None:
             await self.stop()
             raise WorkerError("the model's process ended while it was loading: what it printed says why")
+        try:
+            choice = frames.unpack_loaded(told)
+        except PackageError:
+            await self.stop()
+            raise
+        if choice is not None:
+            _log.info("the model's process runs it under %s", choice)
+            self._chose(choice)
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
         """Return False: it is the child's."""

@@ -17,7 +17,8 @@ class WorkerSettings:
         objective_us: how long a batch may take; None = half of what the deadlines leave.
         queue_rows: unfinished queries from which on no more are read.
         threads: for the arithmetic of one batch.
-        process: run the model in a process of its own, which can be killed when it hangs.
+        processes: of its own in which a model runs, which can be killed when it hangs, of every model or by its name;
+            0 = none, in the worker itself.
         patience_s: how long a batch may take before the model counts as hung, of every model or by its name; None = 10
             objectives, at least 5 s.
         load_s: how long loading the model may take.
@@ -33,13 +34,18 @@ class WorkerSettings:
     objective_us: int | None = None
     queue_rows: int = 4_096
     threads: int = 1
-    process: bool = False
+    processes: int | Mapping[str, int] = 0
     patience_s: float | Mapping[str, float] | None = None
     load_s: float = 120.0
     allow_pickle: bool = False
     unload_first: bool = False
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def processes_of(self, model: str) -> int:
+        """Return how many processes of its own this model runs in, 0 = none; one whose memory is bounded has one."""
+        given = self.processes.get(model, 0) if isinstance(self.processes, Mapping) else self.processes
+        return max(given, int(model in self.memory_bytes))
 
     def patience_of(self, model: str) -> float | None:
         """Return how long a batch of this model may take (s); None where nothing is said of it."""

@@ -60,6 +60,7 @@ class Versions:
         wanted: the version that should.
         failures: attempts to get one ready that failed.
         switches: versions that took over.
+        ready_s: by version, how long it took to get it ready to take over, when it was tried last.
         vacating: whether the present version is to be unloaded now, by `vacate`.
         recent: the last rows, which the next version is tried on.
     """
@@ -84,6 +85,7 @@ class Versions:
         """
         self.served = self.wanted = model
         self.failures = self.switches = 0
+        self.ready_s: dict[str, float] = {}
         self.recent = recent or Recent()
         self.vacating = False
         self._known: dict[str, Model] = {}
@@ -175,7 +177,8 @@ class Versions:
             self.vacating = True
             self._ring()
             await self._vacant.wait()
-        executor = self._make(model)
+        executor, clock = self._make(model), asyncio.get_running_loop()
+        started_s = clock.time()
         try:
             await prepare(executor, trial)
         except (WorkerError, OSError) as fault:
@@ -184,6 +187,11 @@ class Versions:
             if self._unload_first:
                 await self._restore()
             return False
+        self.ready_s[model.version] = clock.time() - started_s
+        tried = len(trial.asked) + len(trial.answered)
+        _log.info(
+            "%s %s is ready: loaded and tried on %d rows in %.1f s", *_named(model), tried, clock.time() - started_s
+        )
         await self._offer(model, executor)
         return True
 

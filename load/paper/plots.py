@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from load.contest import OBJECTIVE_MS
 from load.drawing import COLOURS, panels, svg
 from load.paper.published import FIGURE4, FIGURE6, RECALL
 from load.scenarios import controllers, figure8, overload, personal, replicas
@@ -26,7 +27,7 @@ def figure3(results: Mapping[str, Result]) -> str:
         for model, colour in zip(controllers.MODELS, COLOURS, strict=False):
             rows = [row for row in results["controllers"].series["sizes"] if row["model"] == model]
             _line(axes, rows, "rows", quantile, model, colour)
-        axes.axhline(controllers.OBJECTIVE_MS, color="black", linewidth=1, linestyle=":")
+        axes.axhline(OBJECTIVE_MS, color="black", linewidth=1, linestyle=":")
         axes.set(xscale="log", yscale="log", xlabel="rows of a batch", ylabel=f"{quantile[:3]} of a batch (ms)")
     middle.legend(fontsize=7)
     return svg(figure)

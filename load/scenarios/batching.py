@@ -3,6 +3,9 @@
 The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms, so the best batch has 150 rows and
 does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
 Then each other controller does the same work; `fixed` has the best size for the rows before they become dearer.
+
+At last the controllers are held against the best fixed batches of real models (`load.contest`), which decides what is
+the default.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load import topics
+from load.contest import contest, shares, verdict
 from load.models import BATCH_S, ROW_S
 from load.results import Result
 from load.system import Deployment
@@ -25,6 +29,7 @@ from schemas.codec import Codec
 from schemas.records import Application, ModelPredictions, ModelQueries, Tensor
 from streams.runtime.clock import SystemClock
 from workers.packaging import package_function
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +71,8 @@ async def run(stage: Stage) -> Result:
     for name, parameters in _OTHERS.items():
         others[name] = figures((await _work(stage, package, _worker(name, parameters), costs))[0])
     of_aimd = figures(batches)
+    contenders = await contest(stage)
+    real = shares(contenders)
     return Result(
         NAME,
         figures={
@@ -73,10 +80,14 @@ async def run(stage: Stage) -> Result:
             **_gain(batches, singles),
             "single_wall_per_s": _SINGLE_ROWS / single_s,
             **{f"{name}_{figure}": value for name, found in others.items() for figure, value in found.items()},
+            **real,
         },
         parameters={"objective_ms": _OBJECTIVE_MS, "best_rows": _BEST_ROWS, "best_per_s": _BEST_PER_S},
-        series={"batches": [{"rows": b.rows, "cap": b.cap, "predict_us": b.predict_us} for b in batches]},
-        notes=side_by_side({"aimd": of_aimd, **others}),
+        series={
+            "batches": [{"rows": b.rows, "cap": b.cap, "predict_us": b.predict_us} for b in batches],
+            "contenders": contenders,
+        },
+        notes=(*side_by_side({"aimd": of_aimd, **others}), *verdict(real, WorkerSettings().controller)),
     )
 
 

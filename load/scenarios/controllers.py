@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from load import topics
-from load.backlog import Asker
+from load.backlog import Asker, settled
+from load.contest import OBJECTIVE_MS
 from load.driving import Driver
 from load.rates import drain_rate
 from load.results import Result
@@ -28,12 +29,11 @@ from schemas.records import Application
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from load.backlog import Answered
     from load.system import Stage
     from load.training import Digits
 
@@ -45,8 +45,6 @@ CONTROLLERS: Mapping[str, tuple[str, Mapping[str, float]]] = {
     "deferred": ("deferred", {}),
     "none": ("fixed", {"rows": 1.0}),
 }
-ADAPTIVE = ("aimd", "quantile", "deferred")
-OBJECTIVE_MS = 20.0
 LINEAR = "linear-svm"
 _GRID = ("fixed", {"rows": 1024.0})
 _SIZES = tuple(2**power for power in range(11))  # a record of more would be too large
@@ -71,7 +69,6 @@ async def run(stage: Stage) -> Result:
         figures={
             **figures,
             **gains(figures),
-            **shares_of_best(figures, grid),
             **{f"whole_{how}_per_s": rate for how, rate in whole.items()},
             "whole_gain": whole["aimd"] / max(1.0, whole["none"]),
         },
@@ -135,20 +132,6 @@ async def _controlled(
     return figures
 
 
-def settled(batches: Sequence[Answered]) -> dict[str, float]:
-    """Return what the second half of the batches' time says: rows a second in all and while predicting, and batches."""
-    middle_us = (batches[0].at_us + batches[-1].at_us) // 2
-    late = [batch for batch in batches if batch.at_us > middle_us]
-    rows = sum(batch.rows for batch in late)
-    times_us = [batch.predict_us for batch in late]
-    return {
-        "per_s": rows / max(1, late[-1].at_us - middle_us) * 1e6,
-        "model_per_s": rows / max(1, sum(times_us)) * 1e6,
-        "batch_p99_ms": float(np.percentile(times_us, 99)) / 1e3,
-        "rows_a_batch": rows / len(late),
-    }
-
-
 def gains(figures: Mapping[str, float]) -> dict[str, float]:
     """Return each model's gain over batches of one: of the whole worker, and of the model's own time."""
     return {
@@ -156,28 +139,6 @@ def gains(figures: Mapping[str, float]) -> dict[str, float]:
         for model in MODELS
         for kind in ("", "model_")
     }
-
-
-def shares_of_best(figures: Mapping[str, float], grid: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return each model's best fixed batch of those within the objective, and what each controller reaches of it.
-
-    Rows a second of the model's own time. The grid asks a worker that has nothing else to do, the controllers one that
-    is busy reading and writing, so shares of .8 to 1.6 have been seen where all take batches of the same size. A batch
-    of one counts where none is within.
-
-    Args:
-        figures: `{model}_{controller}_model_per_s`.
-        grid: by model and rows, the time of a batch.
-    """
-    found: dict[str, float] = {}
-    for model in MODELS:
-        sizes = [row for row in grid if row["model"] == model]
-        within = [row for row in sizes if row["p99_ms"] <= OBJECTIVE_MS] or sizes[:1]
-        best_per_s = max(row["rows"] / row["p50_ms"] * 1e3 for row in within)
-        found[f"{model}_best_fixed_model_per_s"] = best_per_s
-        for name in ADAPTIVE:
-            found[f"{model}_{name}_share_of_best"] = figures[f"{model}_{name}_model_per_s"] / best_per_s
-    return found
 
 
 async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:

@@ -1,10 +1,11 @@
-"""Several runtimes of one model: agreement demanded, the fastest one kept."""
+"""Several runtimes of one model: agreement demanded, the fastest one kept for each size of a batch."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from sklearn.pipeline import make_pipeline
 
 from schemas.codec import Codec
 from schemas.records import Model
-from workers.choice import EXAMPLES, EXAMPLES_BYTES, Choice, difference, examples, measure
+from workers import frames
+from workers.choice import EXAMPLES, EXAMPLES_BYTES, BySize, Choice, difference, examples, measure, spans_of
 from workers.errors import PackageError
 from workers.loading import CONVERTERS, RUNTIMES, load_package
 from workers.manifest import MANIFEST, digest
@@ -27,8 +29,6 @@ from workers.runtimes.contract import Outputs
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from workers.runtimes.contract import Rows
 
 NEEDS_ONNX = pytest.mark.skipif(
@@ -99,14 +99,52 @@ def test_the_faster_runtime_is_chosen() -> None:
     """Both are asked for the same batches, of every size."""
     runtimes = {"slow": Counting(20_000), "fast": Counting(1)}
     found = measure(runtimes, X, sizes=(1, 100))
-    assert found.runtime == "fast"
+    assert found.spans == ((1, "fast"),)
     assert set(runtimes["slow"].sizes) == set(runtimes["fast"].sizes) == {1, 100}
 
 
 def test_a_choice_is_one_readable_line() -> None:
     """For the log."""
-    found = Choice("onnx", {"sklearn": {1: 200.4, 16: 210.0}, "onnx": {1: 9.7, 16: 20.0}})
-    assert str(found) == "onnx (sklearn 200 210; onnx 10 20 us for batches of 1 16)"
+    times = {"sklearn": {1: 200.4, 16: 210.0}, "onnx": {1: 9.7, 16: 220.0}}
+    measured = "(sklearn 200 210; onnx 10 220 us for batches of 1 16)"
+    assert str(Choice(((1, "onnx"),), times)) == f"onnx {measured}"
+    assert str(Choice(((1, "onnx"), (15, "sklearn")), times)) == f"onnx, sklearn from 15 rows {measured}"
+
+
+def test_each_size_has_the_runtime_that_is_the_fastest_there() -> None:
+    """From where the lines between what was measured cross; a third form nowhere."""
+    times = {
+        "onnx": {1: 40, 17: 500, 128: 2_000},
+        "trees": {1: 160, 17: 380, 128: 1_000},
+        "sklearn": dict.fromkeys((1, 17, 128), 9_000),
+    }
+    assert spans_of(times) == ((1, "onnx"), (9, "trees"))
+
+
+def test_what_wins_by_less_than_a_tenth_somewhere_is_not_kept_for_it() -> None:
+    """It would take memory for next to nothing."""
+    assert spans_of({"onnx": {1: 100, 128: 1_000}, "trees": {1: 95, 128: 4_000}}) == ((1, "onnx"),)
+
+
+def test_a_batch_goes_to_the_runtime_of_its_size_and_the_others_are_let_go() -> None:
+    """Nothing holds on to the one that is nowhere the fastest."""
+    small, large = Counting(1), Counting(1)
+    choice = Choice(((1, "small"), (8, "large")), {})
+    runtime = BySize(choice, {"small": small, "large": large, "slow": Counting(1)})
+    for rows in (1, 7, 8, 100):
+        runtime.predict_batch(X[:1].repeat(rows, axis=0))
+    assert (small.sizes, large.sizes) == ([1, 7], [8, 100])
+    assert not runtime.leaves_lock
+    assert choice.gauges("m") == {"runtime{model=m,runtime=small}": 1.0, "runtime{model=m,runtime=large}": 8.0}
+
+
+def test_a_choice_crosses_from_a_models_process_unchanged() -> None:
+    """And so does why a model was not loaded."""
+    choice = Choice(((1, "onnx"), (15, "sklearn")), {"sklearn": {1: 200.5, 16: 210.0}, "onnx": {1: 9.5, 16: 220.0}})
+    assert frames.unpack_loaded(frames.pack_loaded(choice)) == choice
+    assert frames.unpack_loaded(frames.pack_loaded(None)) is None
+    with pytest.raises(PackageError, match="no such file"):
+        frames.unpack_loaded(b"no such file")
 
 
 def package(folder: Path, convert: str, estimator: Any = None, **options: Any) -> Any:
@@ -135,9 +173,8 @@ def test_a_worker_measures_both_forms_and_logs_its_choice(tmp_path: Path, caplog
     with caplog.at_level(logging.INFO):
         model = load_package(tmp_path / "p")
     assert model.choice is not None
-    assert model.choice.runtime == "onnx"
-    assert type(model.runtime).__name__ == "OnnxRuntime"
-    assert "forest 1 runs under onnx (sklearn " in caplog.text
+    assert model.choice.spans[0] == (1, "onnx")
+    assert "forest 1 runs under onnx" in caplog.text
 
 
 @NEEDS_ONNX
@@ -167,7 +204,7 @@ def test_a_worker_runs_trees_as_arrays_where_that_is_faster(tmp_path: Path, capl
     with caplog.at_level(logging.INFO):
         model = load_package(tmp_path / "p", sizes=(1,))
     assert model.choice is not None
-    assert model.choice.runtime == "trees"
+    assert model.choice.spans == ((1, "trees"),)
     assert type(model.runtime).__name__ == "TreesRuntime"
     assert "forest 1 runs under trees (sklearn " in caplog.text
 
@@ -182,7 +219,7 @@ def test_a_linear_model_becomes_arrays_where_onnx_is_not_installed(
     assert "needs no_such_module" in conversion["refused"]["onnx"]
     model = load_package(tmp_path / "p", sizes=(1,))
     assert model.choice is not None
-    assert model.choice.runtime == "linear"
+    assert model.choice.spans == ((1, "linear"),)
 
 
 def test_a_package_from_before_there_were_trees_still_loads(tmp_path: Path) -> None:
@@ -273,3 +310,18 @@ async def test_a_worker_reports_its_choice_and_what_it_measured(tmp_path: Path) 
         name: found[f"measured_us{{model=forest,rows=32,runtime={name}}}"] for name in ("sklearn", "onnx", "trees")
     }
     assert found[f"runtime{{model=forest,runtime={min(times, key=times.__getitem__)}}}"] == 1
+
+
+async def test_the_choice_of_a_model_in_a_process_of_its_own_is_reported_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process tells it to its worker when the model is loaded."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    package(tmp_path / "p", "auto", LogisticRegression().fit(X, Y))
+    model = Model("forest", "1", "sklearn", str(tmp_path / "p"), digest(tmp_path / "p"), "label", "float32", (4,))
+    predicting = Predicting(model, "w", WorkerSettings(processes={"forest": 1}), Codec(), lambda: 0)
+    await predicting.start()
+    found = predicting.kernel.statistics()
+    await predicting.stop()
+    assert found["runtime{model=forest,runtime=linear}"] == 1
+    assert found["measured_us{model=forest,rows=1,runtime=linear}"] > 0

@@ -37,13 +37,13 @@ APPLICATIONS = {
 BACK_S = 30.0  # a process that died tells nobody: the group waits a session of 10 s for it
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[False, True], ids=["thread", "process"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[0, 1], ids=["thread", "process"])
 async def there(
     kafka: Broker, redis_server: RedisServer, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> AsyncIterator[Deployed]:
     """Serve a moody model and a steady one; a batch of more than half a second counts as hung."""
     prefix, folder = f"bad-models-{uuid.uuid4().hex[:8]}", tmp_path_factory.mktemp("bad-models")
-    worker = {"process": request.param, "patience_s": 0.5}
+    worker = {"processes": request.param, "patience_s": 0.5}
     async with deployed(
         kafka, redis_server.url, prefix, folder, TOYS, APPLICATIONS, partitions=1, worker=worker
     ) as deployment:
@@ -97,7 +97,7 @@ async def test_a_model_that_hangs_is_replaced(there: Deployed) -> None:
     assert outcome(beside)[::2] == (Status.PARTIAL, "HANG")
     await serves_again(there)
     replaced = {name for name, pid in there.system.pids.items() if pids[name] != pid}
-    assert replaced == (set() if there.settings.worker.process else {"worker.moody"})
+    assert replaced == (set() if there.settings.worker.processes else {"worker.moody"})
     await there.watch.all_committed("worker.moody", topics.model_queries("moody"))
 
 
@@ -108,7 +108,7 @@ async def test_a_model_that_was_quick_and_hangs_is_replaced(there: Deployed) -> 
         assert outcome(await there.client.predict("alone", f"fine {number}"))[0] is Status.COMPLETE
     await test_a_model_that_hangs_is_replaced(there)
     told = there.system.log("worker.moody").read_text()
-    assert ("workers.sentinel: the model did not answer" in told) != there.settings.worker.process
+    assert ("workers.sentinel: the model did not answer" in told) != bool(there.settings.worker.processes)
 
 
 async def test_a_model_that_ends_its_process_is_replaced(there: Deployed) -> None:

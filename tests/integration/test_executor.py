@@ -6,6 +6,7 @@ import asyncio
 import sys
 import threading
 import time
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
 from workers.executor import ThreadExecutor, patience_s
 from workers.packaging import package_function
+from workers.pool import PoolExecutor
 from workers.process import ProcessExecutor
 from workers.quickness import PROOFS, SURPRISE_US
 from workers.rows import Predicted
@@ -231,7 +233,7 @@ async def test_a_model_that_hangs_while_it_is_loaded_is_reported() -> None:
 # Hangs the first time, and is loaded the second.
 SLOW = "import pathlib, sys; p = pathlib.Path(sys.argv[1])\n"
 SLOW += "if not p.exists(): p.touch(); sys.stdin.read()\n"
-SLOW += "sys.stdout.buffer.write(bytes(4)); sys.stdout.flush(); sys.stdin.read()"
+SLOW += r"sys.stdout.buffer.write(b'\0\0\0\5\0null'); sys.stdout.flush(); sys.stdin.read()"
 
 
 async def test_a_child_that_hangs_while_it_loads_is_killed_and_started_again(
@@ -315,6 +317,52 @@ async def test_a_child_process_predicts_hangs_dies_and_is_replaced(
     assert "did not answer" in hung.fault
     assert died.fault == "the model's process died"
     assert alive.answers == ("b",)
+
+
+async def test_a_pool_divides_a_batch_among_its_children_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three processes have parts of equal size; a batch of two leaves one of them in peace."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    package_function("tests.toys:whereabouts", tmp_path / "w", "w", "1", ["x"])
+    pool = PoolExecutor([ProcessExecutor(tmp_path / "w", now_us) for _ in range(3)], now_us)
+    await pool.start()
+    answers = [str(answer).split() for answer in (await pool.run(list("abcdefg"), LONG_S)).predicted.answers]
+    few = (await pool.run(["a", "b"], LONG_S)).predicted.answers
+    await pool.stop()
+    assert "".join(word for word, _ in answers) == "abcdefg"
+    pids = [pid for _, pid in answers]
+    assert [len(list(same)) for _, same in groupby(pids)] == [2, 2, 3]
+    assert len(set(pids)) == 3
+    assert len({str(answer).split()[1] for answer in few}) == 2
+    assert not pool.ready
+
+
+async def test_a_child_of_a_pool_that_dies_costs_its_part_of_the_batch(
+    moody: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other parts are answered, and the next batch waits for a new child."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pool = PoolExecutor([ProcessExecutor(moody, now_us) for _ in range(2)], now_us)
+    await pool.start()
+    hurt = (await pool.run(["a", "die", "b", "c"], LONG_S)).predicted
+    assert not pool.ready
+    await pool.start()
+    well = (await pool.run(["a", "b", "c"], LONG_S)).predicted
+    await pool.stop()
+    assert hurt.outcomes == (Outcome.FAILED, Outcome.FAILED, OK, OK)
+    assert tuple(hurt.answers[2:]) == ("b", "c")
+    assert hurt.fault == "the model's process died"
+    assert well == Predicted((OK,) * 3, ("a", "b", "c"))
+
+
+async def test_a_pool_that_cannot_load_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As each of its children."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pool = PoolExecutor([ProcessExecutor(tmp_path, now_us) for _ in range(2)], now_us)
+    with pytest.raises(PackageError, match="not a model package"):
+        await pool.start()
+    await pool.stop()
 
 
 async def test_a_child_gives_its_model_the_allowed_batches_only(

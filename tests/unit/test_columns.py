@@ -45,7 +45,8 @@ def test_rows_of_several_forms_stay_by_themselves() -> None:
 def test_a_stack_is_a_sequence_like_any_other() -> None:
     """Length, places from either end, slices, an end, and a copy in another process."""
     found = stacked((Column(tensor((1,), (2,), (3,))), place) for place in range(3))
-    assert (len(found), found[-1], found[1:]) == (3, found[2], [found[1], found[2]])
+    assert (len(found), found[-1], list(found[1:]), list(found[2:1])) == (3, found[2], [found[1], found[2]], [])
+    assert list(found[::2]) == [found[0], found[2]]
     assert list(pickle.loads(pickle.dumps(found))) == list(found)
     with pytest.raises(IndexError):
         found[3]

@@ -13,7 +13,7 @@ from load.paper import parts, run
 from load.paper.page import page
 from load.paper.words import DIFFERENCES
 from load.results import Result
-from load.scenarios import controllers, delayed, figure8, overload, replicas
+from load.scenarios import delayed, figure8, overload, replicas
 from load.system import Stage
 from load.workload import Rows
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
@@ -113,14 +113,6 @@ def test_a_backlog_has_a_key_for_each_partition() -> None:
     assert [partition_of(key, 4) for key in keys()] == [0, 1, 2, 3]
 
 
-def test_controllers_are_judged_by_the_second_half() -> None:
-    """The climb does not count; the model's own time is apart from the worker's."""
-    climb = [Answered("w", 1, 1, 1_000, at_us) for at_us in range(0, 1_000_001, 100_000)]
-    late = [Answered("w", 100, 100, 5_000, at_us) for at_us in range(1_100_000, 2_000_001, 100_000)]
-    found = controllers.settled([*climb, *late])
-    assert (found["per_s"], found["model_per_s"], found["rows_a_batch"]) == (1_000.0, 20_000.0, 100.0)
-
-
 def test_a_batch_in_two_records_counts_once() -> None:
     """Two reply partitions share a batch of four rows."""
     share = ModelPredictions(
@@ -154,21 +146,6 @@ def test_the_curves_of_a_failure_end_at_its_errors() -> None:
     last = figure8.curves(replay)[-1]
     assert last["queries"] == figure8.QUERIES
     assert (last["exp3"], last["single"], last["knn3"]) == (2 / figure8.QUERIES, 0.0, 0.25)
-
-
-def test_a_controller_is_held_against_the_best_fixed_batch_within_the_objective() -> None:
-    """64 rows take 25 ms at p99, so 32 count, at 16 ms; where no batch is within, the smallest counts."""
-    grid = [
-        {"model": model, "rows": rows, "p50_ms": rows * each_ms, "p99_ms": rows * each_ms * 1.25}
-        for model in controllers.MODELS
-        for each_ms in (30.0 if model == "no-op" else 0.4,)
-        for rows in (1, 32, 64)
-    ]
-    per_s = {f"{model}_{name}_model_per_s": 2_400.0 for model in controllers.MODELS for name in controllers.ADAPTIVE}
-    found = controllers.shares_of_best(per_s, grid)
-    assert found["forest_best_fixed_model_per_s"] == pytest.approx(2_500)
-    assert found["forest_aimd_share_of_best"] == pytest.approx(0.96)
-    assert found["no-op_best_fixed_model_per_s"] == pytest.approx(1_000 / 30)
 
 
 def test_the_page_draws_overload_with_admission_beside_the_collapse_without_it() -> None:

@@ -30,6 +30,7 @@ def test_targets_are_judged_and_a_missing_figure_is_a_miss() -> None:
     judged = {verdict.target.figure: verdict.reached for verdict in verdicts(result)}
     assert judged == {
         "settled_share_of_best": True,
+        "aimd_least_share": False,
         "settling_batches": False,
         "backoff_batches": True,
         "gain_over_batch_1": False,

@@ -1,0 +1,133 @@
+"""Which batch controller is the best on real models: each beside the best fixed batch, all through busy workers.
+
+For every model all contenders run at once, each with a worker of its own, and are asked in turn, round by round, always
+with more rows waiting than a batch takes. A first round finds the fixed sizes that are worth asking again: those whose
+batches meet the objective, and do nearly as much as the best of these.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from load import topics
+from load.backlog import Asker, settled
+from load.rounds import ROUNDS, over_rounds
+from load.system import Deployment
+from load.training import clippers, digits, package_all
+from schemas.records import Application
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from load.system import Stage
+
+ADAPTIVE = ("aimd", "quantile", "deferred")
+OBJECTIVE_MS = 20.0
+SIZES = tuple(16 << power for power in range(9))
+_SHORT = ("linear-svm", "forest", "kernel-svm")  # the cheapest row, the dearest call, the dearest row
+_SECONDS, _SHORT_SECONDS = 3.0, 1.5
+_FIRST_SECONDS = 1.5  # of the first round; a controller has settled by then
+_WORTH = 0.85  # of the best rate of the first round
+_PATIENCE_S = 90.0
+
+
+async def contest(stage: Stage) -> list[dict[str, Any]]:
+    """Return a row a model and contender: rate, size and 99th percentile of its batches, and whether they are fixed."""
+    data = digits()
+    packages = await asyncio.to_thread(package_all, clippers(data), data.test_x, stage.folder)
+    found = []
+    for model in _SHORT if stage.short else packages:
+        measured = await _measured(stage, model, packages[model], data.test_x)
+        found += [{"model": model, "contender": name, **figures} for name, figures in measured.items()]
+    return found
+
+
+async def _measured(stage: Stage, model: str, package: Path, rows: NDArray[Any]) -> dict[str, dict[str, float]]:
+    contenders: dict[str, tuple[str, dict[str, float]]] = {name: (name, {}) for name in ADAPTIVE}
+    contenders |= {f"fixed-{size}": ("fixed", {"rows": float(size)}) for size in SIZES}
+    async with AsyncExitStack() as stack:
+        askers = {}
+        for name, given in contenders.items():
+            deployment = _deployment(model, package, given)
+            stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
+            await stack.enter_async_context(stage.launch(deployment))
+            askers[name] = stack.enter_context(Asker(stage, deployment.prefix, model, rows))
+        first = {name: await _busy(asker, _FIRST_SECONDS) for name, asker in askers.items()}
+        again = (*ADAPTIVE, *worth_asking({name: first[name] for name in first if name not in ADAPTIVE}))
+        seconds = _SHORT_SECONDS if stage.short else _SECONDS
+        rounds = [{name: await _busy(askers[name], seconds) for name in again} for _ in range(ROUNDS)]
+    return {name: over_rounds([measured[name] for measured in rounds]) for name in again}
+
+
+async def _busy(asker: Asker, seconds: float) -> dict[str, float]:
+    return settled(await asyncio.to_thread(asker.keep_busy, seconds))
+
+
+def _deployment(model: str, package: Path, given: tuple[str, Mapping[str, float]]) -> Deployment:
+    controller, parameters = given
+    worker = {"controller": controller, "parameters": dict(parameters), "objective_ms": OBJECTIVE_MS}
+    return Deployment(
+        topics.new_prefix("contest"),
+        (Application(model, (model,), "single", slo_ms=_PATIENCE_S * 1e3),),
+        {model: package},
+        roles=("worker",),
+        settings={"worker": worker, "log_level": "warning"},
+    )
+
+
+def worth_asking(first: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Return the fixed sizes to ask again: within the objective, and not far behind the best of these.
+
+    Where none meets the objective, the one that is least above it.
+    """
+    within = {name: of["per_s"] for name, of in first.items() if of["batch_p99_ms"] <= OBJECTIVE_MS}
+    if not within:
+        return [min(first, key=lambda name: first[name]["batch_p99_ms"])]
+    return [name for name, per_s in within.items() if per_s >= _WORTH * max(within.values())]
+
+
+def shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what each controller reaches of the best fixed batch within the objective, by model, and at least.
+
+    Args:
+        rows: as `contest` gives them.
+    """
+    found: dict[str, float] = {}
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = {row["contender"]: row for row in rows if row["model"] == model}
+        fixed = [row for name, row in mine.items() if name not in ADAPTIVE]
+        within = [row for row in fixed if row["batch_p99_ms"] <= OBJECTIVE_MS] or fixed
+        best = max(within, key=lambda row: row["per_s"])
+        found[f"{model}_best_fixed_per_s"] = best["per_s"]
+        found[f"{model}_best_fixed_rows"] = best["rows_a_batch"]
+        for name in ADAPTIVE:
+            found[f"{model}_{name}_share_of_best"] = mine[name]["per_s"] / best["per_s"]
+            found[f"{model}_{name}_batch_p99_ms"] = mine[name]["batch_p99_ms"]
+    for name in ADAPTIVE:
+        of_models = [value for figure, value in found.items() if figure.endswith(f"_{name}_share_of_best")]
+        found |= {f"{name}_least_share": min(of_models), f"{name}_median_share": statistics.median(of_models)}
+    return found
+
+
+def verdict(found: Mapping[str, float], default: str) -> tuple[str, ...]:
+    """Say in a line each what the controllers reach, and in a last one whether the default is the best of them.
+
+    The best is the one whose worst model fares best.
+    """
+    best = max(ADAPTIVE, key=lambda name: found[f"{name}_least_share"])
+    lines = []
+    for name in ADAPTIVE:
+        worst_ms = max(value for figure, value in found.items() if figure.endswith(f"_{name}_batch_p99_ms"))
+        least, median = found[f"{name}_least_share"], found[f"{name}_median_share"]
+        lines.append(
+            f"{name:<8} real models: {least:.0%} to the median of {median:.0%} of the best fixed batch within "
+            f"{OBJECTIVE_MS:g} ms; batches of at most {worst_ms:.1f} ms (p99)"
+        )
+    said = "is the default" if best == default else f"is not the default, which is {default}"
+    return (*lines, f"by its worst model {best} is the best of them, and {said}")

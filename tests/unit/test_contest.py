@@ -1,0 +1,68 @@
+"""Batch controllers beside the best fixed batch: what is asked again, and who is said to be the best."""
+
+from __future__ import annotations
+
+import pytest
+
+from load.backlog import Answered, settled
+from load.contest import ADAPTIVE, shares, verdict, worth_asking
+from load.paper import parts
+from load.results import Result
+
+
+def test_a_busy_worker_is_judged_by_the_second_half() -> None:
+    """The climb does not count; the model's own time is apart from the worker's."""
+    climb = [Answered("w", 1, 1, 1_000, at_us) for at_us in range(0, 1_000_001, 100_000)]
+    late = [Answered("w", 100, 100, 5_000, at_us) for at_us in range(1_100_000, 2_000_001, 100_000)]
+    found = settled([*climb, *late])
+    assert (found["per_s"], found["model_per_s"], found["rows_a_batch"]) == (1_000.0, 20_000.0, 100.0)
+
+
+def of(per_s: float, p99_ms: float, rows: float = 1.0) -> dict[str, float]:
+    """Return what was measured of a contender."""
+    return {"per_s": per_s, "batch_p99_ms": p99_ms, "rows_a_batch": rows}
+
+
+def test_only_sizes_within_the_objective_that_do_nearly_as_much_as_the_best_are_asked_again() -> None:
+    """The fastest of all breaks it; of the rest one does too little."""
+    first = {"fixed-16": of(500, 4), "fixed-64": of(900, 12), "fixed-128": of(1_000, 19), "fixed-256": of(1_200, 30)}
+    assert worth_asking(first) == ["fixed-64", "fixed-128"]
+
+
+def test_where_no_size_meets_the_objective_the_quickest_is_asked_again() -> None:
+    """There is something to be held against."""
+    assert worth_asking({"fixed-16": of(500, 40), "fixed-64": of(900, 90)}) == ["fixed-16"]
+
+
+def contenders(model: str, per_s: float) -> list[dict[str, object]]:
+    """Return two fixed sizes, of which the faster one breaks the objective, and controllers 100 rows a second apart."""
+    rows = {"fixed-64": of(1_000, 12, 64), "fixed-256": of(1_200, 30, 256)}
+    rows |= {name: of(per_s - 100 * place, 21 + place) for place, name in enumerate(ADAPTIVE)}
+    return [{"model": model, "contender": name, **row} for name, row in rows.items()]
+
+
+def test_a_controller_is_held_against_the_best_fixed_batch_within_the_objective() -> None:
+    """By model, and at its worst."""
+    found = shares([*contenders("forest", 980), *contenders("linear-svm", 1_050)])
+    assert (found["forest_best_fixed_per_s"], found["forest_best_fixed_rows"]) == (1_000, 64)
+    assert found["forest_aimd_share_of_best"] == pytest.approx(0.98)
+    assert found["aimd_least_share"] == pytest.approx(0.98)
+    assert found["deferred_least_share"] == pytest.approx(0.78)
+    assert found["forest_quantile_batch_p99_ms"] == 22
+
+
+def test_the_verdict_names_the_best_and_whether_it_is_the_default() -> None:
+    """In words, a line a controller and one for all."""
+    found = shares(contenders("forest", 980))
+    *lines, last = verdict(found, "aimd")
+    assert lines[0].startswith("aimd     real models: 98% to the median of 98%")
+    assert last == "by its worst model aimd is the best of them, and is the default"
+    assert verdict(found, "quantile")[-1].endswith("is not the default, which is quantile")
+
+
+def test_the_page_shows_what_is_reached_of_the_best_fixed_batch() -> None:
+    """A line a model; a result from before has none."""
+    (line,) = parts._contested(shares(contenders("forest", 980)))
+    assert line[0].startswith("forest: aimd / quantile / deferred")
+    assert line[2] == "98% / 88% / 78%; 21.0 / 22.0 / 23.0 ms"
+    assert list(parts._contested(Result("batching", {"settled_per_s": 1.0}).figures)) == []

@@ -1,0 +1,109 @@
+"""Predicts in several child processes at once: each batch is divided among them, for models that keep Python's lock."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schemas.records import Outcome
+from workers.executor import Timed
+from workers.rows import Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from schemas.records import Input
+    from workers.process import ProcessExecutor
+
+
+class PoolExecutor:
+    """Children that each hold the model; one that hangs or dies fails its part of the batch, and is replaced."""
+
+    def __init__(self, children: Sequence[ProcessExecutor], now_us: Callable[[], int]) -> None:
+        """Nothing runs before `start`; `now_us` is the clock that batches are timed by."""
+        self._children = children
+        self._now_us = now_us
+
+    @property
+    def ready(self) -> bool:
+        """Whether every child has its model loaded."""
+        return all(child.ready for child in self._children)
+
+    async def start(self) -> None:
+        """Have the model loaded in every child that has not.
+
+        Raises:
+            PackageError: it cannot be loaded.
+        """
+        started = await asyncio.gather(*(child.start() for child in self._children), return_exceptions=True)
+        for fault in started:
+            if fault is not None:
+                raise fault
+
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Return False: it is the children's."""
+        return False
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Leave it to the children."""
+        return None
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict one batch, in parts of equal size."""
+        started_us = self._now_us()
+        count = min(len(self._children), len(inputs))
+        edges = [len(inputs) * part // count for part in range(count + 1)]
+        parts = [inputs[start:end] for start, end in pairwise(edges)]
+        asked = (child.run(part, patience_s) for child, part in zip(self._children, parts, strict=False))
+        timed = await asyncio.gather(*asked)
+        return Timed(joined([each.predicted for each in timed]), self._now_us() - started_us)
+
+    async def stop(self) -> None:
+        """Kill the children."""
+        await asyncio.gather(*(child.stop() for child in self._children))
+
+
+def joined(parts: Sequence[Predicted]) -> Predicted:
+    """Put the results of consecutive parts of a batch one behind the other.
+
+    Parts without an answer are filled up; one whose answers are of another form than the first has failed.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    pattern = next((part for part in parts if Outcome.OK in part.outcomes), parts[0])
+    fitting = [part if _fits(part, pattern) else _failed_as(pattern, part) for part in parts]
+    starts = np.cumsum([0, *(len(part.outcomes) for part in fitting)]).tolist()
+    return Predicted(
+        tuple(outcome for part in fitting for outcome in part.outcomes),
+        tuple(text for part in fitting for text in part.answers)
+        if isinstance(pattern.answers, tuple)
+        else np.concatenate([np.asarray(part.answers) for part in fitting]),
+        None if pattern.scores is None else np.concatenate([np.asarray(part.scores) for part in fitting]),
+        {start + row: why for start, part in zip(starts, fitting, strict=False) for row, why in part.reasons.items()},
+        next((part.fault for part in fitting if part.fault is not None), None),
+    )
+
+
+def _fits(part: Predicted, pattern: Predicted) -> bool:
+    if isinstance(part.answers, tuple) != isinstance(pattern.answers, tuple):
+        return False
+    return _width(part.scores) == _width(pattern.scores)
+
+
+def _width(scores: NDArray[np.generic] | None) -> tuple[int, ...] | None:
+    return None if scores is None else scores.shape[1:]
+
+
+def _failed_as(pattern: Predicted, part: Predicted) -> Predicted:
+    """Return a part without answers, in the form of those that have some."""
+    rows = len(part.outcomes)
+    outcomes = tuple(Outcome.FAILED if outcome is Outcome.OK else outcome for outcome in part.outcomes)
+    fault = part.fault or ("the model's answers are of different forms" if Outcome.OK in part.outcomes else None)
+    answers = ("",) * rows if isinstance(pattern.answers, tuple) else np.zeros(rows, np.asarray(pattern.answers).dtype)
+    scores = None if pattern.scores is None else np.zeros((rows, *pattern.scores.shape[1:]), pattern.scores.dtype)
+    return Predicted(outcomes, answers, scores, part.reasons, fault)
