@@ -57,8 +57,8 @@ VERSION = metadata.version("skysail")  # for the headers of dead letters
 JOINER_OUTSTANDING = 4_000_000
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
-# Roles that no answer waits for, and how much more of a busy core those have that one does: at this niceness ten times as
-# much. At 2,000 queries a second on two cores that takes a tenth off the 99th percentile, and nothing of the rate.
+# Roles that no answer waits for; at this niceness the others have ten times as much of a busy core. At 2,000 queries a
+# second on two cores that takes a tenth off the 99th percentile, and nothing of the rate.
 UNHURRIED = frozenset(("joiner", "learner", "control"))
 _NICENESS = 10
 Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"

@@ -121,8 +121,9 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             batching.NAME,
-            "batch controllers on a model of 5 ms + 0.1 ms a row: settle, back off, beat batches of one",
+            "batch controllers: settling and backing off on a model of known cost, the best of them on real ones",
             batching.run,
+            short=True,
         ),
         Scenario(
             controllers.NAME,

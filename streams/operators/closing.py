@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from policies.errors import LossError
 from schemas import topics
@@ -42,15 +42,9 @@ class Told(NamedTuple):
     stored: bytes  # the prediction, as `waiting.packed`
 
 
-class _Made(NamedTuple):
-    """What feedback and prediction make together."""
-
-    feedback: Feedback
-    prediction: Prediction
-    beside: tuple[ModelOutput, ...]  # what shadows answered
-    terms: Terms
-    seen: Observation | None
-    value: bytes  # the observation's
+# What feedback and prediction make together: these two, what shadows answered, on which terms, and the observation with
+# its bytes.
+_Made: TypeAlias = "tuple[Feedback, Prediction, tuple[ModelOutput, ...], Terms, Observation | None, bytes]"
 
 
 class Closing:
@@ -122,13 +116,13 @@ class Closing:
             for one in told:  # nothing was done for any of them yet
                 self._join([one], partition, now_us, effects)
             return
+        has_shares = self._configuration.has_shares
         for (query_id, record, stored), (feedback, prediction, beside, terms, seen, value) in zip(
             told, made, strict=True
         ):
-            position = position_of(stored, record.partition)
-            completes = position, _new(Position, record[:3])
+            completes = position_of(stored, record.partition), _new(Position, record[:3])
             partition.join(query_id, max(prediction.answered_us, now_us) + terms.window_us, now_us)
-            if self._configuration.has_shares:
+            if has_shares:
                 self._versions.add(prediction, feedback, terms.loss, beside)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
@@ -151,7 +145,7 @@ class Closing:
             for prediction, label, its, one in zip(predictions, feedback, terms, told, strict=True)
         ]
         values = [b"" if one is None else codec.encode(one) for one in seen]
-        return map(_Made, feedback, predictions, beside, terms, seen, values)
+        return zip(feedback, predictions, beside, terms, seen, values, strict=True)
 
     def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End the window of a query, unless feedback has."""

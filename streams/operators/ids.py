@@ -54,9 +54,11 @@ else:
 
 def seconds(time_us: int) -> int:
     """Return the second that a time lies in, as a time of `IdTimes`: a wrong clock may say anything."""
-    return max(1, min(time_us // SECOND_US, _LAST))
+    second = time_us // SECOND_US
+    return second if 0 < second <= _LAST else max(1, min(second, _LAST))
 
 
 def seconds_up(time_us: int) -> int:
     """Return the second that begins then, or next; likewise."""
-    return max(1, min(-(-time_us // SECOND_US), _LAST))
+    second = -(-time_us // SECOND_US)
+    return second if 0 < second <= _LAST else max(1, min(second, _LAST))

@@ -39,6 +39,7 @@ from streams.operators import shadows
 from streams.operators.applications import Configuration
 from streams.operators.closing import Closing, Told
 from streams.operators.contract import Operator, Skip
+from streams.operators.ids import SECOND_US
 from streams.operators.late import is_late
 from streams.operators.waiting import Waiting, packed
 from streams.operators.windows import Windows
@@ -205,6 +206,8 @@ class Joiner(Operator):
         """Let predictions of one partition wait for feedback, or join them with what has come before them."""
         partition = self._partition(number)
         waiting, early, start = partition.predictions, partition.early, partition.start
+        joined, expired, ends = partition.joined.find, partition.expired.find, partition.wheel.add
+        now_s = now_us // SECOND_US
         matched: list[tuple[str, tuple[Record, ...]]] = []
         known, window_us, soonest_us = None, 0, 0
         for record in records:
@@ -222,13 +225,15 @@ class Joiner(Operator):
             end_us = max(record.timestamp_us + window_us, soonest_us)
             if offset < start:
                 partition.join(query_id, end_us, now_us)
-            elif query_id in waiting or partition.is_closed(query_id, now_us):
+            elif query_id in waiting or joined(query_id) > now_s or expired(query_id) > now_s:
                 effects.append(Skip((record.position,), "duplicate_prediction"))
             else:
                 assert value is not None
-                partition.wait(query_id, packed(offset, value), end_us)
+                waiting[query_id] = packed(offset, value)
+                ends(end_us, query_id)
                 if query_id in early:
                     matched.append((query_id, early.pop(query_id)))
+        partition.tidy()
         self._closing.match(matched, partition, now_us, effects)
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:

@@ -40,7 +40,8 @@ class Waiting:
     def join(self, query_id: str, until_us: int, now_us: int) -> None:
         """Let a prediction wait no longer, and know it for so long as one that feedback has been joined with."""
         self.predictions.pop(query_id, None)
-        self.shadows.pop(query_id, None)
+        if self.shadows:
+            self.shadows.pop(query_id, None)
         self.joined.put(query_id, seconds_up(until_us), seconds(now_us))
 
     def expire(self, query_id: str, until_us: int, now_us: int) -> None:
@@ -49,19 +50,17 @@ class Waiting:
 
     def is_joined(self, query_id: str, now_us: int) -> bool:
         """Whether it is known that feedback has been joined with this query's prediction."""
-        return self.joined.find(query_id) * SECOND_US > now_us
+        return self.joined.find(query_id) > now_us // SECOND_US
 
     def is_closed(self, query_id: str, now_us: int) -> bool:
         """Whether it is known that this query's prediction waits no longer."""
-        return self.is_joined(query_id, now_us) or self.expired.find(query_id) * SECOND_US > now_us
+        now_s = now_us // SECOND_US
+        return self.joined.find(query_id) > now_s or self.expired.find(query_id) > now_s
 
-    def wait(self, query_id: str, stored: bytes, until_us: int) -> None:
-        """Let a prediction wait for feedback."""
-        waiting, wheel = self.predictions, self.wheel
-        waiting[query_id] = stored
-        wheel.add(until_us, query_id)
-        if len(wheel) > 2 * len(waiting) + _ENDED:
-            wheel.keep(waiting)
+    def tidy(self) -> None:
+        """Forget when windows end that feedback has ended, if they are many."""
+        if len(self.wheel) > 2 * len(self.predictions) + _ENDED:
+            self.wheel.keep(self.predictions)
 
     def keep(self, feedback: Record, query_id: str, until_us: int) -> bool:
         """Let feedback wait for its prediction, as whether it is right cannot be told before; False for a duplicate."""

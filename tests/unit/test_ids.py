@@ -58,7 +58,9 @@ def test_predictions_that_feedback_has_ended_leave_nothing_that_waits() -> None:
     """Otherwise their ids would be kept until the windows end: 100 bytes for each query of ten minutes."""
     partition = Waiting(0)
     for number in range(100_000):
-        partition.wait(str(number), b"", 600_000_000)
+        partition.predictions[str(number)] = b""
+        partition.wheel.add(600_000_000, str(number))
+        partition.tidy()
         partition.join(str(number), 600_000_000, 0)
     assert len(partition.wheel) <= 20_001
     assert partition.is_joined("0", 599_999_999)
