@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import tempfile
 from dataclasses import dataclass
@@ -57,10 +56,6 @@ VERSION = metadata.version("skysail")  # for the headers of dead letters
 JOINER_OUTSTANDING = 4_000_000
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
-# Roles that no answer waits for; at this niceness the others have ten times as much of a busy core. At 2,000 queries a
-# second on two cores that takes a tenth off the 99th percentile, and nothing of the rate.
-UNHURRIED = frozenset(("joiner", "learner", "control"))
-_NICENESS = 10
 Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
 
 
@@ -251,8 +246,6 @@ async def run(
 
 
 async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model]) -> None:
-    if UNHURRIED.issuperset(roles):
-        os.nice(_NICENESS)
     stop = asyncio.Event()
     loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
     loops += [KERNELS[role](common) for role in roles if role in KERNELS]

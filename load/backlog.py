@@ -152,7 +152,7 @@ class Asker:
 def settled(batches: Sequence[Answered]) -> dict[str, float]:
     """Return what the second half of the batches' time says: rows a second in all and while predicting, and batches."""
     middle_us = (batches[0].at_us + batches[-1].at_us) // 2
-    late = [batch for batch in batches if batch.at_us > middle_us]
+    late = [batch for batch in batches if batch.at_us > middle_us] or batches
     rows = sum(batch.rows for batch in late)
     times_us = [batch.predict_us for batch in late]
     return {

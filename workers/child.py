@@ -1,6 +1,6 @@
 """The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
 
-    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--sizes=N,N,...] [--memory=BYTES]
+    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES]
 
 What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
 its own, so that the child also ends when its worker dies while the model hangs.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workers import frames
+from workers.choice import SIZES
 from workers.errors import PackageError
 from workers.loading import load_package
 from workers.predictor import predictor
@@ -35,7 +36,11 @@ def main(arguments: list[str]) -> int:
     _bound(flags)
     try:
         model = load_package(
-            folder, allow_pickle="--allow-pickle" in flags, digest=digest or None, threads=int(threads)
+            folder,
+            allow_pickle="--allow-pickle" in flags,
+            digest=digest or None,
+            threads=int(threads),
+            sizes=_sizes(flags, "--measured=") or SIZES,
         )
     except PackageError as error:
         frames.write(output, str(error).encode())
@@ -43,7 +48,7 @@ def main(arguments: list[str]) -> int:
     except MemoryError:
         frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
         return 1
-    predict = predictor(model, _sizes(flags))
+    predict = predictor(model, _sizes(flags, "--sizes="))
     inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
     frames.write(output, frames.pack_loaded(model.choice))
@@ -52,9 +57,9 @@ def main(arguments: list[str]) -> int:
         frames.write(output, frames.pack(predict(rows)))
 
 
-def _sizes(flags: list[str]) -> tuple[int, ...]:
-    """Return the batch sizes that the model may be given; none = any."""
-    given = _given(flags, "--sizes=")
+def _sizes(flags: list[str], name: str) -> tuple[int, ...]:
+    """Return the batch sizes of a flag; none = nothing is said."""
+    given = _given(flags, name)
     return tuple(map(int, given.split(","))) if given else ()
 
 

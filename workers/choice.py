@@ -63,6 +63,7 @@ class BySize:
 
     Attributes:
         leaves_lock: all of them compute without Python's lock.
+        waits: one of them waits for a device most of its time.
     """
 
     def __init__(self, choice: Choice, runtimes: Mapping[str, Runtime]) -> None:
@@ -70,6 +71,7 @@ class BySize:
         self._starts = [rows for rows, _ in choice.spans]
         self._runtimes = [runtimes[name] for _, name in choice.spans]
         self.leaves_lock = all(getattr(each, "leaves_lock", False) for each in self._runtimes)
+        self.waits = any(getattr(each, "waits", False) for each in self._runtimes)
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Answer a batch."""
@@ -166,9 +168,13 @@ def spans_of(batch_us: Mapping[str, Mapping[int, float]]) -> tuple[tuple[int, st
 
 
 def _crossing(first: Mapping[int, float], second: Mapping[int, float], below: int, above: int) -> int:
-    """Return from how many rows on the second is faster: it is not at `below`, and is at `above`."""
+    """Return from how many rows on the second is taken, above `below` up to `above`: where the lines cross."""
     lost_us = max(0.0, second[below] - first[below])
-    won_us = first[above] - second[above]
+    won_us = max(
+        0.0, first[above] - second[above]
+    )  # where it is taken for being the fastest over all, it may lose here
+    if lost_us == 0.0:
+        return below + 1
     return below + max(1, math.ceil((above - below) * lost_us / (lost_us + won_us)))
 
 

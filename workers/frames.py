@@ -45,12 +45,15 @@ def unpack_loaded(frame: bytes) -> Choice | None:
     """
     if not frame.startswith(_LOADED):
         raise PackageError(frame.decode(errors="replace"))
-    found = json.loads(frame.removeprefix(_LOADED))
-    if found is None:
-        return None
-    spans, batch_us = found
-    times = {name: {int(rows): float(us) for rows, us in of.items()} for name, of in batch_us.items()}
-    return Choice(tuple((int(rows), str(name)) for rows, name in spans), times)
+    try:
+        found = json.loads(frame.removeprefix(_LOADED))
+        if found is None:
+            return None
+        spans, batch_us = found
+        times = {name: {int(rows): float(us) for rows, us in of.items()} for name, of in batch_us.items()}
+        return Choice(tuple((int(rows), str(name)) for rows, name in spans), times)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PackageError(f"the model's process does not say what it runs: {error}") from error
 
 
 def pack(predicted: Predicted) -> bytes:

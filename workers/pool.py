@@ -1,4 +1,7 @@
-"""Predicts in several child processes at once: each batch is divided among them, for models that keep Python's lock."""
+"""Predicts in several child processes at once: each batch is divided among them, for models that keep Python's lock.
+
+A child that hangs or dies fails its part of the batch; the next batch waits until it has been replaced.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies.allowed import padded
 from schemas.records import Outcome
 from workers.executor import Timed
 from workers.rows import Predicted
@@ -22,12 +26,21 @@ if TYPE_CHECKING:
 
 
 class PoolExecutor:
-    """Children that each hold the model; one that hangs or dies fails its part of the batch, and is replaced."""
+    """Children that each hold the model."""
 
-    def __init__(self, children: Sequence[ProcessExecutor], now_us: Callable[[], int]) -> None:
-        """Nothing runs before `start`; `now_us` is the clock that batches are timed by."""
+    def __init__(
+        self, children: Sequence[ProcessExecutor], now_us: Callable[[], int], sizes: tuple[int, ...] = ()
+    ) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            children: that share the batches.
+            now_us: the clock that batches are timed by.
+            sizes: of the batches that a child is given, rising; none = any.
+        """
         self._children = children
         self._now_us = now_us
+        self._sizes = sizes
 
     @property
     def ready(self) -> bool:
@@ -35,12 +48,14 @@ class PoolExecutor:
         return all(child.ready for child in self._children)
 
     async def start(self) -> None:
-        """Have the model loaded in every child that has not.
+        """Have the model loaded in every child that has not: first in one alone, which may fail or be timing its forms.
 
         Raises:
             PackageError: it cannot be loaded.
         """
-        started = await asyncio.gather(*(child.start() for child in self._children), return_exceptions=True)
+        first, *others = self._children
+        await first.start()
+        started = await asyncio.gather(*(child.start() for child in others), return_exceptions=True)
         for fault in started:
             if fault is not None:
                 raise fault
@@ -54,10 +69,9 @@ class PoolExecutor:
         return None
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
-        """Predict one batch, in parts of equal size."""
+        """Predict one batch, in as many parts as there are children, or fewer that fill an allowed size."""
         started_us = self._now_us()
-        count = min(len(self._children), len(inputs))
-        edges = [len(inputs) * part // count for part in range(count + 1)]
+        edges = edges_of(len(inputs), len(self._children), self._sizes)
         parts = [inputs[start:end] for start, end in pairwise(edges)]
         asked = (child.run(part, patience_s) for child, part in zip(self._children, parts, strict=False))
         timed = await asyncio.gather(*asked)
@@ -66,6 +80,22 @@ class PoolExecutor:
     async def stop(self) -> None:
         """Kill the children."""
         await asyncio.gather(*(child.stop() for child in self._children))
+
+
+def edges_of(rows: int, children: int, sizes: tuple[int, ...]) -> list[int]:
+    """Return where a batch is cut, 0 and its end included.
+
+    Args:
+        rows: of the batch, at least 1.
+        children: among which it is divided.
+        sizes: that parts are padded to, rising; none = any size, so that parts are of nearly equal size.
+    """
+    if not sizes:
+        count = min(children, rows)
+        return [rows * part // count for part in range(count + 1)]
+    share = -(-rows // children)
+    size = max(share, padded(share, sizes))
+    return [*range(0, rows, size), rows]
 
 
 def joined(parts: Sequence[Predicted]) -> Predicted:

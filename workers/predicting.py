@@ -48,6 +48,8 @@ OVERSHOOT_ROWS = 50_000
 # Turns of the event loop between two batches that kept it: from a socket that can be read to rows in the queue it takes
 # three or four, and as many from answers to a socket.
 TURNS = 8
+# And until a model has its rows: its executor's task, and of a pool those of its children.
+STARTS = 2
 # How long it is waited between two such batches for what a fetch brings that is answered at once; at most half of the
 # batch. Beside other work on two cores a leg takes 1 to 2 ms.
 LISTEN_US = 5_000
@@ -231,7 +233,8 @@ class Predicting:
         running = asyncio.create_task(self._executor.run(inputs, patience))
         try:
             if last is not None:
-                await asyncio.sleep(0)  # lets the model start first
+                for _ in range(STARTS):
+                    await asyncio.sleep(0)
                 perform(self._finish(last))
             return await running
         finally:
@@ -327,8 +330,9 @@ def _executor(
     memory = settings.memory_bytes.get(model.name, 0)
     if count := settings.processes_of(model.name):
         options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory, "chose": chose}
+        options["measured_sizes"] = sizes or _sizes(settings)
         children = [ProcessExecutor(model.path, now_us, **options) for _ in range(count)]
-        return children[0] if count == 1 else PoolExecutor(children, now_us)
+        return children[0] if count == 1 else PoolExecutor(children, now_us, sizes)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:
         loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
@@ -344,7 +348,7 @@ def _executor(
     return executor
 
 
-def _sizes(settings: WorkerSettings) -> Sequence[int]:
+def _sizes(settings: WorkerSettings) -> tuple[int, ...]:
     """Return the batch sizes by which a runtime is chosen: the one that is in use, where that is known."""
     if settings.controller != "fixed":
         return SIZES

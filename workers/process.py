@@ -37,6 +37,7 @@ class ProcessExecutor:
         allow_pickle: bool = False,
         load_s: float = LOAD_S,
         batch_sizes: tuple[int, ...] = (),
+        measured_sizes: tuple[int, ...] = (),
         memory_bytes: int = 0,
         chose: Callable[[Choice], None] = lambda _: None,
     ) -> None:
@@ -50,15 +51,19 @@ class ProcessExecutor:
             allow_pickle: whether pickles are loaded.
             load_s: how long one attempt to load may take.
             batch_sizes: rows of the batches that the model may be given; none = any.
+            measured_sizes: rows of the batches by which the package's forms are timed; none = the usual ones.
             memory_bytes: that the child may take; 0 = as much as there is.
             chose: called with what was chosen of the package's forms, where it has several.
         """
+        self._folder = folder
         self._chose = chose
         self._now_us = now_us
         self._load_s = load_s
         flags = ["--allow-pickle"] if allow_pickle else []
         if batch_sizes:
             flags.append("--sizes=" + ",".join(map(str, batch_sizes)))
+        if measured_sizes:
+            flags.append("--measured=" + ",".join(map(str, measured_sizes)))
         if memory_bytes:
             flags.append(f"--memory={memory_bytes}")
         # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
@@ -98,7 +103,7 @@ class ProcessExecutor:
             await self.stop()
             raise
         if choice is not None:
-            _log.info("the model's process runs it under %s", choice)
+            _log.info("%s runs under %s", self._folder, choice)
             self._chose(choice)
 
     def is_quick(self, rows: int, *, more: bool) -> bool:

@@ -60,7 +60,7 @@ class Versions:
         wanted: the version that should.
         failures: attempts to get one ready that failed.
         switches: versions that took over.
-        ready_s: by version, how long it took to get it ready to take over, when it was tried last.
+        ready_s: how long it took to get the version ready that took over last, by its name.
         vacating: whether the present version is to be unloaded now, by `vacate`.
         recent: the last rows, which the next version is tried on.
     """
@@ -187,7 +187,7 @@ class Versions:
             if self._unload_first:
                 await self._restore()
             return False
-        self.ready_s[model.version] = clock.time() - started_s
+        self.ready_s = {model.version: clock.time() - started_s}
         tried = len(trial.asked) + len(trial.answered)
         _log.info(
             "%s %s is ready: loaded and tried on %d rows in %.1f s", *_named(model), tried, clock.time() - started_s

@@ -136,6 +136,7 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.operator:ModelWorker._gather": "heap",
     "workers.operator:ModelWorker.on_handed": "heap",
     "workers.padding": STACK,
+    "workers.pool": "hand over",
     "workers.predicting": "hand over",
     "workers.predictor": STACK,
     "workers.process": "hand over",

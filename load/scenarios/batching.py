@@ -82,7 +82,12 @@ async def run(stage: Stage) -> Result:
             **{f"{name}_{figure}": value for name, found in others.items() for figure, value in found.items()},
             **real,
         },
-        parameters={"objective_ms": _OBJECTIVE_MS, "best_rows": _BEST_ROWS, "best_per_s": _BEST_PER_S},
+        parameters={
+            "form": "short" if stage.short else "full",
+            "objective_ms": _OBJECTIVE_MS,
+            "best_rows": _BEST_ROWS,
+            "best_per_s": _BEST_PER_S,
+        },
         series={
             "batches": [{"rows": b.rows, "cap": b.cap, "predict_us": b.predict_us} for b in batches],
             "contenders": contenders,

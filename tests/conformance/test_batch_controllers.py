@@ -170,15 +170,17 @@ def test_waiting_is_pure_and_bounded(controller: BatchController[Any]) -> None:
 @pytest.mark.parametrize("name", sorted(CONTROLLERS))
 def test_lingering_ends_with_a_full_batch_or_before_the_most_urgent_row_is_late(name: str) -> None:
     """A lone row waits as long as it is told to, for no longer than it can, and not at all in a full batch."""
-    controller = create_controller(name, {**LINGERING, **({"eager_below": 0.0} if name == "deferred" else {})})
+    also = {"deferred": {"eager_below": 0.0}, "fixed": {"rows": 16.0}}
+    controller = create_controller(name, LINGERING | also.get(name, {}))
     queue = Batcher[int](controller, objective_us=OBJECTIVE_US)
-    while queue.cap < 16 and name != "fixed":
+    while queue.cap < 16:
         queue.done(queue.cap, model(queue.cap), 0)
+    queue.done(1, model(1), 0)
     for free_us, due_us, latest_us in ((0, 1_000_000, 8_000), (1_000_000, 1_010_000, 1_010_000 - model(1))):
         queue.offer([(due_us, 0)], free_us)
-        until_us = queue.take(free_us).wait_until_us if queue.cap > 1 else free_us
+        until_us = queue.take(free_us).wait_until_us
         assert until_us is not None
-        assert (free_us < until_us <= latest_us) == (queue.cap > 1)
+        assert free_us < until_us <= latest_us
         assert len(queue.take(until_us).rows) == 1
     queue.offer([(3_000_000, 0)] * queue.cap, 2_000_000)
     assert queue.take(2_000_000).reason == "cap"

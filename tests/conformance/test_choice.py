@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import weakref
+from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -19,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from schemas.codec import Codec
 from schemas.records import Model
 from workers import frames
-from workers.choice import EXAMPLES, EXAMPLES_BYTES, BySize, Choice, difference, examples, measure, spans_of
+from workers.choice import EXAMPLES, EXAMPLES_BYTES, SIZES, BySize, Choice, difference, examples, measure, spans_of
 from workers.errors import PackageError
 from workers.loading import CONVERTERS, RUNTIMES, load_package
 from workers.manifest import MANIFEST, digest
@@ -121,6 +126,25 @@ def test_each_size_has_the_runtime_that_is_the_fastest_there() -> None:
     assert spans_of(times) == ((1, "onnx"), (9, "trees"))
 
 
+TIMES = st.lists(st.floats(0.1, 1e6), min_size=4, max_size=4)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), TIMES, min_size=1))
+def test_spans_rise_from_one_and_name_nothing_that_is_visibly_slower_where_it_was_measured(
+    times: dict[str, list[float]],
+) -> None:
+    """Whatever was measured, back and forth between the forms."""
+    batch_us = {name: dict(zip(SIZES, of, strict=True)) for name, of in times.items()}
+    spans = spans_of(batch_us)
+    starts = [rows for rows, _ in spans]
+    assert starts[0] == 1
+    assert all(before < after for before, after in pairwise(starts))
+    assert all(before != after for (_, before), (_, after) in pairwise(spans))
+    for size in SIZES:
+        name = spans[bisect_right(starts, size) - 1][1]
+        assert batch_us[name][size] * 0.9 <= min(of[size] for of in batch_us.values()) * (1 + 1e-9)
+
+
 def test_what_wins_by_less_than_a_tenth_somewhere_is_not_kept_for_it() -> None:
     """It would take memory for next to nothing."""
     assert spans_of({"onnx": {1: 100, 128: 1_000}, "trees": {1: 95, 128: 4_000}}) == ((1, "onnx"),)
@@ -128,9 +152,11 @@ def test_what_wins_by_less_than_a_tenth_somewhere_is_not_kept_for_it() -> None:
 
 def test_a_batch_goes_to_the_runtime_of_its_size_and_the_others_are_let_go() -> None:
     """Nothing holds on to the one that is nowhere the fastest."""
-    small, large = Counting(1), Counting(1)
-    choice = Choice(((1, "small"), (8, "large")), {})
-    runtime = BySize(choice, {"small": small, "large": large, "slow": Counting(1)})
+    small, large, slow = Counting(1), Counting(1), Counting(1)
+    choice, forgotten = Choice(((1, "small"), (8, "large")), {}), weakref.ref(slow)
+    runtime = BySize(choice, {"small": small, "large": large, "slow": slow})
+    del slow
+    assert forgotten() is None
     for rows in (1, 7, 8, 100):
         runtime.predict_batch(X[:1].repeat(rows, axis=0))
     assert (small.sizes, large.sizes) == ([1, 7], [8, 100])
@@ -174,6 +200,7 @@ def test_a_worker_measures_both_forms_and_logs_its_choice(tmp_path: Path, caplog
         model = load_package(tmp_path / "p")
     assert model.choice is not None
     assert model.choice.spans[0] == (1, "onnx")
+    assert set(model.choice.batch_us) == {"sklearn", "onnx", "trees"}
     assert "forest 1 runs under onnx" in caplog.text
 
 

@@ -90,9 +90,6 @@ async def test_a_deployment_answers_survives_a_kill_and_leaves_nothing(settings:
     """Ready means ready; a worker that is killed comes back under a new pid and answers again."""
     assert set(system.pids) == {"selection", "joiner", "learner", "worker.corner"}
     assert await answer(settings) == (Status.COMPLETE, 0)
-    own = psutil.Process().nice()
-    given_way = {name: psutil.Process(pid).nice() > own for name, pid in system.pids.items()}
-    assert given_way == {"selection": False, "joiner": True, "learner": True, "worker.corner": False}
     killed = system.kill("worker.corner")
     assert await system.restarted("worker.corner", killed) != killed
     end = time.monotonic() + 60

@@ -63,6 +63,14 @@ def test_the_verdict_is_for_the_best_of_those_that_hold_the_objective() -> None:
     )
 
 
+def test_a_model_without_a_batch_within_the_objective_says_nothing() -> None:
+    """Nor is there a verdict where it is the only one."""
+    rows = [row | {"batch_p99_ms": 30} for row in contenders("forest", 980)]
+    assert shares(rows) == {}
+    assert verdict({}, "aimd") == ("no model has a batch within 20 ms: no verdict",)
+    assert set(shares([*rows, *contenders("linear-svm", 980)])) == set(shares(contenders("linear-svm", 980)))
+
+
 def test_the_page_shows_what_is_reached_of_the_best_fixed_batch() -> None:
     """A line a model; a result from before has none."""
     (line,) = parts._contested(shares(contenders("forest", 980)))

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.operators.ids import IdTimes, PythonIdTimes
-from streams.operators.waiting import Waiting
 from streams.operators.wheel import SecondsWheel
 
 if TYPE_CHECKING:
@@ -52,19 +51,6 @@ def test_a_window_of_ids_takes_no_more_the_longer_it_goes_on() -> None:
         sizes.append(sys.getsizeof(ids))
     assert max(sizes[100_000:]) == max(sizes[:100_000])
     assert max(sizes) <= 48 * 10_000
-
-
-def test_predictions_that_feedback_has_ended_leave_nothing_that_waits() -> None:
-    """Otherwise their ids would be kept until the windows end: 100 bytes for each query of ten minutes."""
-    partition = Waiting(0)
-    for number in range(100_000):
-        partition.predictions[str(number)] = b""
-        partition.wheel.add(600_000_000, str(number))
-        partition.tidy()
-        partition.join(str(number), 600_000_000, 0)
-    assert len(partition.wheel) <= 20_001
-    assert partition.is_joined("0", 599_999_999)
-    assert not partition.is_joined("0", 600_000_000)
 
 
 def test_a_wheel_forgets_the_names_that_are_not_to_be_kept() -> None:

@@ -276,6 +276,20 @@ def test_wrong_feedback_that_came_early_does_not_stand_in_for_right_feedback() -
     assert again == Skip((early[3].position,), "duplicate_feedback")
 
 
+def test_predictions_that_feedback_has_ended_leave_nothing_that_waits() -> None:
+    """Otherwise their ids would be kept until the windows end: 100 bytes for each query of ten minutes."""
+    joiner, (loop, asked) = alone(), answered()
+    joiner.on_assigned({0: 0})
+    given = loop.answer(asked)
+    for number in range(21_000):
+        waits = record(topics.PREDICTIONS, number, given._replace(query_id=str(number), answered_us=0))
+        (joined,) = joiner.on_records([waits, told(str(number), number)], 0)
+        assert isinstance(joined, Emit)
+    assert len(joiner._partitions[0].wheel) <= 20_001
+    assert joiner._partitions[0].is_joined("0", 59_999_999)
+    assert not joiner._partitions[0].is_joined("0", 60_000_000)
+
+
 def test_what_waits_is_bounded_by_leaving_topics_unread() -> None:
     """Reading goes on as soon as something is joined or over."""
     joiner = alone(predictions=1, feedback=1)

@@ -1,17 +1,23 @@
-"""Putting the parts of a batch together again that several processes have predicted."""
+"""Batches divided among several processes: the parts, and putting them together again."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.records import Outcome
-from workers.pool import joined
+from schemas.codec import Codec
+from schemas.records import Model, Outcome
+from workers.manifest import digest
+from workers.packaging import package_function
+from workers.pool import edges_of, joined
+from workers.predicting import Predicting
 from workers.rows import Predicted
+from workers.settings import WorkerSettings
 
 OK, FAILED, INVALID = Outcome.OK, Outcome.FAILED, Outcome.INVALID
 
@@ -61,3 +67,41 @@ def test_if_all_parts_failed_the_first_fault_is_told() -> None:
     """None of the rows has an answer."""
     found = joined([Predicted.failed(1, "first"), Predicted.failed(2, "second")])
     assert (found.outcomes, found.fault) == ((FAILED,) * 3, "first")
+
+
+@given(st.integers(1, 200), st.integers(1, 8), st.sampled_from(((), (1,), (1, 8, 32), (4, 64))))
+def test_a_batch_is_cut_into_as_many_parts_as_there_are_children_at_most(
+    rows: int, children: int, sizes: tuple[int, ...]
+) -> None:
+    """Every row is in one part, and none is empty; without fixed sizes they differ by a row."""
+    edges = edges_of(rows, children, sizes)
+    lengths = [end - start for start, end in pairwise(edges)]
+    assert (edges[0], edges[-1]) == (0, rows)
+    assert 1 <= len(lengths) <= children
+    assert min(lengths) >= 1
+    assert sizes or max(lengths) - min(lengths) <= 1
+
+
+def test_parts_fill_the_allowed_sizes() -> None:
+    """Three parts of 11 rows would each be padded to 32: one child does as much alone."""
+    assert edges_of(32, 3, (1, 8, 32)) == [0, 32]
+    assert edges_of(24, 3, (1, 8, 32)) == [0, 8, 16, 24]
+
+
+def test_how_many_processes_a_model_has_is_said_for_all_or_by_name() -> None:
+    """One whose memory is bounded has one anyway."""
+    assert WorkerSettings(processes=2).processes_of("net") == 2
+    by_name = WorkerSettings(processes={"net": 3}, memory_bytes={"rule": 1 << 20})
+    assert [by_name.processes_of(name) for name in ("net", "rule", "forest")] == [3, 1, 0]
+
+
+async def test_a_model_with_several_processes_runs_in_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the settings say, by its name."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    manifest = package_function("tests.toys:whereabouts", tmp_path / "w", "w", "1", ["x"])
+    model = Model("w", "1", manifest.runtime, str(tmp_path / "w"), digest(tmp_path / "w"), "label", "", ())
+    predicting = Predicting(model, "i", WorkerSettings(processes={"w": 2}), Codec(), lambda: 0)
+    await predicting.start()
+    answers = (await predicting._executor.run(["a", "b"], 30.0)).predicted.answers
+    await predicting.stop()
+    assert len({str(answer).split()[1] for answer in answers}) == 2
