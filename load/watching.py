@@ -77,7 +77,7 @@ def written(stage: Stage, prefix: str, topic: str, kind: type[R]) -> list[R]:
     codec = Codec()
     with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
         wire.follow((topic,), from_start=True)
-        return [codec.decode(kind, arrival.value) for arrival in wire.rest(2.0)]
+        return [codec.decode(kind, arrival.value) for arrival in wire.written()]
 
 
 def _gauges(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> Generator[float, None, None]:

@@ -127,6 +127,21 @@ class Wire:
         while arrived := self.poll(quiet_s):
             yield from arrived
 
+    def written(self, patience_s: float = 30.0) -> Iterator[Arrival]:
+        """Yield what had been written to the followed topics when this was called, and has not been read.
+
+        Silence does not end it: librdkafka rests for a second when it has fetched far more than was taken.
+
+        Raises:
+            TimeoutError: there is more, and nothing of it comes for `patience_s`.
+        """
+        ends = {place: self._ends(place)[1] for place in self._starts}
+        while self._is_behind(ends):
+            arrived = self.poll(patience_s)
+            if not arrived:
+                raise TimeoutError(f"nothing of what was written to {self._prefix}* came for {patience_s:g} s")
+            yield from arrived
+
     def flush(self, timeout_s: float = 30.0) -> int:
         """Wait until everything is acknowledged; returns how many records are not."""
         return int(self._producer.flush(timeout_s)) + int(self._patient.flush(timeout_s)) + self.undelivered
@@ -151,6 +166,11 @@ class Wire:
                 "on_delivery": self._undelivered,
             }
         )
+
+    def _is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Tell whether anything before these offsets is to be read; where nothing was read yet there is no position."""
+        places = self._consumer.position([*ends])
+        return any(max(place.offset, self._starts[place]) < ends[place] for place in places)
 
     def _places(self, topic: str) -> list[TopicPartition]:
         name = self._prefix + topic

@@ -108,7 +108,7 @@ def read(stage: Stage, prefix: str, models: Iterable[str], windows: Mapping[str,
     found, codec = {name: Traffic() for name in windows}, Codec()
     with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
         wire.follow((*circle, *map(topics.model_queries, models)), from_start=True)
-        for record in wire.rest():
+        for record in wire.written():
             for name in (name for name, window in windows.items() if record.timestamp_us in window):
                 found[name].add(record, codec)
     return found

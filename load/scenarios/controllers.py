@@ -50,8 +50,9 @@ _GRID = ("fixed", {"rows": 1024.0})
 _SIZES = tuple(2**power for power in range(11))  # a record of more would be too large
 _REPEATS, _SHORT_REPEATS = 30, 12
 _SECONDS, _SHORT_SECONDS = 10.0, 3.0
-_WHOLE_ROWS = {"aimd": 30_000, "none": 2_000}  # a round; the rounds alternate, so that a busy moment meets both
-_SHORT_WHOLE_ROWS = {"aimd": 12_000, "none": 600}
+# Queries of a round, a second's and more; the rounds alternate, so that a busy moment meets both.
+_WHOLE_ROWS = {"aimd": 80_000, "none": 3_000}
+_SHORT_WHOLE_ROWS = {"aimd": 60_000, "none": 1_500}
 _PATIENCE_S = 90.0
 
 

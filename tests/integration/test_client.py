@@ -153,3 +153,20 @@ def test_waiting_for_less_than_a_millisecond_is_waiting(circle: str, prefix: str
     assert not any(wire.poll(5e-4) for _ in range(100))
     assert clock.now_us() - started_us >= 50_000
     wire.close()
+
+
+def test_what_was_written_is_read_to_its_end_however_much_it_is(circle: str, prefix: str) -> None:
+    """Nor does what comes meanwhile belong to it; librdkafka rests for a second after 100,000 records."""
+    count = 130_000
+    wire = Wire(circle, prefix, linger_ms=50)
+    for number in range(count):
+        wire.produce(topics.QUERIES, b"%d" % number, b"value")
+    assert wire.flush() == 0
+    wire.follow(CIRCLE, from_start=True)
+    found = wire.written()
+    first = next(found)
+    wire.produce(topics.FEEDBACK, b"later", b"value")
+    assert wire.flush() == 0
+    keys = {first.key, *(arrival.key for arrival in found if arrival.topic == topics.QUERIES)}
+    wire.close()
+    assert len(keys) == count
