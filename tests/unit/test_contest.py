@@ -38,7 +38,22 @@ def contenders(model: str, per_s: float) -> list[dict[str, object]]:
     """Return two fixed sizes, of which the faster one breaks the objective, and controllers 100 rows a second apart."""
     rows = {"fixed-64": of(1_000, 12, 64), "fixed-256": of(1_200, 30, 256)}
     rows |= {name: of(per_s - 100 * place, 21 + place) for place, name in enumerate(ADAPTIVE)}
-    return [{"model": model, "contender": name, **row} for name, row in rows.items()]
+    return [
+        {
+            "model": model,
+            "contender": name,
+            **row,
+            "rounds_per_s": [row["per_s"] * machine for machine in (0.5, 1, 1.1)],
+        }
+        for name, row in rows.items()
+    ]
+
+
+def test_rounds_are_compared_with_each_other() -> None:
+    """A machine that is slow for a moment is so for all; the middle round counts."""
+    rows = contenders("forest", 980)
+    rows[2]["rounds_per_s"] = [490.0, 1_200.0, 990.0]
+    assert shares(rows)["forest_aimd_share_of_best"] == pytest.approx(0.98)
 
 
 def test_a_controller_is_held_against_the_best_fixed_batch_within_the_objective() -> None:
