@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-RATES = (250.0, 500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0)
+RATES = tuple(250.0 * 2**doubled for doubled in range(8))
 BETWEEN = 2**0.5  # beyond the best rate, before the next
 _KEPT = 0.5  # of the queries in time; below it the rate is too high
 _PATIENCE = 2  # such rates in a row; one may be a busy moment of the machine
