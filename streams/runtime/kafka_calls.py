@@ -92,7 +92,7 @@ class Calls:
         size = len(head) + len(body)
         try:
             connection._writer.write(size.to_bytes(4, "big") + head + body)  # noqa: SLF001
-        except OSError as fault:
+        except (OSError, RuntimeError) as fault:  # the latter is uvloop's, of a connection that has just been closed
             connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=fault)
             raise errors.KafkaConnectionError(f"the connection broke: {fault}") from fault
         answer: asyncio.Future[Any] = loop.create_future()

@@ -8,6 +8,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streams.runtime.ports import TopicPartition
+
+# What aiokafka raises where a broker or its connection is gone. uvloop's word for a connection that is closed under a
+# request is a RuntimeError, which aiokafka lets through (seen when a broker was killed on a busy machine).
+LOST = (KafkaError, RuntimeError)
 
 # It says ten times a second that a topic is missing; the adapters say it once, and with what to do.
 logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)

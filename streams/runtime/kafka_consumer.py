@@ -31,6 +31,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
+from streams.runtime.kafka_client import LOST
 from streams.runtime.kafka_fetcher import DirectFetcher
 from streams.runtime.ports import Vitals
 
@@ -163,10 +164,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             wanted, timeout_ms = [_NOWHERE], min(timeout_ms, _NOWHERE_MS)
         try:
             fetched = await self._running().getmany(*wanted, timeout_ms=timeout_ms)
-        except KafkaError as fault:
-            await self._recover(fault)
-            return []
         except ConsumerStoppedError:
+            return []
+        except LOST as fault:
+            await self._recover(fault)
             return []
         self._failures = 0
         self._polled_us = self._clock.now_us()
@@ -182,7 +183,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         try:
             async with asyncio.timeout(self._settings.commit_s):
                 await consumer.commit(owned)
-        except (TimeoutError, KafkaError) as fault:
+        except (TimeoutError, *LOST) as fault:
             if isinstance(fault, _REFUSED):
                 raise _translated(fault) from fault
             _log.warning("offsets not committed, they will be with the next ones: %r", fault)
@@ -246,7 +247,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         while True:
             try:
                 return await ask()
-            except KafkaError as fault:
+            except LOST as fault:
                 if isinstance(fault, _REFUSED):
                     raise _translated(fault) from fault
                 _log.warning("start positions are not known yet: %r", fault)
@@ -263,7 +264,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             self._callbacks.discard(task)
             task.result()
 
-    async def _recover(self, fault: KafkaError) -> None:
+    async def _recover(self, fault: Exception) -> None:
         """Set every position back to what was handed out last: records drained before the exception are gone."""
         self._failures += 1
         if isinstance(fault, _REFUSED):

@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.kafka_client import LOST
 from streams.runtime.kafka_fetcher import DirectFetcher
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class KafkaBroadcast:
         assert consumer is not None, "start() comes first"
         try:
             fetched = await consumer.getmany(timeout_ms=timeout_ms)
-        except KafkaError as fault:
+        except LOST as fault:
             await self._recover(fault)
             return []
         self._failures = 0
@@ -88,7 +89,7 @@ class KafkaBroadcast:
             positions = [(await consumer.position(partition), end) for partition, end in self._ends.items()]
             self._caught_up = all(position >= end for position, end in positions)
 
-    async def _recover(self, fault: KafkaError) -> None:
+    async def _recover(self, fault: Exception) -> None:
         self._failures += 1
         if self._failures > FAILURES:
             raise StuckError(
