@@ -59,7 +59,7 @@ async def survive(there: Deployed, *disasters: Callable[[Traffic], Awaitable[obj
         await traffic.enough()
         assert await settled(there, traffic) == []
     for group, topic in READERS:
-        await there.watch.all_committed(group, topic)
+        await there.watch.all_committed(group, topic, PATIENCE_S)
     return traffic
 
 
