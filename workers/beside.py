@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from workers import traffic
 from workers.errors import WorkerError
-from workers.executor import Timed
+from workers.executor import Elsewhere, Timed
 from workers.rehearsal import prepare
 from workers.rows import Predicted
 from workers.traffic import Routes
@@ -56,7 +56,7 @@ class Side(Protocol):
         ...
 
 
-class Contained:
+class Contained(Elsewhere):
     """A loaded executor whose end is not the worker's: after a fault all rows fail, at once.
 
     Attributes:
@@ -80,14 +80,6 @@ class Contained:
             await self._inner.start()
         except (WorkerError, OSError) as fault:
             self._break(fault)
-
-    def is_quick(self, rows: int, *, more: bool) -> bool:
-        """Return False: a version that hangs in the thread is not the worker's end."""
-        return False
-
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Leave it to the thread: a version that hangs there is not the worker's end."""
-        return None
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict one batch, or fail it."""

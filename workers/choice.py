@@ -170,9 +170,7 @@ def spans_of(batch_us: Mapping[str, Mapping[int, float]]) -> tuple[tuple[int, st
 def _crossing(first: Mapping[int, float], second: Mapping[int, float], below: int, above: int) -> int:
     """Return from how many rows on the second is taken, above `below` up to `above`: where the lines cross."""
     lost_us = max(0.0, second[below] - first[below])
-    won_us = max(
-        0.0, first[above] - second[above]
-    )  # where it is taken for being the fastest over all, it may lose here
+    won_us = max(0.0, first[above] - second[above])  # it may lose, where it is taken for being the fastest over all
     if lost_us == 0.0:
         return below + 1
     return below + max(1, math.ceil((above - below) * lost_us / (lost_us + won_us)))

@@ -103,6 +103,18 @@ class Executor(Protocol):
         ...
 
 
+class Elsewhere:
+    """Part of the executors that never predict in the event loop's thread: what hangs there is the worker's end."""
+
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Return False."""
+        return False
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Leave it to `run`."""
+        return None
+
+
 class ThreadExecutor:
     """Loads and predicts in one daemon thread, which cannot keep a process alive that wants to end.
 

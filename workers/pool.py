@@ -13,7 +13,7 @@ import numpy as np
 
 from policies.allowed import padded
 from schemas.records import Outcome
-from workers.executor import Timed
+from workers.executor import Elsewhere, Timed
 from workers.rows import Predicted
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from workers.process import ProcessExecutor
 
 
-class PoolExecutor:
+class PoolExecutor(Elsewhere):
     """Children that each hold the model."""
 
     def __init__(
@@ -59,14 +59,6 @@ class PoolExecutor:
         for fault in started:
             if fault is not None:
                 raise fault
-
-    def is_quick(self, rows: int, *, more: bool) -> bool:
-        """Return False: it is the children's."""
-        return False
-
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Leave it to the children."""
-        return None
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict one batch, in as many parts as there are children, or fewer that fill an allowed size."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from workers import frames
 from workers.errors import OutputError, PackageError, WorkerError
-from workers.executor import LOAD_S, Timed
+from workers.executor import LOAD_S, Elsewhere, Timed
 from workers.rows import Predicted
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class ProcessExecutor:
+class ProcessExecutor(Elsewhere):
     """Runs the model in `python -m workers.child`; kills and replaces it when it hangs or dies."""
 
     def __init__(
@@ -105,14 +105,6 @@ class ProcessExecutor:
         if choice is not None:
             _log.info("%s runs under %s", self._folder, choice)
             self._chose(choice)
-
-    def is_quick(self, rows: int, *, more: bool) -> bool:
-        """Return False: it is the child's."""
-        return False
-
-    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Leave it to the child."""
-        return None
 
     async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
         """Predict in the child; a batch that kills or hangs it fails, and the next `start` makes a new child."""
