@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from confluent_kafka import Consumer, TopicPartition
@@ -14,7 +14,7 @@ from schemas.codec import Codec
 from schemas.records import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
 
     from load.system import Stage
 
@@ -23,25 +23,46 @@ R = TypeVar("R")
 _POLL_S = 0.1
 
 
-def await_committed(stage: Stage, prefix: str, group: str, topic: str, count: int, timeout_s: float) -> None:
-    """Wait until a group has committed `count` records of a topic, over all its partitions.
+def await_learnt(stage: Stage, prefix: str, count: int, timeout_s: float) -> None:
+    """Wait until the joiner has committed `count` records of feedback, and the learner all that has come of them.
 
     Raises:
-        TimeoutError: it has not in time.
+        TimeoutError: they have not in time.
     """
+    end_s = time.monotonic() + timeout_s
+    with _group(stage, prefix, "joiner") as joiner, _group(stage, prefix, "learner") as learner:
+        feedback, observations = (
+            _places(consumer, f"{prefix}.{topic}", timeout_s)
+            for consumer, topic in ((joiner, topics.FEEDBACK), (learner, topics.OBSERVATIONS))
+        )
+        while (joined := _committed(joiner, feedback, timeout_s)) < count:
+            _wait(end_s, f"{joined} of {count} records of feedback are committed after {timeout_s:g} s")
+        written = sum(learner.get_watermark_offsets(place, timeout=timeout_s)[1] for place in observations)
+        while (learnt := _committed(learner, observations, timeout_s)) < written:
+            _wait(end_s, f"{learnt} of {written} records of observations are committed after {timeout_s:g} s")
+
+
+@contextmanager
+def _group(stage: Stage, prefix: str, group: str) -> Iterator[Consumer]:
     consumer = Consumer({"bootstrap.servers": stage.bootstrap, "group.id": f"{prefix}.{group}", **stage.properties})
     try:
-        name = f"{prefix}.{topic}"
-        places = [
-            TopicPartition(name, p) for p in consumer.list_topics(name, timeout=timeout_s).topics[name].partitions
-        ]
-        end_s = time.monotonic() + timeout_s
-        while (done := sum(max(0, place.offset) for place in consumer.committed(places, timeout=timeout_s))) < count:
-            if time.monotonic() > end_s:
-                raise TimeoutError(f"{group} committed {done} of {count} records of {topic} within {timeout_s:g} s")
-            time.sleep(_POLL_S)
+        yield consumer
     finally:
         consumer.close()
+
+
+def _places(consumer: Consumer, topic: str, timeout_s: float) -> list[TopicPartition]:
+    return [TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions]
+
+
+def _committed(consumer: Consumer, places: list[TopicPartition], timeout_s: float) -> int:
+    return sum(max(0, place.offset) for place in consumer.committed(places, timeout=timeout_s))
+
+
+def _wait(end_s: float, message: str) -> None:
+    if time.monotonic() > end_s:
+        raise TimeoutError(message)
+    time.sleep(_POLL_S)
 
 
 def await_gauge(stage: Stage, prefix: str, role: str, gauge: str, least: float, timeout_s: float) -> None:

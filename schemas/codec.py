@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from schemas import framing
-from schemas.compiling import reader, values, writer
+from schemas.compiling import reader, reader_of_one, values, writer
 from schemas.definitions import CURRENT, RECORDS, readable
 from schemas.encoders import FAILURES, explain
 from schemas.errors import DecodeError, SchemaError
-from schemas.records import ModelPredictions, ModelQueries, Tensor
+from schemas.records import ModelPredictions, ModelQueries, Observation, Observations, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from schemas.avsc import Schema
 
 R = TypeVar("R")
 _Read: TypeAlias = "Callable[[bytes, int], tuple[Any, int]]"
@@ -110,11 +112,21 @@ def _head(record: type, ids: Mapping[str, int]) -> bytes:
     return framing.confluent(ids[record.__name__])
 
 
-def _readers(record: type, ids: Mapping[str, int], accepted: Mapping[int, bytes]) -> dict[bytes, _Read]:
-    """Return the allow-list of one record: a reader behind every framing that may stand before it."""
+def _readers(
+    record: type,
+    ids: Mapping[str, int],
+    accepted: Mapping[int, bytes],
+    make: Callable[[Schema, type], _Read] = reader,
+) -> dict[bytes, _Read]:
+    """Return the allow-list of one record: a reader behind every framing that may stand before it.
+
+    What can be read as observations is one of them, too.
+    """
     readers: dict[bytes, _Read] = {}
+    if record is Observations:
+        readers |= _readers(Observation, ids, accepted, lambda schema, _: reader_of_one(schema, Observations))
     for schema in readable(record.__name__):
-        read = reader(schema, record)
+        read = make(schema, record)
         if record in _COLUMNS:
             read = _checked(read, record.__name__)
         readers[framing.single_object(schema.fingerprint)] = read

@@ -37,12 +37,12 @@ cdef enum:
 
 cdef enum Kind:
     NULL_, BOOLEAN, INT, LONG, DOUBLE, STRING, BYTES, OUTCOMES, INT32S, INT64S,
-    ENUM, DOUBLES, ARRAY, UNION, RECORD, SHARED, TENSOR
+    ENUM, DOUBLES, ARRAY, ALONE, UNION, RECORD, SHARED, TENSOR
 
 KINDS = {
     "null": NULL_, "boolean": BOOLEAN, "int": INT, "long": LONG, "double": DOUBLE, "string": STRING, "bytes": BYTES,
     "outcomes": OUTCOMES, "int32s": INT32S, "int64s": INT64S, "enum": ENUM, "doubles": DOUBLES, "array": ARRAY,
-    "union": UNION, "record": RECORD, "shared": SHARED, "tensor": TENSOR,
+    "alone": ALONE, "union": UNION, "record": RECORD, "shared": SHARED, "tensor": TENSOR,
 }
 
 
@@ -158,19 +158,45 @@ cdef class Values:
 def first_text(value):
     """Return a value's first field, which must be a text; None where anything is unusual."""
     cdef Cursor cursor
-    cdef Py_ssize_t size
-    if type(value) is not bytes or PyBytes_GET_SIZE(value) <= SINGLE_OBJECT_BYTES:
+    try:
+        return read_text(&cursor) if begins(value, &cursor) else None
+    except Exception:
         return None
+
+
+def first_texts(value, Py_ssize_t count):
+    """Return a value's first fields, which must be texts; None where anything is unusual."""
+    cdef Cursor cursor
+    cdef Py_ssize_t index
+    try:
+        if not begins(value, &cursor):
+            return None
+        texts = PyTuple_New(count)
+        for index in range(count):
+            text = read_text(&cursor)
+            put(texts, index, text)
+        return texts
+    except Exception:
+        return None
+
+
+cdef inline bint begins(value, Cursor* cursor):
+    """Go to the first field; False where there is no framing, or it is unusual."""
+    if type(value) is not bytes or PyBytes_GET_SIZE(value) <= SINGLE_OBJECT_BYTES:
+        return False
     cursor.at = <const unsigned char*>PyBytes_AS_STRING(value)
     cursor.end = cursor.at + PyBytes_GET_SIZE(value)
     if cursor.at[0] and (cursor.at[0] != 0xC3 or cursor.at[1] != 1):
-        return None
+        return False
     cursor.at += SINGLE_OBJECT_BYTES if cursor.at[0] else CONFLUENT_BYTES
-    try:
-        size = read_size(&cursor)
-        return PyUnicode_DecodeUTF8(<const char*>cursor.at, size, NULL)
-    except Exception:
-        return None
+    return True
+
+
+cdef inline object read_text(Cursor* cursor):
+    cdef Py_ssize_t size = read_size(cursor)
+    text = PyUnicode_DecodeUTF8(<const char*>cursor.at, size, NULL)
+    cursor.at += size
+    return text
 
 
 cdef object read(Node node, Cursor* cursor):
@@ -179,10 +205,7 @@ cdef object read(Node node, Cursor* cursor):
     cdef double real
     cdef Kind kind = node.kind
     if kind == STRING:
-        number = read_size(cursor)
-        text = PyUnicode_DecodeUTF8(<const char*>cursor.at, number, NULL)
-        cursor.at += number
-        return text
+        return read_text(cursor)
     if kind == UNION:
         byte = read_byte(cursor)
         if byte & 1 or byte >> 1 >= node.count:
@@ -210,6 +233,8 @@ cdef object read(Node node, Cursor* cursor):
         return read_shared(node, cursor)
     if kind == ARRAY or kind == DOUBLES:
         return read_array(node, cursor)
+    if kind == ALONE:  # one item, where an array of them is wanted
+        return (read(node.part(0), cursor),)
     if kind == TENSOR:
         return read_tensor(node, cursor)
     if kind == BOOLEAN:

@@ -38,6 +38,21 @@ def writer(schema: avsc.Record, *, is_compiled: bool = IS_COMPILED) -> Write:
     return compiled.Writer(_node(schema, getattr(records, schema.name)), write)
 
 
+def reader_of_one(schema: avsc.Schema, record: type, *, is_compiled: bool = IS_COMPILED) -> Read:
+    """Return what reads one item as a batch: `record` has one field, a tuple of items of this schema."""
+    made = getattr(records, schema.record.name)
+    item: Read = decoders.reader(schema, made)
+
+    def read(buffer: bytes, start: int) -> tuple[Any, int]:
+        one, end = item(buffer, start)
+        return record((one,)), end
+
+    if not is_compiled or not _is_covered(schema.record):
+        return read
+    alone = compiled.Node("alone", (_node(schema.record, made),))
+    return compiled.Reader(compiled.Node("record", (alone,), (None,), record, (0,)), read)
+
+
 def values(readers: dict[type, dict[bytes, Read]], max_bytes: int, python: Explain) -> Explain:
     """Return what reads whole values; `python` takes what is unusual."""
     return compiled.Values(readers, max_bytes, python) if IS_COMPILED else python

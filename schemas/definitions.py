@@ -23,6 +23,7 @@ RECORDS: tuple[type, ...] = (
     records.Prediction,
     records.Feedback,
     records.Observation,
+    records.Observations,
     records.Application,
     records.Model,
     records.Report,

@@ -135,7 +135,7 @@ def _unpack(source: Source, record: avsc.Record) -> dict[str, str]:
     known = getattr(records, record.name)
     values = {field.name: source.fresh() for field in record.fields}
     if issubclass(known, tuple) and field_names(known) == tuple(values):
-        source.add(f"{', '.join(values.values())} = r")
+        source.add(f"({', '.join(values.values())},) = r")
     else:
         for name, value in values.items():
             source.add(f"{value} = r.{name}")

@@ -53,11 +53,17 @@ def peek_id(value: bytes | None) -> str:
         DecodeError: Where the framing or that string is not whole.
     """
     text = compiled.first_text(value) if IS_COMPILED else None
-    return peek_texts(value, 1)[0] if text is None else text
+    return _peeked(value, 1)[0] if text is None else text
 
 
 def peek_texts(value: bytes | None, count: int) -> tuple[str, ...]:
     """Return the first `count` fields, which must be strings, as `peek_id` does with one."""
+    texts = compiled.first_texts(value, count) if IS_COMPILED else None
+    return _peeked(value, count) if texts is None else texts
+
+
+def _peeked(value: bytes | None, count: int) -> tuple[str, ...]:
+    """Peek field by field, so that an error can say what is wrong."""
     if not value:
         raise DecodeError("empty", "no value")
     if not value.startswith(_FRAMINGS):

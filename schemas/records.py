@@ -192,6 +192,12 @@ class Observation(NamedTuple):
     answers: tuple[int | str | None, ...] | None = None  # labels by arm, where the policy learns from them
 
 
+class Observations(NamedTuple):
+    """Observations that were made at once and teach one state, in order. A record of the topic with one is that one."""
+
+    items: tuple[Observation, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Application:
     """Desired state of one application. Topic `applications` (compacted), key = name; the last value wins."""

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Self
 
 # Under which subject each record's schema stands: the topic whose values it describes. Model queries have one schema
-# but a topic for every model, and policy states live in the store, so these two have names of their own.
+# but a topic for every model, observations stand alone or several in a record of theirs, and policy states live in the
+# store, so these have names of their own.
 SUBJECTS: Final = {
     "Query": f"{topics.QUERIES}-value",
     "ModelQueries": "model-queries-value",
@@ -26,6 +27,7 @@ SUBJECTS: Final = {
     "Prediction": f"{topics.PREDICTIONS}-value",
     "Feedback": f"{topics.FEEDBACK}-value",
     "Observation": f"{topics.OBSERVATIONS}-value",
+    "Observations": "observation-batches-value",
     "Application": f"{topics.APPLICATIONS}-value",
     "Model": f"{topics.MODELS}-value",
     "Report": f"{topics.REPORTS}-value",

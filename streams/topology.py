@@ -155,7 +155,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
         Topic(topics.FEEDBACK, "Feedback", "as the query", partitions, retention_ms=7 * DAY_MS, needed_ms=window_ms),
         Topic(
             topics.OBSERVATIONS,
-            "Observation",
+            "Observations",
             "policy state",
             partitions,
             retention_ms=365 * DAY_MS,

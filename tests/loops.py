@@ -15,6 +15,7 @@ from schemas.records import (
     Model,
     ModelPredictions,
     ModelQueries,
+    Observations,
     Outcome,
     Prediction,
     Query,
@@ -164,10 +165,8 @@ class Loop:
 
     def observations(self) -> list[tuple[int, Observation]]:
         """Return the log with its timestamps."""
-        from schemas.records import Observation
-
-        log = self.driver.read(topics.OBSERVATIONS)
-        return [(record.timestamp_us, CODEC.decode(Observation, record.value)) for record in log]
+        log = [(r.timestamp_us, CODEC.decode(Observations, r.value)) for r in self.driver.read(topics.OBSERVATIONS)]
+        return [(timestamp_us, seen) for timestamp_us, several in log for seen in several.items]
 
     def dead(self, topic: str) -> list[tuple[str, bytes | None]]:
         """Return the dead letters of a topic: cause and original bytes."""

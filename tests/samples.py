@@ -15,6 +15,7 @@ from schemas.records import (
     ModelPredictions,
     ModelQueries,
     Observation,
+    Observations,
     Outcome,
     PolicyState,
     Prediction,
@@ -29,6 +30,9 @@ ROW = Tensor.of(np.arange(64, dtype=np.float32))
 SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300))
+SEEN = Observation(
+    "q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9, (None, 3, "x")
+)
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
     ModelOutput("bad", "2", Outcome.MISSING, None),
@@ -56,9 +60,8 @@ FULL: tuple[object, ...] = (
         "q-1", "digits", "ann", DECISION, Status.PARTIAL, "deadline", 7, 0.5, OUTPUTS, 1, NOW_US, NOW_US + 1, NOW_US + 2
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
-    Observation(
-        "q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9, (None, 3, "x")
-    ),
+    SEEN,
+    Observations((SEEN, SEEN._replace(query_id="q-2", context=None, label=None))),
     Application(
         "digits",
         ("good", "bad"),
@@ -97,6 +100,7 @@ BARE: tuple[object, ...] = (
     Prediction("q-1", "nobody", None, None, Status.DEFAULT, "unknown_application", None, 0.0, (), 0, 0, 0, 0),
     Feedback("q-1"),
     Observation("q-1", "digits", None, DECISION, (), None, None, JoinStatus.JOINED, 0, -1),
+    Observations(()),
     Application("digits", ()),
     Model("good", "1", "function", "", "", "value", None, ()),
     Report("", "", 0, {}, {}),

@@ -18,7 +18,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.jsonable import feedback_from_json, to_json
-from schemas.records import Observation
+from schemas.records import Observation, Observations
 from streams.runtime.kafka_tail import KafkaTail
 
 if TYPE_CHECKING:
@@ -106,23 +106,26 @@ async def _fate(watch: KafkaTail, codec: Codec, query_id: str, wait_s: float) ->
         async with asyncio.timeout(wait_s):
             found = None
             while found is None:
-                found = next((record for record in await watch.poll(POLL_MS) if _is_about(record, query_id)), None)
+                records = await watch.poll(POLL_MS)
+                found = next((record for record in records if _is_about(record, codec, query_id)), None)
     except TimeoutError:
         return Fate()
-    return _what(found, codec)
+    return _what(found, codec, query_id)
 
 
-def _is_about(record: Record, query_id: str) -> bool:
+def _is_about(record: Record, codec: Codec, query_id: str) -> bool:
     try:
-        return peek_id(record.value) == query_id
+        if record.topic in REFUSED:
+            return peek_id(record.value) == query_id
+        return any(seen.query_id == query_id for seen in codec.decode(Observations, record.value).items)
     except DecodeError:
         return False
 
 
-def _what(record: Record, codec: Codec) -> Fate:
+def _what(record: Record, codec: Codec, query_id: str) -> Fate:
     if record.topic in REFUSED:
         return Fate(refused=dict(record.headers).get(CAUSE, b"?").decode())
-    return Fate(codec.decode(Observation, record.value))
+    return Fate(next(seen for seen in codec.decode(Observations, record.value).items if seen.query_id == query_id))
 
 
 def _line(settings: Settings, fate: Fate, wait_s: float) -> str:

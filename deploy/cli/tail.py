@@ -46,11 +46,15 @@ skysail tail feedback --count 1 --raw        which bytes go where
 @click.option("--raw", is_flag=True, help="Do not decode values: the bytes as base64.")
 @with_settings
 def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **options: Any) -> None:
-    """Print the records of TOPIC (its name without the prefix), one JSON document a line."""
+    """Print the records of TOPIC (its name without the prefix), one JSON document a line.
+
+    Observations that were written at once are one record (its offset says so) and a line each.
+    """
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
         for number, message in enumerate(_messages(settings, topic, **options), start=1):
-            click.echo(json.dumps(_shown(message, None if raw else record, codec)))
+            for line in _shown(message, None if raw else record, codec):
+                click.echo(json.dumps(line))
             if number == limit:
                 return
 
@@ -111,7 +115,7 @@ def _read(
         yield message
 
 
-def _shown(message: Message, record: type | None, codec: Codec) -> dict[str, Any]:
+def _shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, Any]]:
     shown: dict[str, Any] = {
         "partition": message.partition(),
         "offset": message.offset(),
@@ -121,13 +125,15 @@ def _shown(message: Message, record: type | None, codec: Codec) -> dict[str, Any
     }
     value = message.value()
     if value is None:
-        return shown | {"value": None}
+        return [shown | {"value": None}]
     if record is None:
-        return shown | {"value": base64.b64encode(value).decode()}
+        return [shown | {"value": base64.b64encode(value).decode()}]
     try:
-        return shown | {"value": to_json(codec.decode(record, value))}
+        decoded: object = codec.decode(record, value)
     except DecodeError as error:
-        return shown | {"value": _text(value), "undecodable": str(error)}
+        return [shown | {"value": _text(value), "undecodable": str(error)}]
+    several = decoded.items if isinstance(decoded, records.Observations) else (decoded,)
+    return [shown | {"value": to_json(one)} for one in several]
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:

@@ -9,7 +9,7 @@ from load.recorder import Recorder
 from load.workload import Rows
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import ModelPredictions, Observation, Prediction, Tensor
+from schemas.records import ModelPredictions, Observation, Observations, Prediction, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.topology import Topology
 
-R = TypeVar("R", ModelPredictions, Observation, Prediction)
+R = TypeVar("R", ModelPredictions, Observations, Prediction)
 SETTLE_S = 10.0
 WARM_UP_SEED = -1  # of query ids that no counted run has
 CLOSING_SEED = -2
@@ -128,7 +128,7 @@ class Traffic:
         taps: dict[str, Callable[[Sequence[Arrival]], None]] = dict.fromkeys(followed(topology), self._dead) | {
             topics.PREDICTIONS: self._closed,
             topics.MODEL_PREDICTIONS: lambda found: tally.model_predictions(self._decoded(ModelPredictions, found)),
-            topics.OBSERVATIONS: lambda found: tally.observations(self._decoded(Observation, found)),
+            topics.OBSERVATIONS: lambda found: tally.observations(self._observed(found)),
         }
         self._loop = OpenLoop(
             link.wire, link.codec, queries, recorder, link.now_us, on_predictions=tally.predictions, taps=taps
@@ -178,6 +178,10 @@ class Traffic:
 
     def _dead(self, found: Sequence[Arrival]) -> None:
         self._tally.dead_letters += len(found)
+
+    def _observed(self, found: Iterable[Arrival]) -> Iterator[Observation]:
+        for several in self._decoded(Observations, found):
+            yield from several.items
 
     def _decoded(self, record: type[R], found: Iterable[Arrival]) -> Iterator[R]:
         for arrival in found:

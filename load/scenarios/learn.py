@@ -13,7 +13,7 @@ from load.models import COLUMNS
 from load.processes import cpu_seconds, usage
 from load.results import Result
 from load.system import Deployment
-from load.watching import await_committed, await_gauge
+from load.watching import await_gauge, await_learnt
 from load.wire import Wire
 from load.workload import query_id
 from policies.registry import create, spec
@@ -57,8 +57,7 @@ async def _rate(stage: Stage, packages: dict[str, Path]) -> dict[str, float]:
     async with stage.launch(deployment) as system:
         before, started_s = usage(system.pids), time.monotonic()
         await asyncio.to_thread(_fill, stage, deployment.prefix, _OBSERVATIONS, with_feedback=True)
-        waited_for = ("learner", names.OBSERVATIONS, _OBSERVATIONS, _TIMEOUT_S)
-        await asyncio.to_thread(await_committed, stage, deployment.prefix, *waited_for)
+        await asyncio.to_thread(await_learnt, stage, deployment.prefix, _OBSERVATIONS, _TIMEOUT_S)
         wall_s = time.monotonic() - started_s
         used_s = cpu_seconds(before, usage(system.pids))
     topics.delete(stage.bootstrap, deployment.prefix)

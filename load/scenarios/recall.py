@@ -21,9 +21,8 @@ from load.results import Result
 from load.rounds import ROUNDS, over_rounds
 from load.system import Deployment
 from load.training import digits, trees
-from load.watching import await_committed
+from load.watching import await_learnt
 from load.workload import Rows
-from schemas import topics as names
 from schemas.records import Application, Tensor
 from streams.runtime.clock import SystemClock
 
@@ -107,5 +106,5 @@ async def _learnt(driver: Driver, workload: Rows, count: int, before: int) -> di
 
 
 def _committed(driver: Driver, count: int) -> int:
-    await_committed(driver.stage, driver.prefix, "learner", names.OBSERVATIONS, count, _TIMEOUT_S)
+    await_learnt(driver.stage, driver.prefix, count, _TIMEOUT_S)
     return SystemClock().now_us()

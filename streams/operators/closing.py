@@ -10,9 +10,10 @@ from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
-from schemas.records import Feedback, ModelOutput, Observation, Prediction
+from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.counters import Counters
+from streams.operators.ids import seconds
 from streams.operators.late import completed
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
@@ -42,9 +43,8 @@ class Told(NamedTuple):
     stored: bytes  # the prediction, as `waiting.packed`
 
 
-# What feedback and prediction make together: these two, what shadows answered, on which terms, and the observation with
-# its bytes.
-_Made: TypeAlias = "tuple[Feedback, Prediction, tuple[ModelOutput, ...], Terms, Observation | None, bytes]"
+# What feedback and prediction make together: these two, what shadows answered, on which terms, and the observation.
+_Made: TypeAlias = "tuple[Feedback, Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
 
 
 class Closing:
@@ -109,6 +109,7 @@ class Closing:
     def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         try:
             made = [*self._made(told, partition)]
+            written = self._written([one[-1] for one in made])
         except (LossError, DecodeError, SchemaError) as error:
             if len(told) == 1:
                 self.refuse(told[0].feedback, "invalid_feedback", str(error), effects)
@@ -116,19 +117,19 @@ class Closing:
             for one in told:  # nothing was done for any of them yet
                 self._join([one], partition, now_us, effects)
             return
-        has_shares = self._configuration.has_shares
-        for (query_id, record, stored), (feedback, prediction, beside, terms, seen, value) in zip(
-            told, made, strict=True
-        ):
+        has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
+        positions: dict[str, list[Position]] = {state: [] for state in written}
+        for (query_id, record, stored), (feedback, prediction, beside, terms, seen) in zip(told, made, strict=True):
             completes = position_of(stored, record.partition), _new(Position, record[:3])
-            partition.join(query_id, max(prediction.answered_us, now_us) + terms.window_us, now_us)
+            partition.join(query_id, max(prediction.answered_us, now_us) + terms.window_us, oldest_s)
             if has_shares:
                 self._versions.add(prediction, feedback, terms.loss, beside)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
                 self._joined[seen.application] += 1
-                effects.append(self._emitted(seen, value, completes))
+                positions[seen.decision.state] += completes
+        effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
     def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:
         codec, terms_of, classes = self._codec, self._windows.of, self._configuration.classes
@@ -144,8 +145,16 @@ class Closing:
             observation(prediction, label, its.loss, classes, one.feedback.timestamp_us)
             for prediction, label, its, one in zip(predictions, feedback, terms, told, strict=True)
         ]
-        values = [b"" if one is None else codec.encode(one) for one in seen]
-        return zip(feedback, predictions, beside, terms, seen, values, strict=True)
+        return zip(feedback, predictions, beside, terms, seen, strict=True)
+
+    def _written(self, seen: Iterable[Observation | None]) -> dict[str, bytes]:
+        """Return what is to be read of observations, by the state that they teach; those of one state go together."""
+        by_state: dict[str, list[Observation]] = {}
+        for one in seen:
+            if one is not None:
+                by_state.setdefault(one.decision.state, []).append(one)
+        encode = self._codec.encode
+        return {state: encode(Observations(tuple(its)) if len(its) > 1 else its[0]) for state, its in by_state.items()}
 
     def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End the window of a query, unless feedback has."""
@@ -177,7 +186,7 @@ class Closing:
             return Skip((position,), "no_feedback")
         if prediction.answered_us + self._memory_us < now_us:
             return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
-        return self._emitted(seen, self._codec.encode(seen), (position,))
+        return self._emitted(seen.decision.state, self._codec.encode(seen), (position,))
 
     def refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
         """End feedback as a dead letter."""
@@ -189,8 +198,8 @@ class Closing:
         self._counters["undecodable_total", "topic", record.topic] += 1
         effects.append(DeadLetter(record, error.cause, str(error)))
 
-    def _emitted(self, seen: Observation, value: bytes, completes: tuple[Position, ...]) -> Emit:
-        partition, key = _route(seen.decision.state, self._partitions)
+    def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
+        partition, key = _route(state, self._partitions)
         return _new(Emit, (topics.OBSERVATIONS, partition, key, value, completes, ()))
 
 

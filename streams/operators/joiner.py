@@ -39,7 +39,7 @@ from streams.operators import shadows
 from streams.operators.applications import Configuration
 from streams.operators.closing import Closing, Told
 from streams.operators.contract import Operator, Skip
-from streams.operators.ids import SECOND_US
+from streams.operators.ids import SECOND_US, seconds
 from streams.operators.late import is_late
 from streams.operators.waiting import Waiting, packed
 from streams.operators.windows import Windows
@@ -207,11 +207,11 @@ class Joiner(Operator):
         partition = self._partition(number)
         waiting, early, start = partition.predictions, partition.early, partition.start
         joined, expired, ends = partition.joined.find, partition.expired.find, partition.wheel.add
-        now_s = now_us // SECOND_US
+        now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
         matched: list[tuple[str, tuple[Record, ...]]] = []
         known, window_us, soonest_us = None, 0, 0
         for record in records:
-            value, offset = record.value, record.offset
+            _, _, offset, stamp_us, _, value, _ = record
             try:
                 query_id, application = peek_texts(value, 2)
             except DecodeError as error:
@@ -221,10 +221,10 @@ class Joiner(Operator):
                 known, window_us = application, self._windows.of(application).window_us
                 # After an outage its feedback is still to be read, too.
                 soonest_us = now_us + min(window_us, self._settings.early_us)
-            partition.read_us, partition.newest_us = now_us, record.timestamp_us
-            end_us = max(record.timestamp_us + window_us, soonest_us)
+            newest_us, end_us = stamp_us, stamp_us + window_us
+            end_us = max(end_us, soonest_us)
             if offset < start:
-                partition.join(query_id, end_us, now_us)
+                partition.join(query_id, end_us, oldest_s)
             elif query_id in waiting or joined(query_id) > now_s or expired(query_id) > now_s:
                 effects.append(Skip((record.position,), "duplicate_prediction"))
             else:
@@ -233,6 +233,7 @@ class Joiner(Operator):
                 ends(end_us, query_id)
                 if query_id in early:
                     matched.append((query_id, early.pop(query_id)))
+        partition.read_us, partition.newest_us = now_us, newest_us
         partition.tidy()
         self._closing.match(matched, partition, now_us, effects)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
-from schemas.records import Observation
+from schemas.records import Observation, Observations
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Position, StateKey, WriteStates
 from streams.operators.counters import Counters
 from streams.operators.figures import Losses
@@ -52,7 +52,7 @@ class _Partition:
     seen: SeenIds
     checked_us: int = 0  # when the store was last asked to confirm the offset
     states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
-    queue: deque[tuple[Record, Observation]] = field(default_factory=deque)
+    queue: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
     needed: set[str] = field(default_factory=set)  # states without which the queue cannot be folded
     fetching: set[str] = field(default_factory=set)
 
@@ -145,7 +145,7 @@ class Learner(Operator):
             **self._counters.rendered(),
             **self._losses.rendered(),
             "states_cached": float(sum(len(p.states) for p in self._partitions.values())),
-            "observations_waiting": float(sum(len(p.queue) for p in self._partitions.values())),
+            "observations_waiting": float(sum(len(seen) for p in self._partitions.values() for _, seen in p.queue)),
         }
 
     def _queued(self, partition: _Partition, records: Iterable[Record], effects: Effects) -> bool:
@@ -154,19 +154,21 @@ class Learner(Operator):
         before = len(queue)
         for record in records:
             try:
-                seen = decode(Observation, record.value)
+                observations = decode(Observations, record.value).items
             except DecodeError as error:
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 if record.offset >= start:
                     effects.append(DeadLetter(record, error.cause, str(error)))
                 continue
             if record.offset < start:
-                partition.seen.add(seen.query_id, record.timestamp_us)
+                for seen in observations:
+                    partition.seen.add(seen.query_id, record.timestamp_us)
                 continue
-            queue.append((record, seen))
-            needed.add(seen.decision.state)
-            if seen.context is not None:
-                needed.update(_needed(seen))
+            queue.append((record, observations))
+            for seen in observations:
+                needed.add(seen.decision.state)
+                if seen.context is not None:
+                    needed.update(_needed(seen))
         return len(queue) > before
 
     def _advance(self, number: int, effects: Effects) -> None:
@@ -183,19 +185,24 @@ class Learner(Operator):
         self._trim(partition)
 
     def _folded(self, number: int, partition: _Partition, effects: Effects) -> WriteStates:
-        """Fold what is queued; an impossible observation becomes a dead letter, all others the write completes."""
+        """Fold what is queued; what is impossible makes its record a dead letter, all others the write completes."""
         folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
-        for record, seen in partition.queue:
-            if is_first(seen.query_id, record.timestamp_us):
+        for record, observations in partition.queue:
+            fault = ""
+            for seen in observations:
+                if not is_first(seen.query_id, record.timestamp_us):
+                    self._counters["duplicate_observations_total", "application", seen.application] += 1
+                    continue
                 try:
                     folding.take(seen)
                 except PolicyError as error:
-                    effects.append(DeadLetter(record, "impossible_decision", str(error)))
-                    continue
-                applied.append(seen)
+                    fault = fault or f"{seen.query_id}: {error}"
+                else:
+                    applied.append(seen)
+            if fault:
+                effects.append(DeadLetter(record, "impossible_decision", fault))
             else:
-                self._counters["duplicate_observations_total", "application", seen.application] += 1
-            completes.append(_new(Position, record[:3]))
+                completes.append(_new(Position, record[:3]))
         folding.settle()
         self._applied.update([seen.application for seen in applied])
         self._losses.add(applied)

@@ -37,12 +37,18 @@ class Waiting:
     read_us: int = 0  # when a prediction was read last
     newest_us: int = 0  # the timestamp it had
 
-    def join(self, query_id: str, until_us: int, now_us: int) -> None:
-        """Let a prediction wait no longer, and know it for so long as one that feedback has been joined with."""
+    def join(self, query_id: str, until_us: int, oldest_s: int) -> None:
+        """Let a prediction wait no longer, and know it for so long as one that feedback has been joined with.
+
+        Args:
+            query_id: of the prediction.
+            until_us: how long it is known.
+            oldest_s: `seconds` of now: what was to be known until then may be forgotten.
+        """
         self.predictions.pop(query_id, None)
         if self.shadows:
             self.shadows.pop(query_id, None)
-        self.joined.put(query_id, seconds_up(until_us), seconds(now_us))
+        self.joined.put(query_id, seconds_up(until_us), oldest_s)
 
     def expire(self, query_id: str, until_us: int, now_us: int) -> None:
         """Know a query for so long as one whose window has ended."""

@@ -8,7 +8,7 @@ import redis.asyncio
 
 from deploy.addresses import redis_url
 from schemas import topics
-from schemas.records import Observation, Prediction
+from schemas.records import Observation, Observations, Prediction
 from streams.operators.joiner import JoinerSettings
 from tests.fault.validator import Evidence, Log, Stored
 
@@ -36,8 +36,8 @@ def _log(there: Deployed) -> dict[int, Log]:
     seen: dict[int, list[tuple[int, Observation]]] = {}
     ends: dict[int, int] = {}
     for record in there.watch.records[topics.OBSERVATIONS]:
-        observation = there.codec.decode(Observation, record.value)
-        seen.setdefault(record.partition, []).append((record.timestamp_us, observation))
+        observations = there.codec.decode(Observations, record.value).items
+        seen.setdefault(record.partition, []).extend((record.timestamp_us, each) for each in observations)
         ends[record.partition] = record.offset + 1
     return {number: Log(seen[number], ends[number]) for number in seen}
 

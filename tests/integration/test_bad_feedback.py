@@ -15,7 +15,18 @@ import pytest_asyncio
 
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Feedback, JoinStatus, ModelOutput, Observation, Outcome, Prediction, Query, Status, Tensor
+from schemas.records import (
+    Feedback,
+    JoinStatus,
+    ModelOutput,
+    Observation,
+    Observations,
+    Outcome,
+    Prediction,
+    Query,
+    Status,
+    Tensor,
+)
 from tests.deployments import Dead, Deployed, Toy, deployed
 
 if TYPE_CHECKING:
@@ -69,7 +80,8 @@ async def joined(there: Deployed, query_id: str) -> Observation:
 
 def observations(there: Deployed, query_id: str) -> list[Observation]:
     """Return what was observed about a query."""
-    return [seen for seen in there.watch.decoded(Observation, topics.OBSERVATIONS) if seen.query_id == query_id]
+    log = there.watch.decoded(Observations, topics.OBSERVATIONS)
+    return [seen for several in log for seen in several.items if seen.query_id == query_id]
 
 
 async def dead(there: Deployed, topic: str, value: bytes) -> Dead:

@@ -12,13 +12,16 @@ import pytest
 
 from schemas import avsc, records, wire
 from schemas.codec import Codec
+from schemas.compiling import reader_of_one
 from schemas.definitions import CURRENT, RECORDS, field_names
 from schemas.errors import DecodeError, SchemaError
+from schemas.extension import IS_COMPILED
 from schemas.records import (
     Feedback,
     JoinStatus,
     ModelPredictions,
     Observation,
+    Observations,
     Outcome,
     PolicyState,
     Prediction,
@@ -26,7 +29,7 @@ from schemas.records import (
     Status,
     Tensor,
 )
-from tests.samples import ALL, DECISION, FULL, ROW, name_of
+from tests.samples import ALL, DECISION, FULL, ROW, SEEN, name_of
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -87,6 +90,21 @@ def test_query_ids_come_first() -> None:
     """What is about one query starts with its id, so that it can be read alone."""
     for name in ("Query", "Prediction", "Feedback", "Observation"):
         assert CURRENT[name].record.fields[0].name == "query_id"
+
+
+def test_an_observation_alone_is_read_as_observations_too() -> None:
+    """Whoever reads the log asks for several, and takes what was written as one; not the other way round."""
+    assert CODEC.decode(Observations, CODEC.encode(SEEN)) == Observations((SEEN,))
+    assert CODEC.decode(Observations, CODEC.encode(Observations((SEEN, SEEN)))) == Observations((SEEN, SEEN))
+    assert refusal(Observation, CODEC.encode(Observations((SEEN,)))) == "unknown_schema"
+    assert refusal(Observations, CODEC.encode(SEEN)[:-1]) == "truncated"
+
+
+def test_what_is_read_alone_is_the_same_compiled_and_not() -> None:
+    """The compiled reader of one item and the Python one."""
+    schema, value = CURRENT["Observation"], CODEC.encode(SEEN)
+    read = [reader_of_one(schema, Observations, is_compiled=compiled) for compiled in (IS_COMPILED, False)]
+    assert [each(value, HEAD) for each in read] == [(Observations((SEEN,)), len(value))] * 2
 
 
 def test_a_query_of_64_floats_takes_313_bytes() -> None:
@@ -235,9 +253,9 @@ def test_an_unknown_symbol_is_refused() -> None:
 
 def test_a_boolean_is_zero_or_one() -> None:
     """Fastavro takes any byte for True."""
-    value = CODEC.encode(FULL[6])
+    value = CODEC.encode(FULL[7])
     at = value.index(wire.pack_double(20.0)) - 1
-    assert refusal(type(FULL[6]), value[:at] + b"\x02" + value[at + 1 :]) == "invalid"
+    assert refusal(type(FULL[7]), value[:at] + b"\x02" + value[at + 1 :]) == "invalid"
 
 
 def test_an_infinite_state_is_refused() -> None:
@@ -296,7 +314,7 @@ def test_blocks_of_other_writers_are_read() -> None:
 @pytest.mark.parametrize("count", [2**20, 2**40, 2**62, -(2**62)])
 def test_an_announced_number_of_items_allocates_nothing(count: int) -> None:
     """A few bytes that announce a billion items are refused before room is made for them."""
-    head = CODEC.encode(FULL[9])[:HEAD] + b"\x02p"
+    head = CODEC.encode(FULL[10])[:HEAD] + b"\x02p"
     for value in (head + wire.write_long(count), head + b"\0\x02" + wire.write_long(count)):
         assert refusal(PolicyState, value) in {"truncated", "invalid"}
 

@@ -7,7 +7,17 @@ import pytest
 
 from policies.losses import loss
 from schemas import topics
-from schemas.records import Feedback, JoinStatus, Model, ModelOutput, Observation, Outcome, Prediction, Tensor
+from schemas.records import (
+    Feedback,
+    JoinStatus,
+    Model,
+    ModelOutput,
+    Observation,
+    Observations,
+    Outcome,
+    Prediction,
+    Tensor,
+)
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.seen import SeenIds
@@ -258,6 +268,39 @@ def prediction(query_id: str, offset: int, at_us: int = 0) -> Record:
 def told(query_id: str, offset: int, label: object = 7, at_us: int = 0) -> Record:
     """Make a record of feedback."""
     return record(topics.FEEDBACK, offset, Feedback(query_id, label, None, 0), at_us)  # type: ignore[arg-type]
+
+
+def test_what_is_joined_at_once_and_teaches_one_state_is_one_record() -> None:
+    """In the order of the feedback; it completes all predictions and feedback that went into it."""
+    joiner = alone()
+    asked = [prediction(name, offset) for offset, name in enumerate("abc")]
+    joiner.on_records(asked, 0)
+    answers = [told("c", 0, 3), told("a", 1)]
+    (emit,) = joiner.on_records(answers, 0)
+
+    assert isinstance(emit, Emit)
+    seen = CODEC.decode(Observations, emit.value).items
+    assert [(each.query_id, each.loss) for each in seen] == [("c", 1.0), ("a", 0.0)]
+    assert set(emit.completes) == {asked[2].position, answers[0].position, asked[0].position, answers[1].position}
+
+
+def test_what_teaches_another_state_is_a_record_of_its_own() -> None:
+    """Its key and partition are that state's."""
+    joiner = alone()
+    for offset, context in enumerate(["ann", "bob", "ann"]):
+        one = prediction(f"q{offset}", offset)
+        value = CODEC.decode(Prediction, one.value)
+        assert value.decision is not None
+        decision = value.decision._replace(state=f"digits/{context}")
+        joiner.on_records([record(topics.PREDICTIONS, offset, value._replace(context=context, decision=decision))], 0)
+    emits = joiner.on_records([told(f"q{offset}", offset) for offset in range(3)], 0)
+
+    found = {
+        emit.key: [seen.query_id for seen in CODEC.decode(Observations, emit.value).items]
+        for emit in emits
+        if isinstance(emit, Emit)
+    }
+    assert found == {b"digits/ann": ["q0", "q2"], b"digits/bob": ["q1"]}
 
 
 def test_wrong_feedback_that_came_early_does_not_stand_in_for_right_feedback() -> None:

@@ -7,8 +7,8 @@ import pytest
 from policies import registry
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.records import Decision, JoinStatus, Observation, PolicyState
-from streams.operators.contract import Record, StateKey
+from schemas.records import Decision, JoinStatus, Observation, Observations, PolicyState
+from streams.operators.contract import DeadLetter, Record, StateKey, WriteStates
 from streams.operators.folding import apply, fold
 from streams.operators.learner import Learner
 from streams.operators.seen import SeenIds
@@ -99,6 +99,42 @@ def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
     loop.driver.run(1)
 
     assert [cause for cause, _ in loop.dead(topics.OBSERVATIONS)] == ["impossible_decision"]
+
+
+def test_of_observations_in_one_record_the_good_ones_are_folded_and_the_record_is_a_dead_letter() -> None:
+    """A copy of it teaches nothing twice, so the whole record may be given again."""
+    learner = Learner(CODEC)
+    learner.on_assigned({0: 0})
+    good = [observation(query_id=name) for name in "abc"]
+    broken = good[1]._replace(losses=(1.0,))
+    record = Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(Observations((good[0], broken, good[2]))))
+    learner.on_records([record], 0)
+    letter, write = learner.on_states({StateKey(0, "app"): None}, 0)
+
+    assert isinstance(letter, DeadLetter)
+    assert letter.record == record
+    assert letter.message.startswith("b: ")
+    assert isinstance(write, WriteStates)
+    assert (write.offset, write.completes) == (1, ())
+    assert write.states == {"app": apply(apply(None, good[0]), good[2])}
+
+
+def test_observations_in_one_record_are_folded_as_those_in_many() -> None:
+    """Before the start they are remembered all the same."""
+    many, one = Learner(CODEC), Learner(CODEC)
+    log = [observation(query_id=f"q{number}") for number in range(6)]
+    several = [CODEC.encode(Observations(tuple(part))) for part in (log[:2], log[1:4], log[3:])]
+    for learner, values, start in ((many, map(CODEC.encode, log), 2), (one, several, 1)):
+        learner.on_assigned({0: start})
+        records = [Record(topics.OBSERVATIONS, 0, at, 1_000_000, None, value) for at, value in enumerate(values)]
+        learner.on_records(records, 0)
+    (expected,) = many.on_states({StateKey(0, "app"): None}, 0)
+    (found,) = one.on_states({StateKey(0, "app"): None}, 0)
+
+    assert isinstance(expected, WriteStates)
+    assert isinstance(found, WriteStates)
+    assert found.states == expected.states
+    assert one.statistics()["duplicate_observations_total{application=app}"] == 2
 
 
 def test_an_id_is_forgotten_after_the_window() -> None:
