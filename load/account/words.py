@@ -60,10 +60,10 @@ An answer of one model, asked alone and in time, skips voting. Outputs, pending 
 slotted objects, made by position; columns of a worker's batch become Python values in one call
 (`streams/operators/combiner.py`).""",
     "join": """\
-What waits is an offset and the prediction's bytes; polls are taken by runs of one partition. Up to 64 observations that
-are made at once and teach one state travel as one record (`Observations` in `schemas/records.py`): with one each, this
-role and the learner took 3 us a query more. The same answer costs the same loss, so it is worked out once for all arms that gave
-it, and of labels, which are few, once for all queries (`streams/operators/observing.py`).""",
+What waits is an offset and the prediction's bytes; polls are taken by runs of one partition. Up to 64 observations
+that are made at once and teach one state travel as one record (`Observations` in `schemas/records.py`): with one each,
+this role and the learner took 3 us a query more. The same answer costs the same loss, so it is worked out once for all
+arms that gave it, and of labels, which are few, once for all queries (`streams/operators/observing.py`).""",
     "fold": """\
 A policy's state is a flat tuple, folded in memory; what a poll has changed is written to Redis once
 (`streams/operators/learner.py`). Policies are parsed once for each text, a decision is checked once for all its

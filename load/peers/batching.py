@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Row = Mapping[str, Any]
 
 MODEL = "forest"
-CONVERTED = "forest-onnx"
+CONVERTED = "forest-converted"
 FIXED_ROWS = (16, 64, 256)
 _WORKER = ("selection", "worker")
 _SERVED_BY = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "mlserver")
@@ -46,7 +46,7 @@ FIXED = replace(
 LANES = (
     AIMD,
     _skysail("inline", "Skysail, AIMD, model inline", MODEL, ("selection",)),
-    _skysail("converted", "Skysail, AIMD, inline, converted to ONNX", CONVERTED, ("selection",)),
+    _skysail("converted", "Skysail, AIMD, inline, converted", CONVERTED, ("selection",)),
 )
 ALL = (FIXED, *LANES, *(_other(contender) for contender in CONTENDERS if contender.name in _SERVED_BY))
 NAMES = tuple(contender.name for contender in ALL)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 RATES = tuple(250.0 * 2**doubled for doubled in range(8))
-BETWEEN = 2**0.5  # beyond the best rate, before the next
+BETWEEN = (2**0.5, 2**0.25)  # beyond the best rate, before the next: one after the other
 _KEPT = 0.5  # of the queries in time; below it the rate is too high
 _PATIENCE = 2  # such rates in a row; one may be a busy moment of the machine
 
@@ -53,10 +53,11 @@ def climb(ask: Ask, objectives: Sequence[int], ceiling_per_s: float = float("inf
         failed = failed + 1 if tried[rate].goodput[max(objectives)] < _KEPT * rate else 0
         if failed == _PATIENCE:
             break
-    between = {best_rate(tried, objective) * BETWEEN for objective in objectives}
-    for rate in sorted(rate for rate in between if rate <= ceiling_per_s):
-        if all(step.settled for step in tried.values()):
-            tried[rate] = ask(rate)
+    for beyond in BETWEEN:
+        between = {best_rate(tried, objective) * beyond for objective in objectives}
+        for rate in sorted(rate for rate in between - tried.keys() if rate <= ceiling_per_s):
+            if all(step.settled for step in tried.values()):
+                tried[rate] = ask(rate)
     return tried
 
 

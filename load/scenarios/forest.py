@@ -2,7 +2,7 @@
 
 A random forest on MNIST under scikit-learn costs milliseconds a call before the first row, and next to nothing for each
 row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried: they
-double until most answers are late, then one between the best and the next is tried. Skysail's queries carry the
+double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
 objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
 grid, the others those that were best for an objective. In full about 35 minutes, the short form 6.
 """
@@ -163,7 +163,7 @@ def _result(stage: Stage, source: str, rounds: int, climbed: Sequence[Mapping[st
         },
         notes=(
             f"rates beyond {climbs.ceiling_per_s:,.0f}/s are left out: without any system the harness is saturated",
-            "everybody runs the same scikit-learn forest; where it says ONNX, it was converted when it was packaged",
+            "everybody runs the same scikit-learn forest; where it says so, it was converted when it was packaged",
         ),
     )
 
@@ -185,7 +185,7 @@ def _ground(stage: Stage) -> tuple[Ground, str]:
     model = stage.folder / f"{batching.MODEL}.joblib"
     joblib.dump(estimator, model)
     packages = {name: stage.folder / f"{name}-1" for name in (batching.MODEL, batching.CONVERTED)}
-    for name, convert in zip(packages, ("none", "onnx"), strict=True):
+    for name, convert in zip(packages, ("none", "auto"), strict=True):
         package_sklearn(estimator, packages[name], name, "1", data.test_x[:_SAMPLE], convert=convert)
     said = estimator.predict(data.test_x).tolist()
     return Ground(stage, data, model, packages, dict.fromkeys(packages, said)), source

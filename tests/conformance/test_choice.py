@@ -194,14 +194,15 @@ def test_a_converted_package_holds_both_forms_and_says_how_they_agree(tmp_path: 
 
 @NEEDS_ONNX
 def test_a_worker_measures_both_forms_and_logs_its_choice(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A forest row by row is many times faster as a graph, on any machine."""
+    """A forest row by row is many times faster converted, on any machine."""
     assert package(tmp_path / "p", "auto").runtime == "sklearn"
     with caplog.at_level(logging.INFO):
         model = load_package(tmp_path / "p")
     assert model.choice is not None
-    assert model.choice.spans[0] == (1, "onnx")
+    rows, runtime = model.choice.spans[0]
+    assert (rows, runtime) in {(1, "onnx"), (1, "trees")}
     assert set(model.choice.batch_us) == {"sklearn", "onnx", "trees"}
-    assert "forest 1 runs under onnx" in caplog.text
+    assert f"forest 1 runs under {runtime}" in caplog.text
 
 
 @NEEDS_ONNX

@@ -1,10 +1,11 @@
 """The model that needs batching: how rates are climbed, what is made of the answers, how the page shows them."""
 
 import numpy as np
+import pytest
 
 from load.peers import batching, forest_page
 from load.peers.batching import figures, rows
-from load.peers.climbing import BETWEEN, Step, best_rate, climb
+from load.peers.climbing import Step, best_rate, climb
 from load.results import Result
 from load.training import enlarged
 
@@ -33,12 +34,18 @@ def visit(
     return {**about, "objective_ms": objective_ms, "goodput_per_s": goodput, "rate_per_s": 2 * goodput}
 
 
-def test_rates_double_until_two_fail_and_one_is_tried_in_between() -> None:
-    """The best rate is found within a factor of 1.4."""
-    system = System(1_500.0)
+@pytest.mark.parametrize(
+    ("capacity", "beyond", "best"),
+    [(1_100.0, [2**0.5, 2**0.25], 1.0), (1_300.0, [2**0.5, 2**0.25], 2**0.25), (1_500.0, [2**0.5, 2**0.75], 2**0.5)],
+)
+def test_rates_double_until_two_fail_and_two_are_tried_in_between(
+    capacity: float, beyond: list[float], best: float
+) -> None:
+    """The best rate is found within a factor of 1.2."""
+    system = System(capacity)
     tried = climb(system, (20, 100))
-    assert system.asked == [250, 500, 1_000, 2_000, 4_000, 1_000 * BETWEEN]
-    assert best_rate(tried, 100) == 1_000 * BETWEEN
+    assert system.asked == pytest.approx([250, 500, 1_000, 2_000, 4_000, *(1_000 * each for each in beyond)])
+    assert best_rate(tried, 100) == pytest.approx(1_000 * best)
 
 
 def test_no_rate_is_tried_beyond_what_the_harness_can_do() -> None:

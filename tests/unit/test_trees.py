@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTre
 
 from workers.errors import PackageError
 from workers.manifest import Manifest, Signature
-from workers.runtimes.trees import TREES_FILE, TreesRuntime, linked, load, save
+from workers.runtimes.trees import IS_COMPILED, TREES_FILE, TreesRuntime, linked, load, quickest, save
 from workers.runtimes.trees_conversion import below, compiled
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ COUNTS = np.exp(X[:, 0].astype(float))
 
 
 def answered(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Return probabilities, or values as a column, of the compiled trees."""
+    """Return probabilities, or values as a column, of the compiled trees; in C and in NumPy they are the same."""
     trees = compiled(estimator, rows.dtype)
-    return linked(trees.raw(rows), trees.link, trees.stages)
+    raw = quickest(trees)(rows)
+    np.testing.assert_array_equal(raw, trees.raw(rows))
+    return linked(raw, trees.link, trees.stages)
 
 
 def expected(estimator: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -121,6 +123,58 @@ def test_a_batch_of_many_parts_is_one_batch() -> None:
     many = np.tile(X, (3, 1))
     alone = np.vstack([trees.raw(row[None]) for row in X[:50]])
     assert np.array_equal(trees.raw(many)[400:450], alone)
+
+
+@pytest.mark.parametrize("rows", [*range(1, 18), 63, 64, 65, 130])
+def test_a_batch_of_any_size_goes_down_as_its_rows_do(rows: int) -> None:
+    """Whatever part of a batch goes down side by side: with missing values, to the bit."""
+    estimator = RandomForestClassifier(9, random_state=0).fit(MISSING, THREE)
+    raw = quickest(compiled(estimator, MISSING.dtype))
+    assert np.array_equal(raw(MISSING[:rows]), np.vstack([raw(row[None]) for row in MISSING[:rows]]))
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the extension was not built: no C compiler at installation")
+@pytest.mark.parametrize(
+    ("field", "place", "value"),
+    [
+        ("roots", 0, -1),
+        ("roots", 0, 1_000_000),
+        ("left", 0, -1),
+        ("left", 0, 1_000_000),
+        ("feature", 0, -1),
+        ("feature", 0, 2**31 - 1),
+        ("threshold", -1, 0.0),
+        ("missing_right", -1, True),
+        ("leaves", slice(1), None),
+        ("stages", None, 2),
+    ],
+)
+def test_arrays_that_lead_elsewhere_are_refused(field: str, place: Any, value: Any, tmp_path: Path) -> None:
+    """A package may be damaged: nothing beside the arrays is read."""
+    trees = compiled(RandomForestClassifier(3, max_depth=2, random_state=0).fit(X, TWO), X.dtype)
+    changed = value if place is None else np.array(getattr(trees, field))
+    if place is not None and value is None:
+        changed = changed[place]
+    elif place is not None:
+        changed[place] = value
+    save(replace(trees, **{field: changed}), tmp_path)
+    with pytest.raises(PackageError, match=r"holds no trees \("):
+        load(manifest("label", (0, 1)), tmp_path, allow_pickle=False, threads=1)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the extension was not built: no C compiler at installation")
+def test_rows_with_too_few_features_are_refused() -> None:
+    """They fail their batch."""
+    raw = quickest(compiled(RandomForestClassifier(3, random_state=0).fit(X, TWO), X.dtype))
+    with pytest.raises(ValueError, match="3 features"):
+        raw(np.ascontiguousarray(X[:, :3]))
+
+
+def test_where_nothing_was_compiled_numpy_gives_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker without a C compiler has the same model."""
+    monkeypatch.setattr("workers.runtimes.trees.IS_COMPILED", False)
+    trees = compiled(RandomForestClassifier(3, random_state=0).fit(X, TWO), X.dtype)
+    assert quickest(trees) == trees.raw
 
 
 def test_trees_of_a_single_leaf_are_trees() -> None:

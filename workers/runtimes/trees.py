@@ -1,22 +1,29 @@
-"""Runs ensembles of decision trees as arrays: every tree of every row goes down one level with each array operation.
+"""Runs ensembles of decision trees as arrays; `trees_conversion` writes them.
 
-The TreeTraversal strategy of Hummingbird (Nakandala et al., OSDI 2020) in NumPy. A node's two children stand side by
-side, so that a level is four look-ups, a comparison and an addition; a leaf is its own child. A single row costs a few
-array operations a level, where scikit-learn calls each tree. `trees_conversion` writes the arrays.
+A node's two children stand side by side, so that a level is a few look-ups, a comparison and an addition; a leaf is its
+own child. Compiled, a few rows at a time go down one tree after the other (`descent.pyx`). Where there was no compiler,
+every tree of every row goes down one level with each array operation: the TreeTraversal strategy of Hummingbird
+(Nakandala et al., OSDI 2020) in NumPy. The answers are the same to the bit.
 """
 
 from __future__ import annotations
 
 import zipfile
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, scored, values
 
+try:
+    from workers.runtimes import descent
+except ImportError:  # no compiler when Skysail was installed
+    descent = None  # type: ignore[assignment] # the module is there for the checker
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows
 
+IS_COMPILED: Final = descent is not None
 TREES_FILE = "trees.npz"
 LINKS = ("mean", "identity", "exp", "logistic", "half_logistic", "softmax")
 _AT_ONCE = 1 << 14  # pairs of a tree and a row: their arrays stay in the second-level cache
@@ -52,11 +60,15 @@ class Trees:
 
     def raw(self, rows: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the raw outputs (n, g·k) of rows (n, features)."""
-        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and above every threshold
-            compared = np.ascontiguousarray(rows, dtype=self.threshold.dtype)
+        compared = self.compared(rows)
         step = max(1, _AT_ONCE // len(self.roots))
         parts = [self._sums(compared[start : start + step]) for start in range(0, len(compared), step)]
         return self.base + np.concatenate(parts)
+
+    def compared(self, rows: NDArray[np.generic]) -> NDArray[np.floating[Any]]:
+        """Return rows in the thresholds' dtype."""
+        with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and above every threshold
+            return np.ascontiguousarray(rows, dtype=self.threshold.dtype)
 
     def _sums(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         """Add the leaves up one stage after the other: the sum does not depend on how many rows there are."""
@@ -104,16 +116,48 @@ def linked(raw: NDArray[np.float64], link: str, stages: int) -> NDArray[np.float
     return np.hstack([1.0 - second, second])
 
 
+def quickest(trees: Trees) -> Callable[[NDArray[np.generic]], NDArray[np.float64]]:
+    """Return what gives `trees.raw`: compiled, if there is a compiled module.
+
+    Raises:
+        ValueError: the arrays do not fit each other.
+    """
+    if not IS_COMPILED:
+        return trees.raw
+    indices = (np.ascontiguousarray(each, dtype=np.intp) for each in (trees.roots, trees.feature, trees.left))
+    roots, feature, left = indices
+    threshold, leaves = (np.ascontiguousarray(each, dtype=np.float64) for each in (trees.threshold, trees.leaves))
+    missing = np.ascontiguousarray(trees.missing_right, dtype=np.uint8)
+    way = descent.Descent(roots, feature, threshold, left, missing, leaves, trees.depth, trees.stages)
+
+    def raw(rows: NDArray[np.generic]) -> NDArray[np.float64]:
+        sums = np.zeros((len(rows), way.outputs))
+        way.add(trees.compared(rows), sums)
+        sums += trees.base
+        return sums
+
+    return raw
+
+
 class TreesRuntime:
-    """A forest as a model."""
+    """A forest as a model.
+
+    Attributes:
+        leaves_lock: it computes without Python's lock.
+
+    Raises:
+        ValueError: the arrays do not fit each other.
+    """
+
+    leaves_lock = IS_COMPILED
 
     def __init__(self, manifest: Manifest, trees: Trees) -> None:
-        self._manifest, self._trees = manifest, trees
+        self._manifest, self._trees, self._raw = manifest, trees, quickest(trees)
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Send the whole batch down all trees."""
         kind, classes, trees = self._manifest.output, self._manifest.classes, self._trees
-        raw = trees.raw(np.asarray(rows))
+        raw = self._raw(np.asarray(rows))
         if kind == "label" and raw.shape[1] == 1 < len(classes):
             return scored(np.hstack([np.full_like(raw, trees.tie), raw]), classes, keep=False)
         answers = linked(raw, trees.link, trees.stages)
@@ -143,4 +187,7 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     trees = Trees(**{**arrays, **plain})
     if trees.link not in LINKS:
         raise PackageError(f"{folder / TREES_FILE} has the unknown link {trees.link!r}: package the model again")
-    return TreesRuntime(manifest, trees)
+    try:
+        return TreesRuntime(manifest, trees)
+    except ValueError as error:
+        raise PackageError(f"{folder / TREES_FILE} holds no trees ({error}): package the model again") from error
