@@ -51,7 +51,7 @@ def test_rates_double_until_two_fail_and_two_are_tried_in_between(
 def test_no_rate_is_tried_beyond_what_the_harness_can_do() -> None:
     """Beyond the ceiling the harness would be measured."""
     system = System(10_000.0)
-    climb(system, (100,), ceiling_per_s=1_200.0)
+    climb(system, (100,), ceiling_per_s=1_100.0)
     assert system.asked == [250, 500, 1_000]
 
 
