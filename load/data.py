@@ -20,7 +20,7 @@ _IMAGES_HEADER, _LABELS_HEADER = 16, 8
 _PIXELS = 28 * 28
 
 
-def mnist(folder: Path, part: str, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def mnist(folder: Path, part: str, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Return the first images (count, 784), 0 to 255, and their labels (count,).
 
     Args:
@@ -35,7 +35,7 @@ def mnist(folder: Path, part: str, count: int) -> tuple[NDArray[np.float32], NDA
     need(images, labels)
     pixels = np.frombuffer(gzip.decompress(images.read_bytes()), np.uint8, offset=_IMAGES_HEADER)
     digits = np.frombuffer(gzip.decompress(labels.read_bytes()), np.uint8, offset=_LABELS_HEADER)
-    return pixels.reshape(-1, _PIXELS)[:count].astype(np.float32), digits[:count].astype(np.int64)
+    return pixels.reshape(-1, _PIXELS)[:count], digits[:count].astype(np.int64)
 
 
 def need(*paths: Path) -> None:

@@ -38,11 +38,11 @@ _NOISE, _COPIES = 0.35, 6  # make thousands of rows support vectors, as a kernel
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Digits, split: train_x (n, features) and test_x (m, features) float32; labels int64."""
+    """Digits, split: train_x (n, features) and test_x (m, features), float32 or bytes; labels int64."""
 
-    train_x: NDArray[np.float32]
+    train_x: NDArray[Any]
     train_y: NDArray[np.int64]
-    test_x: NDArray[np.float32]
+    test_x: NDArray[Any]
     test_y: NDArray[np.int64]
 
     @property
@@ -65,7 +65,10 @@ def digits() -> Digits:
 
 
 def images() -> tuple[Digits, str]:
-    """Return rows of 784 pixels and where they are from: `mnist`, or where that is not at hand `digits`, enlarged."""
+    """Return rows of 784 pixels, a byte each, and where they are from.
+
+    That is `mnist`, or where that is not at hand `digits`, enlarged.
+    """
     try:
         folder = DATA / "labelled/mnist"
         return Digits(*mnist(folder, "train", _TRAIN_ROWS), *mnist(folder, "t10k", _TEST_ROWS)), "mnist"
@@ -74,10 +77,10 @@ def images() -> tuple[Digits, str]:
         return Digits(enlarged(data.train_x), data.train_y, enlarged(data.test_x), data.test_y), "digits"
 
 
-def enlarged(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def enlarged(rows: NDArray[np.float32]) -> NDArray[np.uint8]:
     """Return images (n, 64) in [0, 1] with every pixel three by three, a frame of two and 0 to 255: (n, 784)."""
     large = rows.reshape(-1, 8, 8).repeat(3, axis=1).repeat(3, axis=2) * 255
-    return np.pad(large, ((0, 0), (2, 2), (2, 2))).reshape(len(rows), -1).round()
+    return np.pad(large, ((0, 0), (2, 2), (2, 2))).reshape(len(rows), -1).round().astype(np.uint8)
 
 
 def forest(data: Digits, trees: int) -> RandomForestClassifier:

@@ -35,7 +35,7 @@ class Model:
     @bentoml.api(batchable=True, max_batch_size=_ROWS, max_latency_ms=_LATENCY_MS)  # type: ignore[untyped-decorator]
     def predict(self, rows: np.ndarray) -> np.ndarray:  # it reads the plain annotation
         """Return the labels (n,) of rows (n, features)."""
-        return np.asarray(self._work.predict(np.asarray(rows, np.float32)))
+        return np.asarray(self._work.predict(np.asarray(rows)))
 
 
 async def main(task: Task) -> None:
@@ -53,7 +53,7 @@ async def main(task: Task) -> None:
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", connector=aiohttp.TCPConnector(limit=0)) as client:
         await _ready(client)
 
-        async def ask(rows: NDArray[np.float32]) -> Any:
+        async def ask(rows: NDArray[np.generic]) -> Any:
             """It sheds what it cannot answer within its objective; at least once means to ask again."""
             while True:
                 async with client.post("/predict", json={"rows": rows.tolist()}) as response:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiokafka import ConsumerRecord
     from numpy.typing import NDArray
 
-    Ask = Callable[[NDArray[np.float32]], Awaitable[Sequence[int]]]
+    Ask = Callable[[NDArray[np.generic]], Awaitable[Sequence[int]]]
 
 _POLL_MS = 200
 _IN_FLIGHT = 512

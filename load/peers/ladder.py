@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from load.peers.running import Ground
 
-RATES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
+RATES = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 48_000, 64_000)
 # In so long, one stall of a machine that others share, some 30 ms, is less than the hundredth that p99 leaves out.
 _SECONDS = 6.0
 _MAJORITY = 2  # looks of three

@@ -27,7 +27,7 @@ def deployment(task: Task, rows: int, wait_s: float) -> Any:
             self._work = Work(path)
 
         @serve.batch(max_batch_size=rows, batch_wait_timeout_s=wait_s)  # type: ignore[untyped-decorator]
-        async def __call__(self, groups: list[NDArray[np.float32]]) -> list[list[int]]:
+        async def __call__(self, groups: list[NDArray[np.generic]]) -> list[list[int]]:
             ends = np.cumsum([len(group) for group in groups])[:-1]
             labels = np.asarray(self._work.predict(np.concatenate(groups)))
             return [part.tolist() for part in np.split(labels, ends)]
@@ -42,7 +42,7 @@ async def main(task: Task) -> None:
     ray.init(include_dashboard=False, logging_level="warning", log_to_driver=False, num_cpus=2)
     handle = serve.run(deployment(task, **setting), logging_config={"log_level": "ERROR", "enable_access_log": False})
 
-    async def ask(rows: NDArray[np.float32]) -> list[int]:
+    async def ask(rows: NDArray[np.generic]) -> list[int]:
         labels: list[int] = await handle.remote(rows)
         return labels
 

@@ -11,6 +11,8 @@ from schemas.records import Outcome, Prediction, Query, Status, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_DATATYPES = {"float32": "FP32", "uint8": "UINT8"}
+
 
 class Said(NamedTuple):
     """An answer: to which query, what each model said; nothing in `labels` = answered by a default."""
@@ -74,7 +76,7 @@ class V2:
         if not isinstance(query.input, Tensor):
             raise TypeError(f"query {query.query_id} holds no tensor")
         row = query.input.numpy()
-        tensor = {"name": "rows", "shape": [1, row.size], "datatype": "FP32", "data": row.tolist()}
+        tensor = {"name": "rows", "shape": [1, row.size], "datatype": _DATATYPES[row.dtype.name], "data": row.tolist()}
         return json.dumps({"id": query.query_id, "inputs": [tensor]}).encode()
 
     def said(self, value: bytes) -> Said:
