@@ -6,7 +6,7 @@ Whatever is not named here may change without notice.
 """
 
 from schemas.codec import Codec
-from schemas.records import Application, Feedback, Model, Observation, Prediction, Query, Status, Tensor
+from schemas.records import Application, Feedback, Model, Observation, Observations, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
 from workers.loading import load_package
 from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
@@ -18,6 +18,7 @@ __all__ = [
     "Feedback",
     "Model",
     "Observation",
+    "Observations",
     "Prediction",
     "Query",
     "Status",

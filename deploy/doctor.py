@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import shutil
@@ -55,7 +56,10 @@ def diagnose() -> tuple[Check, ...]:
         check_jars(),
         check_redis(),
         check_package("scikit-learn", "pip install scikit-learn", Level.MISSING),
-        check_codec(is_compiled=IS_COMPILED),
+        check_compiled("codec", "records take ten times as long", is_compiled=IS_COMPILED),
+        check_compiled(
+            "trees", "packages of trees take twice as long", is_compiled=_is_built("workers.runtimes.descent")
+        ),
         check_package("uvloop", "pip install uvloop (roles run slower without it)", Level.WARN),
         check_package("torch", "pip install torch safetensors (only to serve torch models)", Level.WARN),
         check_docker(),
@@ -120,12 +124,15 @@ def check_package(name: str, advice: str, if_absent: Level) -> Check:
         return Check(name, if_absent, "not installed", advice)
 
 
-def check_codec(*, is_compiled: bool) -> Check:
-    """Check whether records are read and written in C."""
+def _is_built(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
+
+
+def check_compiled(name: str, otherwise: str, *, is_compiled: bool) -> Check:
+    """Check whether something runs in C; `otherwise` says what it costs if it does not."""
     if is_compiled:
-        return Check("codec", Level.OK, "compiled")
-    advice = "records take ten times as long: install a C compiler, then install Skysail again"
-    return Check("codec", Level.WARN, "Python", advice)
+        return Check(name, Level.OK, "compiled")
+    return Check(name, Level.WARN, "Python", f"{otherwise}: install a C compiler, then install Skysail again")
 
 
 def check_docker() -> Check:

@@ -54,6 +54,8 @@ VERSION = metadata.version("skysail")  # for the headers of dead letters
 # What waits in the joiner is a record each, for as long as its window: far more than other roles have in hand.
 # Above what the kernel lets wait (see `JoinerSettings`), so that its own bounds decide.
 JOINER_OUTSTANDING = 4_000_000
+# A record of observations may hold 64, each a few microseconds to fold.
+LEARNER_AT_ONCE = 64
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
 Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
@@ -129,7 +131,7 @@ def learner(common: Shared) -> RoleLoop:
     from streams.operators.learner import Learner
 
     return _loop(
-        _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000),
+        _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000, at_once=LEARNER_AT_ONCE),
         Learner(common.codec, _joiner_settings(common).memory_us, common.settings.learner.states),
         common,
         _store(common),

@@ -1,4 +1,4 @@
-"""Models and rows for scenarios: scikit-learn's digits, 64 features, or MNIST, 784, as float32.
+"""Models and rows for scenarios: scikit-learn's digits, 64 features, or MNIST, 784 as bytes.
 
 The rows that a scenario asks with are the ones no model was trained on.
 """

@@ -37,9 +37,9 @@ def await_learnt(stage: Stage, prefix: str, count: int, timeout_s: float) -> Non
         )
         while (joined := _committed(joiner, feedback, timeout_s)) < count:
             _wait(end_s, f"{joined} of {count} records of feedback are committed after {timeout_s:g} s")
-        written = sum(learner.get_watermark_offsets(place, timeout=timeout_s)[1] for place in observations)
-        while (learnt := _committed(learner, observations, timeout_s)) < written:
-            _wait(end_s, f"{learnt} of {written} records of observations are committed after {timeout_s:g} s")
+        end = sum(learner.get_watermark_offsets(place, timeout=timeout_s)[1] for place in observations)
+        while (learnt := _committed(learner, observations, timeout_s)) < end:
+            _wait(end_s, f"{learnt} of {end} records of observations are committed after {timeout_s:g} s")
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def package_sklearn(
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle, which may need any type and whose loading may run any code.
         convert: `onnx` = workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so with
-            trees or a linear model as arrays, under NumPy; `auto` = each worker measures the original and all that it
+            trees or a linear model as arrays; `auto` = each worker measures the original and all that it
             can be converted to, and keeps the fastest. Either way the original stays in the package, and what it was
             converted to must agree with it on the sample and on rows mixed from it: give a sample of some hundred rows.
 

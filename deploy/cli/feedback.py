@@ -104,28 +104,25 @@ async def _tell(settings: Settings, codec: Codec, record: Feedback, *, context: 
 async def _fate(watch: KafkaTail, codec: Codec, query_id: str, wait_s: float) -> Fate:
     try:
         async with asyncio.timeout(wait_s):
-            found = None
-            while found is None:
-                records = await watch.poll(POLL_MS)
-                found = next((record for record in records if _is_about(record, codec, query_id)), None)
+            while True:
+                for record in await watch.poll(POLL_MS):
+                    fate = fate_in(record, codec, query_id)
+                    if fate is not None:
+                        return fate
     except TimeoutError:
         return Fate()
-    return _what(found, codec, query_id)
 
 
-def _is_about(record: Record, codec: Codec, query_id: str) -> bool:
+def fate_in(record: Record, codec: Codec, query_id: str) -> Fate | None:
+    """Return what a record of the log, or a dead letter, says about a query; None if it is about others."""
     try:
         if record.topic in REFUSED:
-            return peek_id(record.value) == query_id
-        return any(seen.query_id == query_id for seen in codec.decode(Observations, record.value).items)
+            refused = dict(record.headers).get(CAUSE, b"?").decode()
+            return Fate(refused=refused) if peek_id(record.value) == query_id else None
+        log = codec.decode(Observations, record.value).items
     except DecodeError:
-        return False
-
-
-def _what(record: Record, codec: Codec, query_id: str) -> Fate:
-    if record.topic in REFUSED:
-        return Fate(refused=dict(record.headers).get(CAUSE, b"?").decode())
-    return Fate(next(seen for seen in codec.decode(Observations, record.value).items if seen.query_id == query_id))
+        return None
+    return next((Fate(seen) for seen in log if seen.query_id == query_id), None)
 
 
 def _line(settings: Settings, fate: Fate, wait_s: float) -> str:

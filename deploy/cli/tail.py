@@ -41,7 +41,7 @@ skysail tail feedback --count 1 --raw        which bytes go where
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record instead of the next one.")
-@click.option("--count", "limit", type=int, help="Stop after so many records.")
+@click.option("--count", "limit", type=int, help="Stop after so many records; one of observations may be many lines.")
 @click.option("--end", "stops_at_end", is_flag=True, help="Stop at the present end instead of waiting for more.")
 @click.option("--raw", is_flag=True, help="Do not decode values: the bytes as base64.")
 @with_settings
@@ -53,7 +53,7 @@ def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **opti
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
         for number, message in enumerate(_messages(settings, topic, **options), start=1):
-            for line in _shown(message, None if raw else record, codec):
+            for line in shown(message, None if raw else record, codec):
                 click.echo(json.dumps(line))
             if number == limit:
                 return
@@ -115,8 +115,9 @@ def _read(
         yield message
 
 
-def _shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, Any]]:
-    shown: dict[str, Any] = {
+def shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, Any]]:
+    """Return a message as JSON values: several for observations that were written at once."""
+    about: dict[str, Any] = {
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp_ms": message.timestamp()[1],
@@ -125,15 +126,15 @@ def _shown(message: Message, record: type | None, codec: Codec) -> list[dict[str
     }
     value = message.value()
     if value is None:
-        return [shown | {"value": None}]
+        return [about | {"value": None}]
     if record is None:
-        return [shown | {"value": base64.b64encode(value).decode()}]
+        return [about | {"value": base64.b64encode(value).decode()}]
     try:
         decoded: object = codec.decode(record, value)
     except DecodeError as error:
-        return [shown | {"value": _text(value), "undecodable": str(error)}]
+        return [about | {"value": _text(value), "undecodable": str(error)}]
     several = decoded.items if isinstance(decoded, records.Observations) else (decoded,)
-    return [shown | {"value": to_json(one)} for one in several]
+    return [about | {"value": to_json(one)} for one in several]
 
 
 def _headers(message: Message) -> list[tuple[str, bytes]]:

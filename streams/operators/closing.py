@@ -114,8 +114,9 @@ class Closing:
             if len(told) == 1:
                 self.refuse(told[0].feedback, "invalid_feedback", str(error), effects)
                 return
-            for one in told:  # nothing was done for any of them yet
-                self._join([one], partition, now_us, effects)
+            middle = len(told) // 2  # nothing was done for any of them yet
+            self._join(told[:middle], partition, now_us, effects)
+            self._join(told[middle:], partition, now_us, effects)
             return
         has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}

@@ -53,6 +53,7 @@ class _Partition:
     checked_us: int = 0  # when the store was last asked to confirm the offset
     states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
     queue: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
+    queued: int = 0  # observations in it
     needed: set[str] = field(default_factory=set)  # states without which the queue cannot be folded
     fetching: set[str] = field(default_factory=set)
 
@@ -88,6 +89,11 @@ class Learner(Operator):
         """Return when the next offset is to be confirmed (us)."""
         checked = (p.checked_us for p in self._partitions.values() if p.stored is not None)
         return min((time_us + CONFIRM_US for time_us in checked), default=None)
+
+    @property
+    def held(self) -> int:
+        """Observations that wait for their states: one record may hold many."""
+        return sum(partition.queued for partition in self._partitions.values())
 
     @property
     def read_back_us(self) -> int:
@@ -145,7 +151,7 @@ class Learner(Operator):
             **self._counters.rendered(),
             **self._losses.rendered(),
             "states_cached": float(sum(len(p.states) for p in self._partitions.values())),
-            "observations_waiting": float(sum(len(seen) for p in self._partitions.values() for _, seen in p.queue)),
+            "observations_waiting": float(self.held),
         }
 
     def _queued(self, partition: _Partition, records: Iterable[Record], effects: Effects) -> bool:
@@ -165,6 +171,7 @@ class Learner(Operator):
                     partition.seen.add(seen.query_id, record.timestamp_us)
                 continue
             queue.append((record, observations))
+            partition.queued += len(observations)
             for seen in observations:
                 needed.add(seen.decision.state)
                 if seen.context is not None:
@@ -188,7 +195,7 @@ class Learner(Operator):
         """Fold what is queued; what is impossible makes its record a dead letter, all others the write completes."""
         folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
         for record, observations in partition.queue:
-            fault = ""
+            faults = []
             for seen in observations:
                 if not is_first(seen.query_id, record.timestamp_us):
                     self._counters["duplicate_observations_total", "application", seen.application] += 1
@@ -196,11 +203,11 @@ class Learner(Operator):
                 try:
                     folding.take(seen)
                 except PolicyError as error:
-                    fault = fault or f"{seen.query_id}: {error}"
+                    faults.append(f"{seen.query_id}: {error}")
                 else:
                     applied.append(seen)
-            if fault:
-                effects.append(DeadLetter(record, "impossible_decision", fault))
+            if faults:
+                effects.append(DeadLetter(record, "impossible_decision", "; ".join(faults)))
             else:
                 completes.append(_new(Position, record[:3]))
         folding.settle()
@@ -208,6 +215,7 @@ class Learner(Operator):
         self._losses.add(applied)
         offset = partition.queue[-1][0].offset + 1
         partition.queue.clear()
+        partition.queued = 0
         partition.needed.clear()
         write = WriteStates(number, partition.stored, offset, folding.changed, tuple(completes))
         partition.stored = offset

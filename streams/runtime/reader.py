@@ -28,8 +28,6 @@ _log = logging.getLogger(__name__)
 # is gone, at the price of 20 wake-ups a second.
 POLL_MS = 500
 THROTTLED_POLL_MS = 50
-# Records a kernel gets at once: at 30 us each, timers and acknowledgements wait 15 ms at most.
-SLICE = 512
 
 _partition = itemgetter(0, 1)
 
@@ -170,7 +168,7 @@ class Reader:
         hand = self._hand
         hand.records = records
         while hand.records and not self._guard.failed:
-            part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else SLICE)
+            part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else self._role.at_once)
             for partition, run in groupby(part, key=_partition):
                 self._tracker.delivered(partition, [record.offset for record in run])
             fault = self._offer(part)

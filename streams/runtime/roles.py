@@ -30,6 +30,7 @@ class Role:
         linger_s: pause after a poll that returned something, so that the next one takes more. A request costs about a
             millisecond of CPU whatever it carries (measured), so a role that nobody waits for should make few.
         drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
+        at_once: records a kernel gets in one call: at 30 us each, timers and acknowledgements wait 15 ms at most.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Role:
     outstanding: int = 50_000
     linger_s: float = 0.0
     drain_s: float = 0.0
+    at_once: int = 512
 
     @property
     def main(self) -> str:

@@ -20,6 +20,7 @@ from schemas.records import (
     ModelOutput,
     ModelPredictions,
     Observation,
+    Observations,
     Outcome,
     Prediction,
     Query,
@@ -36,6 +37,7 @@ LABELS = np.ones(3, dtype=np.int64)
 DATA = Digits(ROWS, LABELS, ROWS, LABELS)
 LEG_US = 5_000
 LEARNING_US = 250_000
+OBSERVED_AT_ONCE = 2
 
 
 class Loop(VirtualWire):
@@ -51,6 +53,7 @@ class Loop(VirtualWire):
         self.fed_back = 0
         self._joins = joins
         self._learnt_us: list[int] = []
+        self._held: list[Observation] = []
 
     def produce(self, topic: str, key: bytes, value: bytes, *, patient: bool = False) -> None:
         """Answer a query; join feedback."""
@@ -66,7 +69,10 @@ class Loop(VirtualWire):
             self._learnt_us.append(self.time_us + LEARNING_US)
             decision = self._decision()
             joined = Observation(seen.query_id, "digits", None, decision, (0.0,), 0.0, 1, JoinStatus.JOINED, 0, 0)
-            self._later(topics.OBSERVATIONS, joined)
+            self._held.append(joined)
+            if len(self._held) == OBSERVED_AT_ONCE:
+                self._later(topics.OBSERVATIONS, Observations(tuple(self._held)))
+                self._held.clear()
 
     def dead_letter(self) -> None:
         """Let a record arrive on a dead-letter topic."""
@@ -82,7 +88,7 @@ class Loop(VirtualWire):
             query.query_id, "digits", None, self._decision(), Status.COMPLETE, None, 1, 1.0, (output,), 0, 0, 0, 0
         )
 
-    def _later(self, topic: str, record: Prediction | ModelPredictions | Observation) -> None:
+    def _later(self, topic: str, record: Prediction | ModelPredictions | Observations) -> None:
         self.arrive(Arrival(topic, 0, self.time_us + LEG_US, b"", CODEC.encode(record)), LEG_US)
 
 

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.doctor import Check, Level, check_codec, check_cores, check_jars, check_memory, check_package, check_python
+from deploy.doctor import (
+    Check,
+    Level,
+    check_compiled,
+    check_cores,
+    check_jars,
+    check_memory,
+    check_package,
+    check_python,
+)
 from deploy.health import advise, check_applications, check_models, examine
 from deploy.servers import check_kafka, check_page, check_redis_answers
 from deploy.settings import Settings
@@ -52,12 +61,12 @@ def test_one_core_and_little_memory_warn() -> None:
     assert (check_memory(1024**3).level, check_memory(8 * 1024**3).level) == (Level.WARN, Level.OK)
 
 
-def test_a_codec_that_is_not_compiled_is_a_warning_with_advice() -> None:
+def test_what_is_not_compiled_is_a_warning_with_advice() -> None:
     """Everything works without a C compiler, but slower."""
-    assert check_codec(is_compiled=True).level is Level.OK
-    slow = check_codec(is_compiled=False)
+    assert check_compiled("codec", "it is slow", is_compiled=True).level is Level.OK
+    slow = check_compiled("codec", "it is slow", is_compiled=False)
     assert slow.level is Level.WARN
-    assert "compiler" in slow.advice
+    assert slow.advice.startswith("it is slow: install a C compiler")
 
 
 @pytest.fixture

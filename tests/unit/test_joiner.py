@@ -284,6 +284,21 @@ def test_what_is_joined_at_once_and_teaches_one_state_is_one_record() -> None:
     assert set(emit.completes) == {asked[2].position, answers[0].position, asked[0].position, answers[1].position}
 
 
+def test_wrong_feedback_among_right_is_refused_alone() -> None:
+    """The rest is joined, in the order of the feedback."""
+    joiner = alone()
+    names = [f"q{number:02}" for number in range(20)]
+    joiner.on_records([prediction(name, offset) for offset, name in enumerate(names)], 0)
+    answers = [told(name, offset, "seven" if name == "q07" else 7) for offset, name in enumerate(names)]
+    effects = joiner.on_records(answers, 0)
+
+    emits = [effect for effect in effects if isinstance(effect, Emit)]
+    joined = [seen.query_id for emit in emits for seen in CODEC.decode(Observations, emit.value).items]
+    assert joined == [name for name in names if name != "q07"]
+    assert len(emits) < 6
+    assert [effect.record for effect in effects if isinstance(effect, DeadLetter)] == [answers[7]]
+
+
 def test_what_teaches_another_state_is_a_record_of_its_own() -> None:
     """Its key and partition are that state's."""
     joiner = alone()

@@ -102,7 +102,7 @@ def test_an_observation_whose_parts_do_not_fit_is_a_dead_letter() -> None:
 
 
 def test_of_observations_in_one_record_the_good_ones_are_folded_and_the_record_is_a_dead_letter() -> None:
-    """A copy of it teaches nothing twice, so the whole record may be given again."""
+    """Given again within the window of ids it teaches nothing twice."""
     learner = Learner(CODEC)
     learner.on_assigned({0: 0})
     good = [observation(query_id=name) for name in "abc"]
@@ -117,6 +117,21 @@ def test_of_observations_in_one_record_the_good_ones_are_folded_and_the_record_i
     assert isinstance(write, WriteStates)
     assert (write.offset, write.completes) == (1, ())
     assert write.states == {"app": apply(apply(None, good[0]), good[2])}
+
+    (again,) = learner.on_records([record._replace(offset=1)], 0)
+    assert isinstance(again, WriteStates)
+    assert (again.offset, again.states) == (2, {})
+
+
+def test_observations_that_wait_for_a_state_count_one_by_one() -> None:
+    """So that the role stops reading in time: a record may hold many."""
+    learner = Learner(CODEC)
+    learner.on_assigned({0: 0})
+    several = Observations(tuple(observation(query_id=name) for name in "abc"))
+    learner.on_records([Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(several))], 0)
+    assert (learner.held, learner.statistics()["observations_waiting"]) == (3, 3.0)
+    learner.on_states({StateKey(0, "app"): None}, 0)
+    assert learner.held == 0
 
 
 def test_observations_in_one_record_are_folded_as_those_in_many() -> None:

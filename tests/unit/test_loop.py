@@ -13,7 +13,6 @@ from schemas.records import PolicyState
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
-from streams.runtime.reader import SLICE
 from streams.runtime.roles import Role
 from tests.fakes import (
     FakeBroadcast,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
 Q = ("queries", 0)
 STATE = PolicyState("exp3()", ("a",), 1, (0.5,))
+SLICE = Role("role", "role-1", ("queries",)).at_once
 
 
 @dataclass

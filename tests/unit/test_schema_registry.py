@@ -26,7 +26,7 @@ def registered(registry: Registry, subject: str, document: object) -> int:
 
 
 def test_every_record_gets_an_id() -> None:
-    """Ten subjects, one schema each; the codec writes with those ids and reads them."""
+    """A subject each, with one schema; the codec writes with those ids and reads them."""
     ids = Registry({"url": "mock://ids"}).resolve("skysail")
     assert set(ids.ids) == set(SUBJECTS) == set(CURRENT)
     codec = Codec(ids.ids, ids.accepted)

@@ -147,6 +147,9 @@ def test_a_batch_of_any_size_goes_down_as_its_rows_do(rows: int) -> None:
         ("missing_right", -1, True),
         ("leaves", slice(1), None),
         ("stages", None, 2),
+        ("stages", None, "two"),
+        ("depth", None, 2**40),
+        ("base", slice(1), None),
     ],
 )
 def test_arrays_that_lead_elsewhere_are_refused(field: str, place: Any, value: Any, tmp_path: Path) -> None:
@@ -160,6 +163,14 @@ def test_arrays_that_lead_elsewhere_are_refused(field: str, place: Any, value: A
     save(replace(trees, **{field: changed}), tmp_path)
     with pytest.raises(PackageError, match=r"holds no trees \("):
         load(manifest("label", (0, 1)), tmp_path, allow_pickle=False, threads=1)
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="the extension was not built: no C compiler at installation")
+def test_a_missing_value_goes_one_node_further_whatever_the_byte_says() -> None:
+    """Where it goes is a truth value: no other byte of a damaged file leads elsewhere."""
+    trees = compiled(RandomForestClassifier(3, random_state=0).fit(MISSING, TWO), MISSING.dtype)
+    bytes_ = trees.missing_right.astype(np.uint8) * 200
+    np.testing.assert_array_equal(quickest(replace(trees, missing_right=bytes_))(MISSING), trees.raw(MISSING))
 
 
 @pytest.mark.skipif(not IS_COMPILED, reason="the extension was not built: no C compiler at installation")

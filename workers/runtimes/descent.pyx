@@ -78,7 +78,7 @@ cdef class Descent:
             if left[node] != node and left[node] + 1 == count:
                 raise ValueError(f"node {node} leads outside of the arrays")
             self._nodes[node] = Node(threshold[node], feature[node], left[node])
-            self._missing_right[node] = missing_right[node]
+            self._missing_right[node] = missing_right[node] != 0  # one node further, whatever the byte
             self.features = max(self.features, feature[node] + 1)
             self._leaf[node] = leaf
             if left[node] == node:

@@ -120,7 +120,7 @@ def quickest(trees: Trees) -> Callable[[NDArray[np.generic]], NDArray[np.float64
     """Return what gives `trees.raw`: compiled, if there is a compiled module.
 
     Raises:
-        ValueError: the arrays do not fit each other.
+        ValueError, TypeError, OverflowError: the arrays do not fit each other.
     """
     if not IS_COMPILED:
         return trees.raw
@@ -129,6 +129,8 @@ def quickest(trees: Trees) -> Callable[[NDArray[np.generic]], NDArray[np.float64
     threshold, leaves = (np.ascontiguousarray(each, dtype=np.float64) for each in (trees.threshold, trees.leaves))
     missing = np.ascontiguousarray(trees.missing_right, dtype=np.uint8)
     way = descent.Descent(roots, feature, threshold, left, missing, leaves, trees.depth, trees.stages)
+    if trees.base.shape != (way.outputs,):
+        raise ValueError(f"its base has the shape {trees.base.shape}, not ({way.outputs},)")
 
     def raw(rows: NDArray[np.generic]) -> NDArray[np.float64]:
         sums = np.zeros((len(rows), way.outputs))
@@ -146,7 +148,7 @@ class TreesRuntime:
         leaves_lock: it computes without Python's lock.
 
     Raises:
-        ValueError: the arrays do not fit each other.
+        ValueError, TypeError, OverflowError: the arrays do not fit each other.
     """
 
     leaves_lock = IS_COMPILED
@@ -189,5 +191,5 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
         raise PackageError(f"{folder / TREES_FILE} has the unknown link {trees.link!r}: package the model again")
     try:
         return TreesRuntime(manifest, trees)
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise PackageError(f"{folder / TREES_FILE} holds no trees ({error}): package the model again") from error
