@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,7 +42,7 @@ skysail tail feedback --count 1 --raw        which bytes go where
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record instead of the next one.")
-@click.option("--count", "limit", type=int, help="Stop after so many records; one of observations may be many lines.")
+@click.option("--count", "limit", type=int, help="Stop after so many lines.")
 @click.option("--end", "stops_at_end", is_flag=True, help="Stop at the present end instead of waiting for more.")
 @click.option("--raw", is_flag=True, help="Do not decode values: the bytes as base64.")
 @with_settings
@@ -52,11 +53,10 @@ def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **opti
     """
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
-        for number, message in enumerate(_messages(settings, topic, **options), start=1):
-            for line in shown(message, None if raw else record, codec):
-                click.echo(json.dumps(line))
-            if number == limit:
-                return
+        messages = _messages(settings, topic, **options)
+        lines = (line for message in messages for line in shown(message, None if raw else record, codec))
+        for line in islice(lines, limit):
+            click.echo(json.dumps(line))
 
 
 def _record_of(topic: str) -> type | None:

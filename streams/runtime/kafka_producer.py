@@ -246,8 +246,10 @@ async def _make_known(client: AIOKafkaClient, topic: str) -> None:
     while client.cluster.partitions_for_topic(topic) is None:
         if topic in client.cluster.unauthorized_topics:
             raise TopicAuthorizationFailedError(topic)
-        await asyncio.sleep(_METADATA_S)
+        # At once: if another partition's lane has asked for the topic first, this waits for that answer and no longer.
         await client.force_metadata_update()
+        if client.cluster.partitions_for_topic(topic) is None:
+            await asyncio.sleep(_METADATA_S)
 
 
 def _leader(client: AIOKafkaClient, place: KafkaPartition) -> int | None:
