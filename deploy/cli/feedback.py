@@ -139,6 +139,6 @@ def _line(settings: Settings, fate: Fate, wait_s: float) -> str:
     return (
         f"sent, but nothing has come of it within {wait_s:g} s. Either feedback for this query has come before (the"
         " first counts); or no model was asked (its answer was a default: nothing to learn); or no such query is known"
-        f" (it is waited for {settings.joiner.early_s:g} s, then this feedback goes to {settings.prefix}.feedback.dlq as"
-        " `unmatched`); or no joiner runs (see `skysail doctor`)"
+        f" (it is waited for {settings.joiner.early_s:g} s, then this feedback goes to {settings.prefix}.feedback.dlq"
+        " as `unmatched`); or no joiner runs (see `skysail doctor`)"
     )
