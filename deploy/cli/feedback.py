@@ -104,13 +104,12 @@ async def _tell(settings: Settings, codec: Codec, record: Feedback, *, context: 
 async def _fate(watch: KafkaTail, codec: Codec, query_id: str, wait_s: float) -> Fate:
     try:
         async with asyncio.timeout(wait_s):
-            while True:
-                for record in await watch.poll(POLL_MS):
-                    fate = fate_in(record, codec, query_id)
-                    if fate is not None:
-                        return fate
+            fates: list[Fate | None] = []
+            while not any(fates):
+                fates = [fate_in(record, codec, query_id) for record in await watch.poll(POLL_MS)]
     except TimeoutError:
         return Fate()
+    return next(filter(None, fates))
 
 
 def fate_in(record: Record, codec: Codec, query_id: str) -> Fate | None:

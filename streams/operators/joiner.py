@@ -221,8 +221,7 @@ class Joiner(Operator):
                 known, window_us = application, self._windows.of(application).window_us
                 # After an outage its feedback is still to be read, too.
                 soonest_us = now_us + min(window_us, self._settings.early_us)
-            newest_us, end_us = stamp_us, stamp_us + window_us
-            end_us = max(end_us, soonest_us)
+            newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
             if offset < start:
                 partition.join(query_id, end_us, oldest_s)
             elif query_id in waiting or joined(query_id) > now_s or expired(query_id) > now_s:

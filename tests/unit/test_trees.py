@@ -148,6 +148,7 @@ def test_a_batch_of_any_size_goes_down_as_its_rows_do(rows: int) -> None:
         ("leaves", slice(1), None),
         ("stages", None, 2),
         ("stages", None, "two"),
+        ("stages", None, [1, 3]),
         ("depth", None, 2**40),
         ("base", slice(1), None),
     ],

@@ -183,9 +183,9 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     try:
         with (folder / TREES_FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays: dict[str, Any] = {field.name: stored[field.name] for field in fields(Trees)}
+        plain = {name: arrays[name].item() for name in ("depth", "stages", "link", "tie")}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise PackageError(f"{folder / TREES_FILE} holds no trees ({error}): package the model again") from error
-    plain = {name: arrays[name].item() for name in ("depth", "stages", "link", "tie")}
     trees = Trees(**{**arrays, **plain})
     if trees.link not in LINKS:
         raise PackageError(f"{folder / TREES_FILE} has the unknown link {trees.link!r}: package the model again")
