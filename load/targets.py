@@ -129,6 +129,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     "learn": (
         Target("observations_per_s", ">=", 11_000),
         Target("observations_per_core_s", ">=", 5_000),
+        Target("contexts_observations_per_s", ">=", 11_000),
         Target("pending_million_mib", "<=", 700 * 1e6 / 2**20, ("form", "full")),
     ),
     "peers": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from policies.errors import require
 from policies.exp4 import Exp4
 
 if TYPE_CHECKING:
@@ -15,17 +16,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timely(Exp4):
-    """Ask every arm whose latency, at a high quantile, fits the time that is left, at least the quickest; then vote.
+    """Ask every arm whose latency, at a high quantile, fits the time that is left, no other; then vote.
 
     A model that would miss the deadline costs its work and gives nothing, and its answer is waited for until the last
-    moment. What is left is the query's, so a query with a longer deadline still asks the slow arms; an arm of which
-    nothing is known fits, and one that has been left out for a second is tried
-    once. For one situation the arms asked are certain: their propensities are 1.0, the others' 0.0.
-    An arm that was not asked sleeps: its weight stays as it was, and those that answered keep their sum between them.
+    moment. Where no arm fits, none is asked: the query is answered at once, with the default. What is left is the
+    query's, so a query with a longer deadline still asks the slow arms; an arm of which nothing is known fits, and one
+    that has been left out for a second is tried once. For one situation the arms asked are certain: their propensities
+    are 1.0, the others' 0.0. An arm that was not asked sleeps: its weight stays as it was, and those that answered keep
+    their sum between them.
 
     Args:
         eta: Learning rate, positive.
         share: Part of the weight spread evenly over the arms that answered, at each step, in [0, 1].
+        least: 1 = where no arm fits, the quickest is asked all the same: it may be in time more often than not; else 0.
 
     Examples:
         >>> from policies.contract import Situation
@@ -41,18 +44,26 @@ class Timely(Exp4):
     name: ClassVar[str] = "timely"
     uses: ClassVar[Literal["latencies"]] = "latencies"
 
+    least: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        Exp4.__post_init__(self)
+        require(self.least in {0, 1}, f"timely: least is {self.least}; it must be 0 or 1")
+
     def floor(self, arms: int) -> float:
         """Return 0.0: a slow arm is not asked."""
         return 0.0
 
     def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
-        """Return 1.0 for each arm that fits, or for the quickest if none does."""
-        everyone = (1.0,) * arms
+        """Return 1.0 for each arm that fits; if none does, for the quickest or for none, as `least` says."""
+        everyone, unknown = (1.0,) * arms, (0.0,) * arms
 
         def propensities(situation: Situation) -> tuple[float, ...]:
-            latencies = situation.latencies_us
-            left_us = max(situation.left_us, min(latencies, default=0.0))
-            if max(latencies, default=0.0) <= left_us:
+            latencies, left_us = situation.latencies_us or unknown, situation.left_us
+            if self.least:
+                left_us = max(left_us, min(latencies))
+            if max(latencies) <= left_us:
                 return everyone
             return tuple([1.0 if latency <= left_us else 0.0 for latency in latencies])
 

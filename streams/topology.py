@@ -214,9 +214,10 @@ def state_name(application: str, context: str | None) -> str:
 def state_partition(name: str, partitions: int) -> int:
     """Return the `observations` partition of a state, so that exactly one learner writes it.
 
+    By the application: its contexts start from what all of them have taught, and that is one fold over one partition.
     CRC-32: both ends are ours, and it costs 0.1 us where Java's murmur2 in Python costs 5.
     """
-    return zlib.crc32(name.encode()) % partitions
+    return zlib.crc32(name.partition("/")[0].encode()) % partitions
 
 
 def describe(topology: Topology) -> str:

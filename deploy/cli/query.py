@@ -41,6 +41,7 @@ ADVICE = {
     "expired_in_queue": "its worker had older queries first: raise slo_ms, or run more workers",
     "invalid_input": "the model takes another shape or dtype: see `skysail model list`",
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
+    "no_model_in_time": "no model has lately been quick enough: raise slo_ms, or give `timely` the parameter least: 1",
     "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
     "model_failed": "the model raised; its worker's log says why",
     "too_many_features": "the policy counts fewer: set its parameter `features`, see `skysail app show`",

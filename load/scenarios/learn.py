@@ -1,8 +1,12 @@
-"""`learn`: how fast predictions and feedback become learnt states, and what a million pending predictions weigh."""
+"""`learn`: how fast predictions and feedback become learnt states, and what a million pending predictions weigh.
+
+Once with one state for all, once with a state for each of many users.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -21,6 +25,7 @@ from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status
 from streams.runtime.clock import SystemClock
+from streams.topology import state_name
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 
 NAME = "learn"
 _OBSERVATIONS = 100_000
+_CONTEXTS = 100_000
 _PENDING = 1_000_000
 _TIMEOUT_S = 300.0
 _MODELS = ("first", "second")
@@ -37,26 +43,28 @@ _POLICY = spec(create("exp3"))
 
 
 async def run(stage: Stage) -> Result:
-    """Join and learn a backlog; then, not in the short form, let predictions wait for feedback that never comes."""
+    """Join and learn backlogs; then, not in the short form, let predictions wait for feedback that never comes."""
     packages = await asyncio.to_thread(_package, stage.folder)
     rate = await _rate(stage, packages)
+    rate |= {f"contexts_{name}": value for name, value in (await _rate(stage, packages, _CONTEXTS)).items()}
     return Result(
         NAME,
         figures=rate if stage.short else {**rate, **await _memory(stage, packages)},
         parameters={
             "form": "short" if stage.short else "full",
             "observations": _OBSERVATIONS,
+            "contexts": _CONTEXTS,
             "pending": _PENDING,
             "policy": "exp3",
         },
     )
 
 
-async def _rate(stage: Stage, packages: dict[str, Path]) -> dict[str, float]:
-    deployment = _deployment(packages, ("joiner", "learner"))
+async def _rate(stage: Stage, packages: dict[str, Path], contexts: int = 0) -> dict[str, float]:
+    deployment = _deployment(packages, ("joiner", "learner"), contexts)
     async with stage.launch(deployment) as system:
         before, started_s = usage(system.pids), time.monotonic()
-        await asyncio.to_thread(_fill, stage, deployment.prefix, _OBSERVATIONS, with_feedback=True)
+        await asyncio.to_thread(_fill, stage, deployment.prefix, _OBSERVATIONS, with_feedback=True, contexts=contexts)
         await asyncio.to_thread(await_learnt, stage, deployment.prefix, _OBSERVATIONS, _TIMEOUT_S)
         wall_s = time.monotonic() - started_s
         used_s = cpu_seconds(before, usage(system.pids))
@@ -94,20 +102,22 @@ def _package(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in _MODELS}
 
 
-def _deployment(packages: dict[str, Path], roles: tuple[str, ...]) -> Deployment:
+def _deployment(packages: dict[str, Path], roles: tuple[str, ...], contexts: int = 0) -> Deployment:
     window_s = 3_600.0  # longer than the scenario: nothing that is pending may run out
-    application = Application("digits", _MODELS, "exp3", window_s=window_s)
+    application = Application("digits", _MODELS, "exp3", per_context=bool(contexts), window_s=window_s)
     settings = {"joiner": {"window_s": window_s}}
     return Deployment(topics.new_prefix(NAME), (application,), packages, roles=roles, settings=settings)
 
 
-def _fill(stage: Stage, prefix: str, count: int, *, with_feedback: bool) -> None:
+def _fill(stage: Stage, prefix: str, count: int, *, with_feedback: bool, contexts: int = 0) -> None:
     """Write predictions as the selection role writes them, and right feedback for each."""
+    context_of = random.Random(stage.seed).randrange  # noqa: S311  # no secret: the same users for the same seed
     wire, codec = Wire(stage.bootstrap, prefix, stage.properties, linger_ms=5), Codec()
     now_us = SystemClock().now_us()
     for index in range(count):
         name = query_id(stage.seed, index)
-        wire.produce(names.PREDICTIONS, name.encode(), codec.encode(_prediction(name, index % 2, now_us)))
+        context = f"user-{context_of(contexts)}" if contexts else None
+        wire.produce(names.PREDICTIONS, name.encode(), codec.encode(_prediction(name, context, index % 2, now_us)))
         if with_feedback:
             feedback = Feedback(name, label=index % 10, sent_us=now_us)
             wire.produce(names.FEEDBACK, name.encode(), codec.encode(feedback))
@@ -119,12 +129,12 @@ def _fill(stage: Stage, prefix: str, count: int, *, with_feedback: bool) -> None
         raise RuntimeError(f"{unsent} records were not taken by the broker")
 
 
-def _prediction(name: str, arm: int, now_us: int) -> Prediction:
+def _prediction(name: str, context: str | None, arm: int, now_us: int) -> Prediction:
     return Prediction(
         query_id=name,
         application="digits",
-        context=None,
-        decision=Decision((arm,), 0, "digits", _POLICY, _MODELS, (0.5, 0.5)),
+        context=context,
+        decision=Decision((arm,), 0, state_name("digits", context), _POLICY, _MODELS, (0.5, 0.5)),
         status=Status.COMPLETE,
         reason=None,
         answer=3,

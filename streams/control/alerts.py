@@ -40,6 +40,7 @@ REASONS = {
     "invalid_input": ("inputs do not have the shape or type that the models take", "skysail tail queries --count 1"),
     "low_confidence": ("the models do not agree enough for confidence_floor", "skysail app show {application}"),
     "model_failed": ("models raise: their workers' logs say what", "skysail tail model-predictions --count 5"),
+    "no_model_in_time": ("no model is as quick as its queries' deadlines ask", "skysail app show {application}"),
     "overloaded": (
         "models have more queries than they can answer in time",
         "skysail run --role worker --model {model}",

@@ -2,7 +2,8 @@
 
 Round trips are what a deadline is spent on: both ways through the broker, the wait for a batch, the batch. One batch
 gives one sample, its first row's, which waited longest. A query that a model left without an output by the deadline
-counts as twice the time it was given.
+counts as twice the time it was given. What was known of a model that has been silent for long is forgotten as soon as
+it is heard of again: as a rule it was left out, and this was the query that found out whether it has recovered.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class _Model:
         self.probed_us = 0
 
     def add(self, latency_us: float, now_us: int) -> None:
+        if now_us - self.seen_us >= PROBE_US:
+            self.samples.clear()
         self.samples.append(latency_us)
         self.estimate_us = None
         self.seen_us = now_us

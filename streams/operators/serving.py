@@ -116,10 +116,13 @@ class Serving:
             self._asking.add(model_topics, rows)
 
     def _impossible(self, query: Pending, arms: Arms) -> str | None:
-        """Return why a query cannot be asked as it is; one of more features than its policy counts decides nothing."""
-        if len(query.features) > arms.most_features:
+        """Return why a query cannot be asked as it is: too many features for its policy, or no arm; None if it can be.
+
+        What asks nobody has decided nothing.
+        """
+        if len(query.features) > arms.most_features or not query.models:
             query.decision, query.models = None, ()
-            return "too_many_features"
+            return "too_many_features" if len(query.features) > arms.most_features else "no_model_in_time"
         return None if self._models.keys() >= {*query.models} else "unknown_model"
 
     def _left(

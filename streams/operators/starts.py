@@ -1,7 +1,7 @@
 """What a context (user, session, region) that is met for the first time starts from.
 
-Where the policy has a `start`, an observation of a context teaches the application's state of its partition, too: what
-holds for all of that partition's contexts. It is a fold over one partition of the log, as every state is.
+Where the policy has a `start`, an observation of a context teaches the application's state, too: what holds for all of
+its contexts. Their states lie in its partition of the log, so that it is a fold over one partition, as every state is.
 """
 
 from __future__ import annotations

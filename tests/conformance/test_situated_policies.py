@@ -61,17 +61,18 @@ def played(policy: Situated, arms: int, steps: int, seed: int = 5) -> State:
 
 
 def test_propensities_are_exact_in_every_situation(policy: Situated, arms: int) -> None:
-    """They sum to 1 and keep the floor; or are 1 and 0 for those asked and not, and somebody is asked."""
+    """They sum to 1 and keep the floor; or are 1 and 0 for those asked and not, and somebody is asked who has time."""
     random = Random(1)
     for state in (policy.init(arms), played(policy, arms, 100)):
         ask = policy.situated(state, arms)
         for _ in range(50):
-            shares = ask(some_situation(random, arms))
+            situation = some_situation(random, arms)
+            shares = ask(situation)
             assert len(shares) == arms
             assert min(shares) >= policy.floor(arms) - 1e-12
             if policy.full_information:
                 assert set(shares) <= {0.0, 1.0}
-                assert 1.0 in shares
+                assert (1.0 in shares) == (situation.left_us >= min(situation.latencies_us, default=0.0))
             else:
                 assert math.isclose(sum(shares), 1.0, abs_tol=1e-9)
 

@@ -177,19 +177,31 @@ def test_a_wrong_clock_forgets_no_id(time_us: int) -> None:
     assert [seen.add("a", time_us), seen.add("a", time_us), seen.add("a", 1_000_000)] == [True, False, False]
 
 
-def test_cached_states_are_bounded_and_shared_by_the_partitions() -> None:
-    """Whoever gets another partition keeps fewer states of those it has."""
+def test_cached_states_are_bounded_whichever_partition_needs_them() -> None:
+    """One may have all the room that the others leave; beyond it, who has most forgets those used longest ago."""
     learner = Learner(CODEC, capacity=8)
-    learner.on_assigned({0: 0})
-    for number in range(20):
-        seen = observation(query_id=f"q{number}")
-        seen = seen._replace(decision=seen.decision._replace(state=f"app-{number}"))
-        learner.on_records([Record(topics.OBSERVATIONS, 0, number, 1_000_000, None, CODEC.encode(seen))], 0)
-        learner.on_states({StateKey(0, f"app-{number}"): None}, 0)
-    assert learner.statistics()["states_cached"] == 8
+    learner.on_assigned({0: 0, 1: 0})
 
-    learner.on_assigned({1: 0})
-    assert learner.statistics()["states_cached"] == 4
+    def fetched(partition: int, number: int) -> bool:
+        """Teach a state; tell whether it had to be read."""
+        name = f"app-{number}"
+        seen = observation(query_id=f"q{partition}-{number}-{learner.statistics()}")
+        seen = seen._replace(decision=seen.decision._replace(state=name))
+        record = Record(topics.OBSERVATIONS, partition, number, 1_000_000, None, CODEC.encode(seen))
+        (effect,) = learner.on_records([record], 0)
+        if isinstance(effect, WriteStates):
+            return False
+        learner.on_states({StateKey(partition, name): None}, 0)
+        return True
+
+    assert all(fetched(0, number) for number in range(20))
+    assert learner.statistics()["states_cached"] == 8
+    assert [fetched(0, number) for number in (12, 19, 11)] == [False, False, True]
+
+    assert all(fetched(1, number) for number in range(20))
+    assert learner.statistics()["states_cached"] == 8
+    assert [fetched(0, number) for number in (12, 19)] == [False, False]
+    assert [fetched(1, number) for number in (16, 19, 15)] == [False, False, True]
 
 
 def test_states_are_values() -> None:

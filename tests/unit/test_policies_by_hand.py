@@ -205,17 +205,25 @@ def test_linear_features_are_filled_up_and_cut_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_us", "latencies_us", "asked"),
+    ("left_us", "latencies_us", "asked", "at_least"),
     [
-        (20_000, (), (1.0, 1.0, 1.0)),
-        (20_000, (5_000, 20_001, 0), (1.0, 0.0, 1.0)),
-        (4_000, (5_000, 6_000, 7_000), (1.0, 0.0, 0.0)),
-        (-1, (9_000, 6_000, 6_000), (0.0, 1.0, 1.0)),
+        (20_000, (), (1.0, 1.0, 1.0), (1.0, 1.0, 1.0)),
+        (20_000, (5_000, 20_001, 0), (1.0, 0.0, 1.0), (1.0, 0.0, 1.0)),
+        (4_000, (5_000, 6_000, 7_000), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0)),
+        (-1, (9_000, 6_000, 6_000), (0.0, 0.0, 0.0), (0.0, 1.0, 1.0)),
+        (-1, (), (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     ],
 )
-def test_timely_asks_what_fits_and_at_least_the_quickest(
-    left_us: int, latencies_us: tuple[float, ...], asked: tuple[float, ...]
+def test_timely_asks_what_fits_and_no_other_unless_it_is_told_to(
+    left_us: int, latencies_us: tuple[float, ...], asked: tuple[float, ...], at_least: tuple[float, ...]
 ) -> None:
-    """An arm of which nothing is known fits; of equally quick ones that do not fit, all are asked."""
-    policy = Timely()
-    assert policy.situated(policy.init(3), 3)(Situation((), left_us, latencies_us)) == asked
+    """An arm of which nothing is known fits, if there is time at all; `least` asks the quickest, or all such."""
+    situation = Situation((), left_us, latencies_us)
+    for policy, expected in ((Timely(), asked), (Timely(least=1), at_least)):
+        assert policy.situated(policy.init(3), 3)(situation) == expected
+
+
+def test_timely_asks_none_or_one_where_none_fits() -> None:
+    """Nothing else is said by `least`."""
+    with pytest.raises(PolicyError, match="0 or 1"):
+        Timely(least=2)

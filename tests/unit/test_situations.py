@@ -15,6 +15,7 @@ from streams.operators.folding import apply, fold
 from streams.operators.latencies import PROBE_US, SAMPLES, Latencies
 from streams.operators.starts import started
 from streams.testing import Crash, Fault, StoreLoss
+from streams.topology import state_partition
 from tests.loops import Loop, digits
 
 SEVEN_OR_THREE = {"good": lambda _: 7, "bad": lambda _: 3}
@@ -136,6 +137,22 @@ def test_a_context_never_seen_starts_from_what_all_have_taught() -> None:
     assert (states[StateKey(0, "digits")].version, states[StateKey(0, "digits/new")].version) == (41, 1)
 
 
+def test_what_all_contexts_have_taught_is_one_state_however_many_partitions_there_are() -> None:
+    """Of twenty users each has taught it once; they lie in one partition with it, and there is no other."""
+    loop = Loop(dict(SEVEN_OR_THREE), digits(per_context=True), partitions=4)
+    for user in range(20):
+        query_id = loop.query(context=f"user-{user}")
+        loop.driver.run(0.1)
+        loop.feedback(query_id, label=3)
+        loop.driver.run(0.1)
+    loop.driver.run(3)
+    states, here = loop.driver.store.states, state_partition("digits", 4)
+
+    assert states[StateKey(here, "digits")].version == 20
+    assert {key.partition for key in states} == {here}
+    assert len(states) == 21
+
+
 @pytest.mark.parametrize("policy", ["exp3", "exp4", "ucb1", "thompson", "class_vote"])
 def test_a_new_context_is_decided_by_what_others_have_taught_with_every_policy_that_learns(policy: str) -> None:
     """Its first decision's weights prefer the model that was right for them; the states are the fold of the log."""
@@ -218,6 +235,35 @@ def test_timely_asks_a_slow_model_where_there_is_time_for_it() -> None:
     loop.driver.run(2)
 
     assert {output.model for output in loop.answer(patient).outputs} == {"good", "bad"}
+
+
+def test_timely_asks_nobody_where_nobody_would_be_in_time() -> None:
+    """The default at once, saying why, and nothing is learnt from it; `least` has the quickest asked all the same."""
+    for least, reason, asked in ((0, "no_model_in_time", 0), (1, "deadline", 1)):
+        loop = Loop({"bad": lambda _: None}, digits(models=("bad",), policy="timely", parameters={"least": least}))
+        loop.query()
+        loop.driver.run(0.2)
+        hurried = loop.query()
+        loop.driver.run(0.2)
+        loop.feedback(hurried, label=7)
+        loop.driver.run(1)
+        answer = loop.answer(hurried)
+
+        assert (answer.status, answer.reason, len(answer.outputs)) == (Status.DEFAULT, reason, asked)
+        assert (answer.answered_us - answer.received_us < 10_000) == (not asked)
+        assert len(loop.observations()) == asked
+
+
+def test_what_was_known_of_a_model_that_was_left_out_is_forgotten_when_it_answers() -> None:
+    """One good answer after a second's silence, and it is asked again; one bad one, and it is left out again."""
+    latencies = Latencies()
+    for _ in range(SAMPLES):
+        latencies.miss("m", 95_000, 0)
+    assert latencies.expected_us(("m",), PROBE_US) == (0.0,)
+    latencies.add("m", 5_000.0, PROBE_US + 5_000)
+    assert latencies.expected_us(("m",), PROBE_US + 5_001) == (5_000.0,)
+    latencies.miss("m", 95_000, PROBE_US + 100_000)
+    assert latencies.expected_us(("m",), PROBE_US + 100_001) == (190_000.0,)
 
 
 def test_a_model_is_as_slow_as_its_slowest_twentieth() -> None:

@@ -64,7 +64,8 @@ def test_an_unknown_role_is_an_error() -> None:
         build([]).node("nobody")
 
 
-def test_a_context_has_a_state_of_its_own_in_a_fixed_partition() -> None:
-    """CRC-32 of the name, so that every process agrees."""
+def test_a_context_has_a_state_of_its_own_in_its_application_s_partition() -> None:
+    """CRC-32 of the application's name, so that every process agrees, and contexts are learnt where they start from."""
     assert (state_name("digits", None), state_name("digits", "u7")) == ("digits", "digits/u7")
-    assert [state_partition(state_name("digits", f"u{n}"), 4) for n in range(4)] == [0, 2, 0, 2]
+    assert {state_partition(state_name("digits", context), 4) for context in (None, "", "u7", "a/b")} == {2}
+    assert [state_partition(f"app-{number}", 4) for number in range(4)] == [3, 1, 3, 1]
