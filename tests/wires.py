@@ -31,6 +31,10 @@ class VirtualWire:
         self._due = [(at_us, arrival) for at_us, arrival in self._due if at_us > self.time_us]
         return arrived
 
+    def values(self, timeout_s: float) -> list[bytes | None]:
+        """Return the values of what arrives, as `poll`."""
+        return [arrival.value for arrival in self.poll(timeout_s)]
+
     def flush(self, timeout_s: float = 30.0) -> int:
         """Everything is acknowledged."""
         return 0

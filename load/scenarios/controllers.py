@@ -3,7 +3,8 @@
 The models and the objective of 20 ms are Clipper's (NSDI 2017, figures 3 and 4), on the 64 features of scikit-learn's
 digits; a small neural network stands in for the linear SVM on Spark. First each model is asked one record of so many
 rows at a time, then every controller gets the same backlog, and so do batches of one (`none`). At last the linear SVM
-is asked through the whole way, by queries, with batches and without.
+is asked through the whole way, by queries, with batches and without. There its pixels travel as what they are, a byte
+each: everybody on the way has less to do for it, and a backlog goes through 10 to 25 % faster than as float32.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from load.contest import OBJECTIVE_MS
 from load.driving import Driver
 from load.rates import drain_rate
 from load.results import Result
-from load.rounds import ROUNDS
 from load.system import Deployment
-from load.training import clippers, digits, package_all
+from load.training import clippers, digits, linear_svm, package_all, pixels
 from load.workload import Rows
 from schemas.records import Application
 from workers.packaging import package_function
@@ -53,6 +53,7 @@ _SECONDS, _SHORT_SECONDS = 10.0, 3.0
 # Queries of a round, a second's and more; the rounds alternate, so that a busy moment meets both.
 _WHOLE_ROWS = {"aimd": 80_000, "none": 3_000}
 _SHORT_WHOLE_ROWS = {"aimd": 60_000, "none": 1_500}
+_WHOLE_ROUNDS = 5
 _PATIENCE_S = 90.0
 
 
@@ -64,7 +65,7 @@ async def run(stage: Stage) -> Result:
     figures: dict[str, float] = {}
     for name in CONTROLLERS:
         figures |= await _controlled(stage, packages, data.test_x, name)
-    whole = await _whole(stage, packages[LINEAR], data)
+    whole = await _whole(stage)
     return Result(
         NAME,
         figures={
@@ -81,6 +82,10 @@ async def run(stage: Stage) -> Result:
 def _package(data: Digits, folder: Path) -> dict[str, Path]:
     package_function("load.models:nothing", folder / "no-op", "no-op", "1", data.test_x[:5])
     return {"no-op": folder / "no-op", **package_all(clippers(data), data.test_x, folder)}
+
+
+def _package_whole(data: Digits, folder: Path) -> dict[str, Path]:
+    return package_all({LINEAR: linear_svm(data)}, data.test_x, folder)
 
 
 def _deployment(packages: Mapping[str, Path], controller: tuple[str, Mapping[str, float]], *roles: str) -> Deployment:
@@ -142,8 +147,10 @@ def gains(figures: Mapping[str, float]) -> dict[str, float]:
     }
 
 
-async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:
+async def _whole(stage: Stage) -> dict[str, float]:
     """Return how many queries of a backlog are answered a second, with batches and without, in the middle round."""
+    data = pixels()
+    package = (await asyncio.to_thread(_package_whole, data, stage.folder / "whole"))[LINEAR]
     counts = _SHORT_WHOLE_ROWS if stage.short else _WHOLE_ROWS
     rates: dict[str, list[float]] = {how: [] for how in counts}
     async with AsyncExitStack() as stack:
@@ -154,7 +161,7 @@ async def _whole(stage: Stage, package: Path, data: Digits) -> dict[str, float]:
             system = await stack.enter_async_context(stage.launch(deployment))
             drivers[how] = Driver(stage, deployment.prefix, system)
             await drivers[how].greet(LINEAR, data.inputs[0])
-        for number in range(ROUNDS):
+        for number in range(_WHOLE_ROUNDS):
             for how, count in counts.items():
                 workload = Rows(LINEAR, data.inputs, seed=stage.seed * 100 + number)
                 rates[how].append(await _drained(drivers[how], workload, count))
