@@ -110,6 +110,15 @@ class Batcher(Generic[T]):
         """Rows that may be offered before any is refused."""
         return self._limit - len(self._queue)
 
+    @property
+    def mark(self) -> int:
+        """What comes after everything that has been offered so far; see `waits_before`."""
+        return self._order
+
+    def waits_before(self, mark: int) -> bool:
+        """Tell whether a row waits that had been offered before that mark; those rows are taken first, as a rule."""
+        return any(row.order < mark for row in self._queue)
+
     def objective(self, now_us: int) -> int:
         """Return how long a batch may take (us).
 

@@ -53,6 +53,9 @@ STARTS = 2
 # How long it is waited between two such batches for what a fetch brings that is answered at once; at most half of the
 # batch. Beside other work on two cores a leg takes 1 to 2 ms.
 LISTEN_US = 5_000
+# How long a version goes on when the next one is ready, for what has been read by then: so many objectives. At most a
+# batch's rows wait where it keeps up; where it does not, the next one may.
+DRAIN_OBJECTIVES = 2
 # How often the same complaint about a model is logged.
 COMPLAINT_US = 10_000_000
 
@@ -104,6 +107,7 @@ class Predicting:
         recent = Recent(recall)
         self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first, recent=recent)
         self._drains = False
+        self._leaves: tuple[int, int] | None = None  # what it answers before it leaves (`Batcher.mark`), and until when
 
         def side(wanted: Wanted, loaded: Executor) -> Predicting:
             its = traffic.label(wanted.share)
@@ -159,7 +163,7 @@ class Predicting:
         last: _Done | None = None
         while True:
             self._beside.check()
-            if self._versions.is_changing or not self._executor.ready:
+            if not self._executor.ready or (self._versions.is_changing and self._has_drained()):
                 if last is not None:
                     perform(self._finish(last))  # in the name of the version that answered, before anything is awaited
                     last = None
@@ -178,7 +182,19 @@ class Predicting:
                 await self.kernel.wait_records(_seconds(take.wait_until_us, self._now_us()))
             last = None
 
+    def _has_drained(self) -> bool:
+        """Whether the present version has answered what had been read when the next one was ready, or has had its time.
+
+        A rollback from a slow version must not wait for its queue: what it cannot do soon is for the next one.
+        """
+        now_us = self._now_us()
+        if self._leaves is None:
+            self._leaves = self._batcher.mark, now_us + DRAIN_OBJECTIVES * self._batcher.objective(now_us)
+        mark, end_us = self._leaves
+        return now_us >= end_us or not self._batcher.waits_before(mark)
+
     async def _change(self) -> None:
+        self._leaves = None
         if self._versions.vacating:
             await self._versions.vacate(self._executor)
         successor = self._versions.take(self._executor)

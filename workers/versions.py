@@ -1,6 +1,6 @@
 """The next version of a worker's model: loaded and warmed up beside the present one, which answers meanwhile.
 
-    topic models ─▶ on_record ─▶ load, check, warm up ─▶ offered ─▶ taken between two batches ─▶ the old one is let go
+    topic models ─▶ on_record ─▶ load, check, warm up ─▶ offered ─▶ the old one drains ─▶ taken ─▶ the old one is let go
                                 └─ canary, shadows: `beside`
 
 Inside the worker, not in another process: a second member of the group would stop it twice for a rebalance, and

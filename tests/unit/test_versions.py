@@ -130,11 +130,17 @@ class Scene:
         """Ask every 10 ms for a while; returns the queries' ids."""
         first = self.asked
         for _ in range(round(seconds * 100)):
-            row = Tensor.of(np.array([0], dtype=np.float32))
+            self.put(1, version)
+            await elapse(0.01)
+        return [f"q{number}" for number in range(first, self.asked)]
+
+    def put(self, count: int, version: str = "") -> list[str]:
+        """Ask so many queries at once; returns their ids."""
+        row, first = Tensor.of(np.array([0], dtype=np.float32)), self.asked
+        for _ in range(count):
             query = model_query(f"q{self.asked}", 0, VirtualClock().now_us() + SLACK_US, row)
             self.broker.put(TOPIC, 0, CODEC.encode(query._replace(version=version)))
             self.asked += 1
-            await elapse(0.01)
         return [f"q{number}" for number in range(first, self.asked)]
 
     @asynccontextmanager
@@ -209,6 +215,41 @@ def test_a_version_takes_over_and_is_taken_back_without_a_query_lost_or_late() -
     scene = play("2", "1")
     assert scene.served() == ["1", "2", "1"]
     assert [made.stopped for made in scene.made["2"]] == [True]
+
+
+ONE_BY_ONE = {"controller": "fixed", "parameters": {"rows": 1.0}}
+
+
+@in_virtual_time
+async def test_what_had_been_read_when_the_next_version_was_ready_is_answered_by_the_old_one() -> None:
+    """Of queries that are read together none is the new version's if the old one has answered any."""
+    scene = Scene(WorkerSettings(**ONE_BY_ONE))
+    bursts = []
+    async with scene.playing():
+        scene.want("2")
+        for _ in range(160):
+            bursts.append(scene.put(4))
+            await elapse(0.025)
+    answered = scene.answered_by()
+    versions = [{answered[query_id] for query_id in burst} for burst in bursts]
+    assert [names for names in versions if len(names) > 1] == []
+    assert (versions[0], versions[-1]) == ({"1"}, {"2"})
+
+
+@in_virtual_time
+async def test_a_version_that_is_too_slow_leaves_its_queue_to_the_next_one() -> None:
+    """It goes on for as long as two batches should take, and what it has not done by then is done in time."""
+    scene = Scene(WorkerSettings(**ONE_BY_ONE, objective_us=20_000))
+    async with scene.playing():
+        scene.made["1"][0].took_s = 0.1
+        scene.want("2")
+        await elapse(LOADED_S - 1.5)
+        waiting = scene.put(30)
+        await elapse(3)
+    versions = [scene.answered_by()[query_id] for query_id in waiting]
+    assert versions == sorted(versions)
+    assert 1 <= versions.count("1") < 15
+    assert set(versions) == {"1", "2"}
 
 
 def test_a_version_that_cannot_be_loaded_changes_nothing_and_is_tried_again() -> None:
