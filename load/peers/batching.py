@@ -39,17 +39,15 @@ def _other(contender: Contender) -> Contender:
 
 
 AIMD = _skysail("aimd", "Skysail, AIMD", MODEL, _WORKER)
-FIXED = replace(
-    _skysail("fixed", "Skysail, best fixed batch", MODEL, _WORKER, *map(_fixed, FIXED_ROWS)),
-    kind="fixed",
-)
+FIXED = _skysail("fixed", "Skysail, fixed batches", MODEL, _WORKER, *map(_fixed, FIXED_ROWS))
 LANES = (
     AIMD,
     _skysail("inline", "Skysail, AIMD, model inline", MODEL, ("selection",)),
     _skysail("converted", "Skysail, AIMD, inline, converted", CONVERTED, ("selection",)),
 )
-ALL = (FIXED, *LANES, *(_other(contender) for contender in CONTENDERS if contender.name in _SERVED_BY))
-NAMES = tuple(contender.name for contender in ALL)
+# Those that climb by themselves; fixed batches are asked by turns with AIMD.
+ALL = (*LANES, *(_other(contender) for contender in CONTENDERS if contender.name in _SERVED_BY))
+NAMES = (FIXED.name, *(contender.name for contender in ALL))
 
 
 def rows(visits: Sequence[Row]) -> list[Row]:
@@ -88,21 +86,18 @@ def setting_words(setting: Mapping[str, Any]) -> str:
 
 
 def figures(systems: Sequence[Row]) -> dict[str, float]:
-    """Return goodputs and ratios: each lane to the best peer and hand loop, AIMD to the best fixed batch."""
+    """Return goodputs and ratios: each lane to the best peer and hand loop."""
     found: dict[str, float] = {}
     for objective in OBJECTIVES_MS:
         values = {row["name"]: row[f"goodput_{objective}ms_per_s"][0] for row in systems}
         found |= {f"{name}_goodput_{objective}ms_per_s": value for name, value in values.items()}
         kinds = {row["name"]: row["kind"] for row in systems}
         own = {name: value for name, value in values.items() if kinds[name] == "skysail"}
-        for kind in ("peer", "hand", "fixed"):
+        for kind in ("peer", "hand"):
             best = max((value for name, value in values.items() if kinds[name] == kind), default=0.0)
             if not best or not own:
                 continue
             ends = {name: value / best for name, value in own.items()}
-            if kind == "fixed":  # the same model in the same place, or it would be no comparison of batches
-                ends = {AIMD.name: ends[AIMD.name]} if AIMD.name in ends else {}
-            else:
-                ends["best"] = max(ends.values())
+            ends["best"] = max(ends.values())
             found |= {f"{name}_{objective}ms_to_{kind}_ratio_rate": value for name, value in ends.items()}
     return found

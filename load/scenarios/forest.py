@@ -4,7 +4,8 @@ A random forest on MNIST under scikit-learn costs milliseconds a call before the
 row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried: they
 double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
 objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
-grid, the others those that were best for an objective. The short form takes 20 minutes.
+grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at AIMD's
+best rates. The short form takes 25 minutes.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import asyncio
 import random
 import sys
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import joblib
 import psutil
 
 from load.errors import PeerFailedError, PeerUnavailableError
-from load.peers import batching, environments, ladder
+from load.peers import batching, by_turns, environments, ladder
 from load.peers.client import Client
 from load.peers.climbing import Step, best_rate, climb
 from load.peers.ledger import OBJECTIVES_MS
@@ -40,8 +42,8 @@ SECONDS = 3.0
 SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver")
 TREES = 30
 _ROUNDS = 3
+_TURNS, _SHORT_TURNS = 9, 5
 _SAMPLE = 256
-_FEW = {"fixed": 2}  # settings of a kind in the short form
 _WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
 
 
@@ -112,7 +114,7 @@ class _Climbs:
 
 def _apart(contender: Contender) -> Iterator[tuple[int, ...]]:
     """Yield the objectives that are climbed together."""
-    if contender.kind in ("skysail", "fixed"):
+    if contender.kind == "skysail":
         yield from ((objective,) for objective in OBJECTIVES_MS)
     else:
         yield OBJECTIVES_MS
@@ -134,15 +136,35 @@ async def run(stage: Stage) -> Result:
         for contender, setting in turns:
             if contender.name not in climbs.out:
                 await climbs.visit(contender, setting)
-    return _result(stage, source, rounds, climbed, climbs)
+    turned = await _by_turns(stage, climbs)
+    return _result(stage, source, rounds, climbed, climbs, turned)
 
 
-def _result(stage: Stage, source: str, rounds: int, climbed: Sequence[Mapping[str, Any]], climbs: _Climbs) -> Result:
+async def _by_turns(stage: Stage, climbs: _Climbs) -> list[dict[str, Any]]:
+    """Compare AIMD with fixed batches at the rates that suited it, unless one of them is not asked for."""
+    found = {row["name"]: row for row in batching.rows(climbs.visits)}
+    named = stage.only or batching.NAMES
+    if batching.AIMD.name not in found or batching.FIXED.name not in named:
+        return []
+    mine = [visit for visit in climbs.visits if visit["system"] == batching.AIMD.name]
+    rates = {ms: median([visit["rate_per_s"] for visit in mine if visit["objective_ms"] == ms]) for ms in OBJECTIVES_MS}
+    return await by_turns.compare(climbs.ground, rates, _SHORT_TURNS if stage.short else _TURNS, _say)
+
+
+def _result(
+    stage: Stage,
+    source: str,
+    rounds: int,
+    climbed: Sequence[Mapping[str, Any]],
+    climbs: _Climbs,
+    turned: list[dict[str, Any]],
+) -> Result:
     systems = batching.rows(climbs.visits)
     return Result(
         NAME,
         figures={
             **batching.figures(systems),
+            **by_turns.figures(turned),
             "wrong": sum(row["wrong"] for row in climbs.stretches),
             "ceiling_per_s": climbs.ceiling_per_s,
         },
@@ -156,6 +178,7 @@ def _result(stage: Stage, source: str, rounds: int, climbed: Sequence[Mapping[st
         },
         series={
             "systems": systems,
+            "by_turns": turned,
             "visits": climbs.visits,
             "stretches": climbs.stretches,
             "direct": climbed,
@@ -174,7 +197,7 @@ def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, Any]]]:
         (contender, setting)
         for contender in batching.ALL
         if contender.name in named
-        for setting in (contender.grid[: _FEW.get(contender.kind, 1)] if stage.short else contender.grid)
+        for setting in (contender.grid[:1] if stage.short else contender.grid)
     ]
 
 

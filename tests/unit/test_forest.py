@@ -1,9 +1,13 @@
 """The model that needs batching: how rates are climbed, what is made of the answers, how the page shows them."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import pytest
 
-from load.peers import batching, forest_page
+from load.peers import batching, by_turns, forest_page
 from load.peers.batching import figures, rows
 from load.peers.climbing import Step, best_rate, climb
 from load.results import Result
@@ -70,31 +74,52 @@ def test_everybody_has_their_best_setting_by_the_median_of_rounds() -> None:
     assert (row["setting_20ms"], row["goodput_20ms_per_s"]) == ("b", [30.0, 20.0, 40.0])
 
 
-def test_ratios_are_to_the_best_of_each_kind_and_only_aimd_is_held_against_fixed_batches() -> None:
-    """A lane that runs the model elsewhere says nothing about batches."""
-    values = {"aimd": ("skysail", 190.0), "inline": ("skysail", 300.0), "fixed": ("fixed", 200.0)}
+def test_ratios_are_to_the_best_of_each_kind() -> None:
+    """Of peers, and of loops written by hand."""
+    values = {"aimd": ("skysail", 190.0), "inline": ("skysail", 300.0)}
     values |= {"a": ("peer", 50.0), "b": ("peer", 100.0), "h": ("hand", 150.0)}
     visits = [visit(name, kind, value, ms) for name, (kind, value) in values.items() for ms in (20, 50, 100)]
     found = figures(rows(visits))
-    assert found["aimd_20ms_to_fixed_ratio_rate"] == 0.95
-    assert "inline_20ms_to_fixed_ratio_rate" not in found
     assert (found["best_50ms_to_peer_ratio_rate"], found["best_50ms_to_hand_ratio_rate"]) == (3.0, 2.0)
+
+
+def turn(name: str, setting: str, objective: int, rate: float, *goodput: float) -> dict[str, Any]:
+    """Make a row of a contender that was asked by turns."""
+    about = {"name": name, "label": name.title(), "setting": setting}
+    return {**about, "objective_ms": objective, "rate_per_s": rate, "goodput_per_s": list(goodput)}
+
+
+TURNS = [
+    row
+    for ms in (20, 50, 100)
+    for row in (
+        turn("aimd", "defaults", ms, 100.0, 95.0, 10.0, 96.0),
+        turn("aimd", "defaults", ms, 141.0, 300.0, 20.0, 30.0),
+        turn("fixed", "rows 16", ms, 100.0, 90.0, 90.0, 90.0),
+        turn("fixed", "rows 64", ms, 141.0, 999.0, 100.0, 100.0),
+    )
+]
+
+
+def test_aimd_is_held_against_the_best_fixed_batch_by_the_middle_round_of_each() -> None:
+    """One lucky stretch decides nothing, for either; each has the rate that suits it."""
+    found = by_turns.figures(TURNS)
+    assert found == {f"aimd_{ms}ms_to_fixed_ratio_rate": 0.95 for ms in (20, 50, 100)}
+    assert by_turns.figures([]) == {}
 
 
 def test_the_page_shows_goodput_ratios_settings_and_rates() -> None:
     """Whoever is alone has no ratios."""
-    visits = [
-        visit(name, kind, 100.0, ms, "rows 8")
-        for name, kind in (("aimd", "skysail"), ("fixed", "fixed"))
-        for ms in (20, 50, 100)
-    ]
+    visits = [visit("aimd", "skysail", 100.0, ms, "rows 8") for ms in (20, 50, 100)]
     stretch = {"label": "Aimd", "kind": "skysail", "setting": "rows 8", "slo_ms": 20.0, "rate_per_s": 250.0}
     stretch |= {f"goodput_{ms}ms_per_s": 99.0 for ms in (20, 50, 100)}
     systems = rows(visits)
-    series = {"systems": systems, "stretches": [stretch], "left_out": []}
-    result = Result("forest", figures(systems), {"source": "mnist"}, series, ("a note",))
+    series = {"systems": systems, "by_turns": TURNS, "stretches": [stretch], "left_out": []}
+    found = {**figures(systems), **by_turns.figures(TURNS)}
+    result = Result("forest", found, {"source": "mnist"}, series, ("a note",))
     text = forest_page.page(result, ENVIRONMENT)
-    assert "| Aimd / the best fixed batch | 1.00 | 1.00 | 1.00 |" in text
+    assert "| Aimd / best fixed batch, by turns | 0.95 | 0.95 | 0.95 |" in text
+    assert text.count("| Fixed (rows 64) | 100 (100 to 999) |") == 1
     assert "| Aimd (rows 8) | 99 |" in text
     assert text.endswith("- a note\n")
 
@@ -109,7 +134,7 @@ def test_small_images_are_enlarged_to_784_pixels() -> None:
 
 def test_every_name_is_asked_once() -> None:
     """Names are permanent and different."""
-    assert len(set(batching.NAMES)) == len(batching.ALL)
+    assert len(set(batching.NAMES)) == len(batching.NAMES) == len(batching.ALL) + 1
 
 
 def test_settings_that_were_given_up_after_a_round_count_no_more() -> None:
