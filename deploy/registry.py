@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deploy.configuration import without_secrets
+from deploy.schema_registry import Registry
 from schemas.codec import Codec
 from schemas.errors import RegistryError
-from schemas.registry import Registry
 
 if TYPE_CHECKING:
     from deploy.settings import Settings

@@ -85,11 +85,13 @@ def flood(
 @contextmanager
 def _without_gc() -> Iterator[None]:
     """Collect no garbage meanwhile: nothing here is cyclic, and collecting goes through all that the harness holds."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 def _answers(

@@ -130,11 +130,13 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("observations_per_s", ">=", 11_000),
         Target("observations_per_core_s", ">=", 5_000),
         Target("contexts_observations_per_s", ">=", 11_000),
+        Target("contexts_learner_cpu_us_per_observation_ratio", "<=", 10),
         Target("pending_million_mib", "<=", 700 * 1e6 / 2**20, ("form", "full")),
     ),
     "peers": (
         Target("skysail_shortest_to_hand_ratio_rate", ">=", 0.75),
         Target("skysail_shortest_to_peer_ratio_rate", ">=", 1.3),
+        *(Target(f"skysail_shortest_to_hand_ratio_at_{rate}_p50", "<=", 1.3) for rate in (200, 500)),
         Target("skysail_whole_to_hand_ratio_rate", ">=", 0.4),
         Target("skysail_whole_to_hand_ratio_cpu", "<=", 3.0),
         *(

@@ -109,7 +109,8 @@ def linear_models(data: Digits) -> dict[str, Any]:
 def linear_svm(data: Digits) -> LinearSVC:
     """Return a fitted linear SVM, the same one whether features are in [0, 1] or pixels are bytes of 0 to 16."""
     scale = 16.0 if data.train_x.dtype == np.uint8 else 1.0
-    return LinearSVC(C=1.0 / scale**2, random_state=_SEED).fit(data.train_x, data.train_y)
+    svm = LinearSVC(C=1.0 / scale**2, intercept_scaling=scale, random_state=_SEED)
+    return svm.fit(data.train_x, data.train_y)
 
 
 def clippers(data: Digits) -> dict[str, Any]:

@@ -26,12 +26,12 @@ MIB = 1 << 20
 class Cached:
     """A selection kernel with a cache before models that all are asked, and the records to and from them."""
 
-    def __init__(self, *models: str, cache_bytes: int = MIB, admission: bool = False) -> None:
+    def __init__(self, *models: str, cache_bytes: int = MIB, admission: bool = False, policy: str = "exp4") -> None:
         self.now_us = NOW
         settings = SelectionSettings(partitions=4, model_partitions=1, cache_bytes=cache_bytes, admission=admission)
         self.kernel = Selection(CODEC, settings)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
-        application = Application("digits", models, "exp4", default_output=-1, slo_ms=100)
+        application = Application("digits", models, policy, default_output=-1, slo_ms=100)
         self._configure(topics.APPLICATIONS, "digits", CODEC.encode(application))
         for model in models:
             self.deploy(model, "1")

@@ -53,9 +53,9 @@ STARTS = 2
 # How long it is waited between two such batches for what a fetch brings that is answered at once; at most half of the
 # batch. Beside other work on two cores a leg takes 1 to 2 ms.
 LISTEN_US = 5_000
-# How long a version goes on when the next one is ready, for what has been read by then: so many objectives. At most a
-# batch's rows wait where it keeps up; where it does not, the next one may.
-DRAIN_OBJECTIVES = 2
+# How long a version goes on at most when the next one is ready, to answer what has been read by then. One that keeps up
+# needs a batch or two; what one that does not leaves undone may still be in time.
+DRAIN_US = 100_000
 # How often the same complaint about a model is logged.
 COMPLAINT_US = 10_000_000
 
@@ -107,7 +107,7 @@ class Predicting:
         recent = Recent(recall)
         self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first, recent=recent)
         self._drains = False
-        self._leaves: tuple[int, int] | None = None  # what it answers before it leaves (`Batcher.mark`), and until when
+        self._last_rows: tuple[int, int] | None = None  # it answers before it leaves (`Batcher.mark`), and until when
 
         def side(wanted: Wanted, loaded: Executor) -> Predicting:
             its = traffic.label(wanted.share)
@@ -163,7 +163,7 @@ class Predicting:
         last: _Done | None = None
         while True:
             self._beside.check()
-            if not self._executor.ready or (self._versions.is_changing and self._has_drained()):
+            if not self._executor.ready or self._is_due():
                 if last is not None:
                     perform(self._finish(last))  # in the name of the version that answered, before anything is awaited
                     last = None
@@ -179,22 +179,25 @@ class Predicting:
             if last is None:
                 if self._drains and not self.kernel.held:
                     return
-                await self.kernel.wait_records(_seconds(take.wait_until_us, self._now_us()))
+                if not self._is_due():  # it may have become so by a ring that was for rows, too
+                    await self.kernel.wait_records(_seconds(take.wait_until_us, self._now_us()))
             last = None
 
-    def _has_drained(self) -> bool:
-        """Whether the present version has answered what had been read when the next one was ready, or has had its time.
+    def _is_due(self) -> bool:
+        """Whether to change now: the present version has answered what had been read when the next one was ready.
 
-        A rollback from a slow version must not wait for its queue: what it cannot do soon is for the next one.
+        Or has had its time for it: a rollback from a slow version must not wait for that one's queue.
         """
+        if not self._versions.is_changing:
+            return False
         now_us = self._now_us()
-        if self._leaves is None:
-            self._leaves = self._batcher.mark, now_us + DRAIN_OBJECTIVES * self._batcher.objective(now_us)
-        mark, end_us = self._leaves
+        if self._last_rows is None:
+            self._last_rows = self._batcher.mark, now_us + DRAIN_US
+        mark, end_us = self._last_rows
         return now_us >= end_us or not self._batcher.waits_before(mark)
 
     async def _change(self) -> None:
-        self._leaves = None
+        self._last_rows = None
         if self._versions.vacating:
             await self._versions.vacate(self._executor)
         successor = self._versions.take(self._executor)
@@ -225,7 +228,7 @@ class Predicting:
             if each is not None:
                 perform(self._finish(each))
         await self._listen(timed.predict_us)
-        if not len(self._batcher) and not self._drains:
+        if not len(self._batcher) and not self._drains and not self._is_due():
             await self.kernel.wait_records()
         return None
 

@@ -43,6 +43,7 @@ ADVICE = {
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "no_model_in_time": "no model has lately been quick enough: raise slo_ms, or give `timely` the parameter least: 1",
     "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
+    "oversized_outputs": "what the models answer together is too large for one record: ask fewer of them at once",
     "model_failed": "the model raised; its worker's log says why",
     "too_many_features": "the policy counts fewer: set its parameter `features`, see `skysail app show`",
     "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",

@@ -28,6 +28,7 @@ NUMBERS = (
     "dead_letters",
     "error",
     "error_best_single",
+    "error_voting",
     "within_slo",
     "cache_hit_ratio",
     "first_prediction_s",

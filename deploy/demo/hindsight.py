@@ -1,17 +1,20 @@
-"""How each model alone would have done on the very same queries, from the packaged models run offline."""
+"""How each model alone, and all of them voting, would have done on the very same queries: packages run offline."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.combine import combine
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
     from deploy.demo.tally import Question
+    from policies.contract import Policy
 
 
 class Alone(NamedTuple):
@@ -26,27 +29,53 @@ def while_broken(question: Question) -> bool:
     return question.phase == "during"
 
 
-def alone(
-    questions: Iterable[Question],
-    answers: NDArray[np.int64],
-    others: NDArray[np.int64] | None = None,
-    when: Callable[[Question], bool] = while_broken,
-) -> Alone:
-    """Judge one model on every question that was asked.
+class Says(NamedTuple):
+    """What one model answers.
 
-    Args:
-        questions: as the client asked them.
-        answers: the model's answer to each held-out row, shape (rows,).
-        others: what it answers at other times, shape (rows,); None = it always answers the same.
+    Attributes:
+        answers: to each held-out row, shape (rows,).
+        others: at other times, shape (rows,); None = it always answers the same.
         when: those other times are; by default while one model is broken.
     """
+
+    answers: NDArray[np.int64]
+    others: NDArray[np.int64] | None = None
+    when: Callable[[Question], bool] = while_broken
+
+    def to(self, question: Question) -> int:
+        """Return the answer to a question."""
+        given = self.others if self.others is not None and self.when(question) else self.answers
+        return int(given[question.row])
+
+
+def alone(questions: Iterable[Question], says: Says) -> Alone:
+    """Judge one model on every question that was asked."""
     wrong: Counter[int] = Counter()
     asked = 0
     for question in questions:
-        given = others if others is not None and when(question) else answers
-        wrong[question.second] += int(given[question.row]) != question.label
+        wrong[question.second] += says.to(question) != question.label
         asked += 1
     return Alone(wrong, sum(wrong.values()) / max(1, asked))
+
+
+def voting_error(questions: Iterable[Question], models: Sequence[Says], policy: Policy) -> float:
+    """Return the share of wrong answers, had all models been asked every question, and told the truth before the next.
+
+    Args:
+        questions: in the order in which they were asked.
+        models: who vote.
+        policy: of full information; its weights count the votes.
+    """
+    arms, everyone = len(models), tuple(range(len(models)))
+    state, wrong, asked = policy.init(arms), 0, 0
+    for question in questions:
+        answers = dict(enumerate([model.to(question) for model in models]))
+        answer, _ = combine(dict(enumerate(policy.weights(state, arms))), answers)
+        losses = [float(given != question.label) for given in answers.values()]
+        state = policy.observe(state, arms, everyone, (1.0,) * arms, losses)
+        wrong += answer != question.label
+        asked += 1
+    return wrong / max(1, asked)
 
 
 def best(models: Mapping[str, Alone]) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 
 from deploy.demo import models
 from deploy.demo.breakable import INNER, broken
-from deploy.demo.hindsight import alone, best
+from deploy.demo.hindsight import Says, alone, best, voting_error
 from deploy.demo.page import page
 from deploy.demo.plots import Series
 from deploy.demo.stage import POLICY
 from deploy.demo.trial import tried
-from policies.registry import parse, spec
+from policies.registry import create, parse, spec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from load.recorder import Recorder
 
 PHASES: tuple[Phase, ...] = ("before", "during", "after")
+ENSEMBLE = "exp4"
 # Where each figure comes from, for whoever reads the report.
 NOTES = {
     "broker": "as it was started",
@@ -55,6 +56,8 @@ NOTES = {
     "error_by_model": "each packaged model run offline on the same queries, a new version in place of the one before"
     " from the time on that it serves",
     "error_best_single": "the least of `error_by_model`",
+    "error_voting": f"all packaged models run offline on the same queries, voting by policy `{ENSEMBLE}`, which is told"
+    " the truth after each",
     "latency_ms": "from when a query was meant to be sent to when its answer was read",
     "within_slo": "share of the queries with an answer within the objective that is no default",
     "share_*": "in `predictions`, share of the asked models; before, while and after one is broken, by when the query"
@@ -83,7 +86,8 @@ class Ran(NamedTuple):
 
 def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
     """Write the folder; returns the content of `report.json`."""
-    judged = _hindsight(stage, ran.tally)
+    says, questions = _says(stage, ran.tally), ran.tally.questions.values()
+    judged = {name: alone(questions, model) for name, model in says.items()}
     reached = dict(ran.reached_s)
     content = {
         "stamp": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -102,6 +106,7 @@ def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
         "broken_model": models.BREAKING,
         "best_model": best(judged),
         **figures(ran, {name: model.error for name, model in judged.items()}),
+        "error_voting": round(voting_error(questions, [*says.values()], create(ENSEMBLE)), 5),
         "notes": NOTES,
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -173,19 +178,17 @@ def keep_logs(scratch: Path, folder: Path) -> Path | None:
     return logs if logs.is_dir() else None
 
 
-def _hindsight(stage: Stage, tally: Tally) -> dict[str, Alone]:
-    """Run every package offline on the held-out rows, and judge it on the queries that were asked."""
-    judged = {}
+def _says(stage: Stage, tally: Tally) -> dict[str, Says]:
+    """Run every package offline on the held-out rows."""
+    says = {}
     for name, package in stage.packages.items():
         breaks = name == models.BREAKING
         answers = models.answers(stage.scratch / INNER if breaks else package, stage.data.asked_rows)
-        judged[name] = alone(tally.questions.values(), answers, broken(answers) if breaks else None)
+        says[name] = Says(answers, broken(answers) if breaks else None)
     trial = tally.trial
-    before, after = (
-        models.answers(package, stage.data.asked_rows) for package in (stage.packages[trial.model], stage.candidate)
-    )
-    judged[trial.model] = alone(tally.questions.values(), before, after, lambda asked: asked.second >= trial.end_s)
-    return judged
+    later = models.answers(stage.candidate, stage.data.asked_rows)
+    says[trial.model] = Says(says[trial.model].answers, later, lambda asked: asked.second >= trial.end_s)
+    return says
 
 
 def series(tally: Tally, recorder: Recorder, judged: Mapping[str, Alone], breaking: str) -> Series:

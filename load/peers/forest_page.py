@@ -34,7 +34,7 @@ _RATIOS: Final = (
 
 def tables(result: Result) -> list[Table]:
     """Return every table, in the order of the page."""
-    shown = [_goodput(result.series["systems"]), _ratios(result), _by_turns(result.series["by_turns"])]
+    shown = [_goodput(result.series["systems"]), _ratios(result), _by_turns(result.series.get("by_turns", ()))]
     shown.append(_settings(result.series["systems"]))
     shown += [_stretches(result.series["stretches"], objective) for objective in OBJECTIVES_MS]
     if out := result.series.get("left_out"):

@@ -27,6 +27,7 @@ RANKED: Mapping[str, bool] = {
     "goodput_20ms_per_s": True,
     "goodput_50ms_per_s": True,
     "goodput_100ms_per_s": True,
+    "at_200_p50_ms": False,
     "at_500_p50_ms": False,
     "at_500_p99_ms": False,
 }
@@ -98,7 +99,8 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
 
 def _ratios(rows: Sequence[Row]) -> dict[str, float]:
     ratios: dict[str, float] = {}
-    compared = (("rate_per_s", "rate"), ("cpu_us_per_query", "cpu"))
+    latencies = ((f"at_{rate}_p50_ms", f"at_{rate}_p50") for rate in (200, 500))
+    compared = (("rate_per_s", "rate"), ("cpu_us_per_query", "cpu"), *latencies)
     for lane, kind, (figure, end) in product((SHORTEST, WHOLE), ("hand", "peer"), compared):
         own, other = _value(rows, lane.name, figure), best(rows, kind, figure)
         if own and other:

@@ -44,6 +44,7 @@ TREES = 30
 _ROUNDS = 3
 _TURNS, _SHORT_TURNS = 9, 5
 _SAMPLE = 256
+_FAILURES = (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError)
 _WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
 
 
@@ -73,9 +74,13 @@ class _Climbs:
                 environments.ensure(contender.environment, _say)
             async with contender.start(self.ground, setting) as running:
                 await asyncio.to_thread(self._climb, contender, setting, running)
-        except (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError) as error:
-            _say(f"{contender.label} is left out: {error}")
-            self.out[contender.name] = {"label": contender.label, "why": " ".join(str(error).split())}
+        except _FAILURES as error:
+            self.leave_out(contender, error)
+
+    def leave_out(self, contender: Contender, error: Exception) -> None:
+        """Go on without a contender."""
+        _say(f"{contender.label} is left out: {error}")
+        self.out[contender.name] = {"label": contender.label, "why": " ".join(str(error).split())}
 
     def _climb(self, contender: Contender, setting: Mapping[str, Any], running: Running) -> None:
         client = Client(self.ground, running, contender.speech)
@@ -142,13 +147,16 @@ async def run(stage: Stage) -> Result:
 
 async def _by_turns(stage: Stage, climbs: _Climbs) -> list[dict[str, Any]]:
     """Compare AIMD with fixed batches at the rates that suited it, unless one of them is not asked for."""
-    found = {row["name"]: row for row in batching.rows(climbs.visits)}
-    named = stage.only or batching.NAMES
-    if batching.AIMD.name not in found or batching.FIXED.name not in named:
-        return []
     mine = [visit for visit in climbs.visits if visit["system"] == batching.AIMD.name]
+    if not mine or batching.FIXED.name not in (stage.only or batching.NAMES):
+        return []
     rates = {ms: median([visit["rate_per_s"] for visit in mine if visit["objective_ms"] == ms]) for ms in OBJECTIVES_MS}
-    return await by_turns.compare(climbs.ground, rates, _SHORT_TURNS if stage.short else _TURNS, _say)
+    rounds = _SHORT_TURNS if stage.short else _TURNS
+    try:
+        return await by_turns.compare(climbs.ground, rates, climbs.ceiling_per_s, rounds, _say)
+    except _FAILURES as error:
+        climbs.leave_out(batching.FIXED, error)
+        return []
 
 
 def _result(
@@ -165,7 +173,7 @@ def _result(
         figures={
             **batching.figures(systems),
             **by_turns.figures(turned),
-            "wrong": sum(row["wrong"] for row in climbs.stretches),
+            "wrong": sum(row["wrong"] for row in (*climbs.stretches, *turned)),
             "ceiling_per_s": climbs.ceiling_per_s,
         },
         parameters={
@@ -192,7 +200,9 @@ def _result(
 
 
 def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, Any]]]:
-    named = stage.only or (SHORT if stage.short else batching.NAMES)
+    named = {*(stage.only or (SHORT if stage.short else batching.NAMES))}
+    if batching.FIXED.name in named:  # which it is compared with
+        named.add(batching.AIMD.name)
     return [
         (contender, setting)
         for contender in batching.ALL

@@ -35,8 +35,9 @@ NAMES = tuple(contender.name for contender in CONTENDERS)
 SECONDS = 2.0
 SHORT = ("hand_aiokafka", "hand_confluent", SHORTEST.name, WHOLE.name, "faststream", "quix")
 _ROUNDS, _SHORT_ROUNDS = 5, 2
-_FULL = Plan(SECONDS, 3.0, (500.0,), (0.25, 0.5, 0.75, 0.9), judged=(0.25, 0.5, 0.75))
-_SHORT = Plan(SECONDS, 2.0, (500.0,), (0.5,))
+_RATES = (200.0, 500.0)
+_FULL = Plan(SECONDS, 3.0, _RATES, (0.25, 0.5, 0.75, 0.9), judged=(0.25, 0.5, 0.75))
+_SHORT = Plan(SECONDS, 2.0, _RATES, (0.5,))
 
 
 @dataclass(slots=True)

@@ -40,14 +40,16 @@ REASONS = {
     "invalid_input": ("inputs do not have the shape or type that the models take", "skysail tail queries --count 1"),
     "low_confidence": ("the models do not agree enough for confidence_floor", "skysail app show {application}"),
     "model_failed": ("models raise: their workers' logs say what", "skysail tail model-predictions --count 5"),
-    "no_model_in_time": ("no model is as quick as its queries' deadlines ask", "skysail app show {application}"),
+    "no_model_in_time": ("no model is quick enough for the queries' deadlines", "skysail app show {application}"),
     "overloaded": (
         "models have more queries than they can answer in time",
         "skysail run --role worker --model {model}",
     ),
+    "oversized_outputs": ("what its models answer is too large for one record", "skysail app show {application}"),
     "too_many_features": ("queries have more features than the policy counts", "skysail app show {application}"),
     "unknown_application": ("no such application is deployed", "skysail app list"),
     "unknown_model": ("a model of it is not deployed", "skysail model list"),
+    "unknown_version": ("queries name a version that does not run, or does not answer", "skysail model list"),
 }
 
 

@@ -3,7 +3,7 @@
 Round trips are what a deadline is spent on: both ways through the broker, the wait for a batch, the batch. One batch
 gives one sample, its first row's, which waited longest. A query that a model left without an output by the deadline
 counts as twice the time it was given. What was known of a model that has been silent for long is forgotten as soon as
-it is heard of again: as a rule it was left out, and this was the query that found out whether it has recovered.
+it answers in less: as a rule it was left out, and this was the query that found out that it has recovered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 
 QUANTILE = 0.95
-SAMPLES = 64  # the last so many decide: four misses among them are enough to tell
+SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one
 PROBE_US = 1_000_000  # a model that has not answered for so long is asked once more: it may have recovered
 
 
@@ -27,18 +27,21 @@ class _Model:
         self.probed_us = 0
 
     def add(self, latency_us: float, now_us: int) -> None:
-        if now_us - self.seen_us >= PROBE_US:
+        if now_us - self.seen_us >= PROBE_US and self.samples and latency_us < self.quantile_us():
             self.samples.clear()
         self.samples.append(latency_us)
         self.estimate_us = None
         self.seen_us = now_us
 
-    def expected_us(self, now_us: int) -> float:
+    def quantile_us(self) -> float:
         if self.estimate_us is None:
             ordered = sorted(self.samples)
             self.estimate_us = ordered[min(int(QUANTILE * len(ordered)), len(ordered) - 1)]
+        return self.estimate_us
+
+    def expected_us(self, now_us: int) -> float:
         if now_us - max(self.seen_us, self.probed_us) < PROBE_US:
-            return self.estimate_us
+            return self.quantile_us()
         self.probed_us = now_us
         return 0.0
 

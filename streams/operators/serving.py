@@ -120,10 +120,14 @@ class Serving:
 
         What asks nobody has decided nothing.
         """
-        if len(query.features) > arms.most_features or not query.models:
-            query.decision, query.models = None, ()
-            return "too_many_features" if len(query.features) > arms.most_features else "no_model_in_time"
-        return None if self._models.keys() >= {*query.models} else "unknown_model"
+        if len(query.features) > arms.most_features:
+            reason = "too_many_features"
+        elif not query.models:
+            reason = "no_model_in_time"
+        else:
+            return None if self._models.keys() >= {*query.models} else "unknown_model"
+        query.decision, query.models = None, ()
+        return reason
 
     def _left(
         self, query: Pending, model_topics: tuple[str, ...], due_us: int, now_us: int, effects: Effects
@@ -231,7 +235,11 @@ class Serving:
             if self.combiner.latencies is None:
                 self.combiner.latencies = Latencies()
             left_us = query.until_us - now_us
-            situation = Situation(query.features, left_us, self.combiner.latencies.expected_us(arms.names, now_us))
+            expected_us = self.combiner.latencies.expected_us(arms.names, now_us)
+            if self._cache is not None:  # what is known already takes no time
+                known = [self._is_cached(model, query) for model in arms.names]
+                expected_us = tuple([0.0 if it else us for it, us in zip(known, expected_us, strict=True)])
+            situation = Situation(query.features, left_us, expected_us)
         choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
         return choice
 
@@ -245,7 +253,8 @@ class Serving:
         return tuple(model for model in models if model not in refused) if refused else models
 
     def _is_cached(self, model: str, pending: Pending) -> bool:
-        return self._cache is not None and self._cache.knows(self._models[model], pending)
+        deployed = self._models.get(model)
+        return self._cache is not None and deployed is not None and self._cache.knows(deployed, pending)
 
     def _ask_again(self, cache: PredictionCache, orphan: Orphan, now_us: int, effects: Effects) -> None:
         pending = orphan.query

@@ -61,7 +61,7 @@ def played(policy: Situated, arms: int, steps: int, seed: int = 5) -> State:
 
 
 def test_propensities_are_exact_in_every_situation(policy: Situated, arms: int) -> None:
-    """They sum to 1 and keep the floor; or are 1 and 0 for those asked and not, and somebody is asked who has time."""
+    """They sum to 1 and keep the floor; or are 1 and 0 for those asked and not: somebody, if anybody has time."""
     random = Random(1)
     for state in (policy.init(arms), played(policy, arms, 100)):
         ask = policy.situated(state, arms)

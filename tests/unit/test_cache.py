@@ -30,6 +30,17 @@ def test_an_input_seen_before_is_answered_without_its_model() -> None:
     assert cached.counted() == (1, 0, 1)
 
 
+def test_an_output_that_is_known_takes_no_time_whatever_its_model_does() -> None:
+    """So `timely` counts on it, where it asks for no other output of that model."""
+    cached = Cached("m", policy="timely")
+    assert cached.ask("a", row(1.0)) == ["m?a"]
+    assert cached.land("a", "m") == ["a=7"]
+    assert cached.ask("b", row(2.0)) == ["m?b"]
+    assert cached.wait(0.15) == ["b=deadline"]
+    assert cached.ask("c", row(3.0)) == ["c=no_model_in_time"]
+    assert cached.ask("d", row(1.0)) == ["d=7"]
+
+
 def test_without_a_cache_every_query_is_asked() -> None:
     """Nought bytes switch it off: no figures, no memory."""
     cached = Cached("m", cache_bytes=0)

@@ -20,6 +20,7 @@ from sklearn.naive_bayes import GaussianNB
 from deploy.cli import VERBS, main, skysail
 from deploy.cli.app import _changed
 from deploy.cli.feedback import _record
+from deploy.cli.query import ADVICE
 from deploy.cli.run import _told
 from deploy.configuration import load
 from deploy.errors import SettingsError, UsageError
@@ -27,6 +28,7 @@ from deploy.packing import labels, sample
 from load import results
 from load.results import Result
 from schemas.records import Application, Tensor
+from streams.control.alerts import REASONS
 from workers.errors import PackageError
 from workers.loading import load_package
 from workers.manifest import sha256
@@ -407,3 +409,8 @@ def test_a_result_that_makes_no_page_says_why(
         (tmp_path / results.ENVIRONMENT).unlink()
     assert exit_of(["load", "page", str(path)], monkeypatch) == 1
     assert expected in " ".join(capsys.readouterr().err.split())
+
+
+def test_every_reason_for_a_default_has_words_where_it_is_printed_and_where_it_is_watched() -> None:
+    """An unknown application is refused before it is asked."""
+    assert ADVICE.keys() | {"unknown_application"} == REASONS.keys()

@@ -40,6 +40,7 @@ GOOD: dict[str, Any] = {
     "error": 0.12,
     "error_by_model": {"svc": 0.34, "neighbours": 0.06, "logistic": 0.08, "bayes": 0.19, "tree": 0.33},
     "error_best_single": 0.06,
+    "error_voting": 0.05,
     "latency_ms": {"p50": 12.0, "p95": 30.0, "p99": 60.0},
     "within_slo": 0.97,
     "cache_hit_ratio": 0.15,

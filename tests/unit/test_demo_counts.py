@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from rich.console import Console
 from deploy.demo import report
 from deploy.demo.breakable import broken
 from deploy.demo.digits import digits, repeating, sample
-from deploy.demo.hindsight import alone, best
+from deploy.demo.hindsight import Says, alone, best, voting_error
 from deploy.demo.page import page, story, trial
 from deploy.demo.plots import smooth
 from deploy.demo.report import NOTES, Ran
@@ -22,6 +23,7 @@ from deploy.demo.tally import Tally
 from deploy.demo.trial import Trial, tried
 from deploy.demo.view import line, screen
 from load.recorder import Recorder
+from policies.registry import create
 from schemas.records import (
     Decision,
     JoinStatus,
@@ -233,13 +235,23 @@ def test_hindsight_judges_a_model_on_every_question() -> None:
     right = np.ones(9, dtype=np.int64)
     half = np.array([1, 0, 1, 0, 1, 0, 1, 0, 1])
     models = {
-        "svc": alone(tally.questions.values(), right, broken(right)),
-        "tree": alone(tally.questions.values(), half),
+        "svc": alone(tally.questions.values(), Says(right, broken(right))),
+        "tree": alone(tally.questions.values(), Says(half)),
     }
     assert models["svc"].error == pytest.approx(3 / 9)
     assert models["svc"].wrong_by_second[3] == 1
     assert models["tree"].error == pytest.approx(4 / 9)
     assert best(models) == "svc"
+
+
+def test_hindsight_lets_all_models_vote_and_learns_whom_to_trust() -> None:
+    """Two that are always wrong, and agree, outvote the third until its weight is more than theirs together."""
+    questions = tally_of(900).questions.values()
+    right, wrong = np.ones(900, dtype=np.int64), np.zeros(900, dtype=np.int64)
+    models = [Says(wrong), Says(right), Says(wrong)]
+    first = voting_error(itertools.islice(questions, 3), models, create("exp4"))
+    assert (first, voting_error([], models, create("exp4"))) == (1.0, 0.0)
+    assert 0 < voting_error(questions, models, create("exp4")) < 0.02
 
 
 def test_a_broken_model_is_always_wrong_where_it_was_right() -> None:
@@ -284,6 +296,7 @@ def whole_report(ran: Ran) -> dict[str, Any]:
     figures = report.figures(ran, {"svc": 0.33, "tree": 0.2})
     head = {"stamp": "now", "broker": "Apache Kafka 4.3.1", "redis": "redis", "seconds": 9.0, "rate": 100.0}
     told = {"policy": "exp3", "broken_model": "svc", "best_model": "tree", "notes": NOTES, "interrupted": False}
+    told["error_voting"] = 0.125
     start = {"first_prediction_s": 3.5, "steps_s": dict(ran.reached_s), "roles_restarted": {}, "slo_ms": 100.0}
     return {**head, **start, **told, **figures}
 
@@ -314,12 +327,13 @@ def test_every_counted_figure_says_where_it_comes_from() -> None:
 def test_the_page_is_one_file_with_every_plot() -> None:
     """Six pictures inline, nothing to fetch, nothing left unfilled."""
     ran = whole_run()
-    judged = {name: alone(ran.tally.questions.values(), np.ones(900, dtype=np.int64)) for name in MODELS}
+    judged = {name: alone(ran.tally.questions.values(), Says(np.ones(900, dtype=np.int64))) for name in MODELS}
     text = page(whole_report(ran), report.series(ran.tally, ran.recorder, judged, "svc"))
     assert text.count("<svg") == 6
     assert "src=" not in text
     assert "$" not in text.split("<svg")[0]
     assert "always asking svc would have meant 33.0%" in text
+    assert "and asking all 2 to vote (policy exp4), for 2 times the work, 12.5%." in text
     assert "records in all <code>&lt;topic&gt;.dlq</code>" in text
 
 

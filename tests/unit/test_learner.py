@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from policies import registry
@@ -179,13 +181,13 @@ def test_a_wrong_clock_forgets_no_id(time_us: int) -> None:
 
 def test_cached_states_are_bounded_whichever_partition_needs_them() -> None:
     """One may have all the room that the others leave; beyond it, who has most forgets those used longest ago."""
-    learner = Learner(CODEC, capacity=8)
+    learner, ids = Learner(CODEC, capacity=8), itertools.count()
     learner.on_assigned({0: 0, 1: 0})
 
     def fetched(partition: int, number: int) -> bool:
         """Teach a state; tell whether it had to be read."""
         name = f"app-{number}"
-        seen = observation(query_id=f"q{partition}-{number}-{learner.statistics()}")
+        seen = observation(query_id=f"q{next(ids)}")
         seen = seen._replace(decision=seen.decision._replace(state=name))
         record = Record(topics.OBSERVATIONS, partition, number, 1_000_000, None, CODEC.encode(seen))
         (effect,) = learner.on_records([record], 0)

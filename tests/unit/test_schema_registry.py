@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from deploy.schema_registry import SUBJECTS, Registry
 from schemas.codec import Codec
 from schemas.definitions import CURRENT
 from schemas.errors import RegistryError
 from schemas.records import Query
-from schemas.registry import SUBJECTS, Registry
 from tests.samples import FULL
 
 pytest.importorskip("authlib", reason="the registry's client needs `pip install skysail[registry]`")

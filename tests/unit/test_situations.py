@@ -266,6 +266,15 @@ def test_what_was_known_of_a_model_that_was_left_out_is_forgotten_when_it_answer
     assert latencies.expected_us(("m",), PROBE_US + 100_001) == (190_000.0,)
 
 
+def test_one_slow_answer_after_a_silence_shuts_no_good_model_out() -> None:
+    """What was known of it counts on: it was not left out, nobody had asked it."""
+    latencies = Latencies()
+    for _ in range(SAMPLES):
+        latencies.add("m", 5_000.0, 0)
+    latencies.miss("m", 95_000, 9 * PROBE_US)
+    assert latencies.expected_us(("m",), 9 * PROBE_US + 1) == (5_000.0,)
+
+
 def test_a_model_is_as_slow_as_its_slowest_twentieth() -> None:
     """Four slow answers of the last 64 tell, three do not; older ones are forgotten."""
     latencies = Latencies()
