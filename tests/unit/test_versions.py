@@ -270,8 +270,8 @@ async def test_a_version_takes_over_when_the_last_rows_were_kept_waiting() -> No
     async with scene.playing():
         scene.made["1"][0].is_instant = True
         scene.want("2")
-        await elapse(3.8)
-        scene.put(1)  # is read at 4.0 s and answered at 4.4; the version is ready at 4.305
+        await elapse(2.8)
+        scene.put(1)  # is read after 3.0 s and answered after 3.4; the version is ready after 3.305
         await elapse(3)
     assert scene.last_report().counters["version_switches_total{model=digits}"] == 1
 
