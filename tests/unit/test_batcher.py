@@ -9,7 +9,14 @@ import pytest
 from policies.aimd import Aimd
 from policies.fixed import Fixed
 from workers.batcher import Batcher, Take
-from workers.estimates import DEFAULT_OBJECTIVE_US, MIN_OBJECTIVE_US, SLACK_REFRESH_US, SLACK_WINDOW_US, ServiceTimes
+from workers.estimates import (
+    DEFAULT_OBJECTIVE_US,
+    MIN_OBJECTIVE_US,
+    SLACK_MEMORY_US,
+    SLACK_REFRESH_US,
+    SLACK_WINDOW_US,
+    ServiceTimes,
+)
 
 MS = 1_000
 SECOND = 1_000_000
@@ -180,6 +187,17 @@ def test_late_arrivals_do_not_drive_the_objective_to_nothing() -> None:
     assert queue.objective(SECOND) == DEFAULT_OBJECTIVE_US
     queue.offer([(SECOND * 2 + 10, "a")], 2 * SECOND)
     assert queue.objective(2 * SECOND) == MIN_OBJECTIVE_US
+
+
+def test_batches_stay_as_large_as_they_were_while_everything_is_late_for_a_moment() -> None:
+    """Smaller ones would take longer for all rows together, and keep them late; what stays so is believed."""
+    queue = batcher(objective_us=None)
+    queue.offer([(SECOND + 40 * MS, "in time")] * 20, SECOND)
+    assert queue.objective(SECOND) == 20 * MS
+    for turn in range(30):
+        now_us = 2 * SECOND + turn * SECOND // 5
+        queue.offer([(now_us + 8 * MS, "late")] * 20, now_us)
+        assert queue.objective(now_us) == (20 * MS if now_us <= SECOND + SLACK_MEMORY_US else 4 * MS)
 
 
 def test_service_times_are_the_longest_of_the_last_ten_of_like_size() -> None:
