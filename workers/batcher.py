@@ -81,7 +81,7 @@ class Batcher(Generic[T]):
         Args:
             controller: sizes the batches.
             limit: rows that may wait; the surplus is refused.
-            objective_us: how long a batch may take; None = half of what the due times leave.
+            objective_us: how long a batch may take; None = half of what the due times leave, as in `Slack`.
         """
         self._controller = controller
         self._state: Any = controller.init()

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 # Clockwork (OSDI'20) predicts a batch by the 99th percentile of the last 10 of the same size: of 10, the largest.
 SAMPLES = 10
 # Slacks remembered, and how many of one poll (a fast one brings thousands that are all alike).
-SLACKS = 256
-SLACKS_A_POLL = 16
+SLACKS = 1024
+SLACKS_A_POLL = 8
 SLACK_WINDOW_US = 30_000_000
 # Where everything is late for a moment, batches stay as large as they were: made smaller they would take more time for
 # each row, and all that shares the machine would stay late (forest of 30 trees, 12,000 rows/s due in 50 ms, two cores:
 # 6,500 in time without this memory, 10,400 with it).
 SLACK_MEMORY_US = 5_000_000
-SLACK_REFRESH_US = 50_000  # sorting 256 numbers takes as long as a small batch predicts
+SLACK_REFRESH_US = 50_000  # sorting 1,024 numbers takes 0.1 ms
 SLACK_QUANTILE = 0.1  # the hurried tenth sets the pace: an application with half the time must not always be late
 # Before anything was measured: the batch latency objective that Clipper was evaluated with (NSDI'17).
 DEFAULT_OBJECTIVE_US = 20_000
@@ -67,7 +67,7 @@ class ServiceTimes:
 
 
 class Slack:
-    """How much time queries have left when they are fetched: a low quantile over a sliding window."""
+    """How much time queries have left when they are fetched: a low quantile, as it was at best within some seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, int]] = deque(maxlen=SLACKS)  # (fetched_us, slack_us)

@@ -180,7 +180,7 @@ class Predicting:
                 if self._drains and not self.kernel.held:
                     return
                 if not self._is_due():  # it may have become so by a ring that was for rows, too
-                    await self.kernel.wait_records(_seconds(take.wait_until_us, self._now_us()))
+                    await self.kernel.wait_records(_seconds(self._until_us(take.wait_until_us), self._now_us()))
             last = None
 
     def _is_due(self) -> bool:
@@ -195,6 +195,11 @@ class Predicting:
             self._last_rows = self._batcher.mark, now_us + DRAIN_US
         mark, end_us = self._last_rows
         return now_us >= end_us or not self._batcher.waits_before(mark)
+
+    def _until_us(self, wait_until_us: int | None) -> int | None:
+        """Return when to look again: when rows are to be taken, or when the present version has had its time."""
+        ends = [wait_until_us, None if self._last_rows is None else self._last_rows[1]]
+        return min((end_us for end_us in ends if end_us is not None), default=None)
 
     async def _change(self) -> None:
         self._last_rows = None

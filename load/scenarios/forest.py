@@ -148,7 +148,9 @@ async def run(stage: Stage) -> Result:
 async def _by_turns(stage: Stage, climbs: _Climbs) -> list[dict[str, Any]]:
     """Compare AIMD with fixed batches at the rates that suited it, unless one of them is not asked for."""
     mine = [visit for visit in climbs.visits if visit["system"] == batching.AIMD.name]
-    if not mine or batching.FIXED.name not in (stage.only or batching.NAMES):
+    if {visit["objective_ms"] for visit in mine} < {*OBJECTIVES_MS} or batching.FIXED.name not in (
+        stage.only or batching.NAMES
+    ):
         return []
     rates = {ms: median([visit["rate_per_s"] for visit in mine if visit["objective_ms"] == ms]) for ms in OBJECTIVES_MS}
     rounds = _SHORT_TURNS if stage.short else _TURNS

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NAME = "learn"
 _OBSERVATIONS = 100_000
 _CONTEXTS = 100_000
+_STATES = 2 * _CONTEXTS  # kept: of fewer than there are, users in turn would find none
 _PENDING = 1_000_000
 _TIMEOUT_S = 300.0
 _MODELS = ("first", "second")
@@ -114,7 +115,7 @@ def _package(folder: Path) -> dict[str, Path]:
 def _deployment(packages: dict[str, Path], roles: tuple[str, ...], contexts: int = 0) -> Deployment:
     window_s = 3_600.0  # longer than the scenario: nothing that is pending may run out
     application = Application("digits", _MODELS, "exp3", per_context=bool(contexts), window_s=window_s)
-    settings = {"joiner": {"window_s": window_s}}
+    settings = {"joiner": {"window_s": window_s}, "learner": {"states": _STATES}}
     return Deployment(topics.new_prefix(NAME), (application,), packages, roles=roles, settings=settings)
 
 

@@ -141,12 +141,19 @@ class PredictionCache:
 
     def knows(self, model: Model, query: Pending) -> bool:
         """Tell whether the model's output for this query's input is there, or awaited."""
+        return self._found(model, query) is not None
+
+    def holds(self, model: Model, query: Pending) -> bool:
+        """Tell whether the model's output for this query's input is there."""
+        return isinstance(self._found(model, query), ModelOutput)
+
+    def _found(self, model: Model, query: Pending) -> ModelOutput | _Awaited | None:
         asked, given = self._asked.get(model.name), query.input
         if asked is None or asked.model is not model or query.version is not None:
-            return False
+            return None
         source = _source(model, query.query_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
-        return key in self._entries
+        return self._entries.get(key)
 
     def land(self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput]) -> Iterator[Pending]:
         """Take a worker batch; yields each other query that waited for one of its outputs, which it now has.

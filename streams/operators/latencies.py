@@ -2,8 +2,8 @@
 
 Round trips are what a deadline is spent on: both ways through the broker, the wait for a batch, the batch. One batch
 gives one sample, its first row's, which waited longest. A query that a model left without an output by the deadline
-counts as twice the time it was given. What was known of a model that has been silent for long is forgotten as soon as
-it answers in less: as a rule it was left out, and this was the query that found out that it has recovered.
+counts as twice the time it was given. What was known of a model that has been silent for long is forgotten when it
+answers in less than half of it: it was left out, and this was the query that found out that it has recovered.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import deque
 
 QUANTILE = 0.95
 SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one
+RECOVERED = 0.5  # of what it took
 PROBE_US = 1_000_000  # a model that has not answered for so long is asked once more: it may have recovered
 
 
@@ -26,9 +27,12 @@ class _Model:
         self.seen_us = 0
         self.probed_us = 0
 
-    def add(self, latency_us: float, now_us: int) -> None:
-        if now_us - self.seen_us >= PROBE_US and self.samples and latency_us < self.quantile_us():
+    def answered(self, latency_us: float, now_us: int) -> None:
+        if now_us - self.seen_us >= PROBE_US and self.samples and latency_us < RECOVERED * self.quantile_us():
             self.samples.clear()
+        self.add(latency_us, now_us)
+
+    def add(self, latency_us: float, now_us: int) -> None:
         self.samples.append(latency_us)
         self.estimate_us = None
         self.seen_us = now_us
@@ -56,16 +60,19 @@ class Latencies:
 
     def add(self, model: str, latency_us: float, now_us: int) -> None:
         """Take one round trip of a model."""
-        known = self._models.get(model)
-        if known is None:
-            known = self._models[model] = _Model()
-        known.add(latency_us, now_us)
+        self._known(model).answered(latency_us, now_us)
 
     def miss(self, model: str, given_us: int, now_us: int) -> None:
         """Count a query that a model has not answered in the time it was given."""
-        self.add(model, 2.0 * given_us, now_us)
+        self._known(model).add(2.0 * given_us, now_us)
 
     def expected_us(self, models: tuple[str, ...], now_us: int) -> tuple[float, ...]:
         """Return each model's latency at `QUANTILE`; 0.0 where none is known, and for one query a `PROBE_US`."""
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
+
+    def _known(self, model: str) -> _Model:
+        known = self._models.get(model)
+        if known is None:
+            known = self._models[model] = _Model()
+        return known

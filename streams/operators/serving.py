@@ -235,10 +235,7 @@ class Serving:
             if self.combiner.latencies is None:
                 self.combiner.latencies = Latencies()
             left_us = query.until_us - now_us
-            expected_us = self.combiner.latencies.expected_us(arms.names, now_us)
-            if self._cache is not None:  # what is known already takes no time
-                known = [self._is_cached(model, query) for model in arms.names]
-                expected_us = tuple([0.0 if it else us for it, us in zip(known, expected_us, strict=True)])
+            expected_us = self._latencies_of(arms.names, query, self.combiner.latencies, now_us)
             situation = Situation(query.features, left_us, expected_us)
         choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
         return choice
@@ -252,9 +249,19 @@ class Serving:
                 refused.append(model)
         return tuple(model for model in models if model not in refused) if refused else models
 
+    def _latencies_of(
+        self, models: tuple[str, ...], query: Pending, latencies: Latencies, now_us: int
+    ) -> tuple[float, ...]:
+        """Return how long each model is expected to take (us): no time where the cache holds its output."""
+        cache, deployed = self._cache, self._models
+        if cache is None:
+            return latencies.expected_us(models, now_us)
+        asked = tuple([name for name in models if name not in deployed or not cache.holds(deployed[name], query)])
+        expected_us = dict(zip(asked, latencies.expected_us(asked, now_us), strict=True))
+        return tuple([expected_us.get(name, 0.0) for name in models])
+
     def _is_cached(self, model: str, pending: Pending) -> bool:
-        deployed = self._models.get(model)
-        return self._cache is not None and deployed is not None and self._cache.knows(deployed, pending)
+        return self._cache is not None and self._cache.knows(self._models[model], pending)
 
     def _ask_again(self, cache: PredictionCache, orphan: Orphan, now_us: int, effects: Effects) -> None:
         pending = orphan.query

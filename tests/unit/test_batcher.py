@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 import pytest
 
@@ -198,6 +199,18 @@ def test_batches_stay_as_large_as_they_were_while_everything_is_late_for_a_momen
         now_us = 2 * SECOND + turn * SECOND // 5
         queue.offer([(now_us + 8 * MS, "late")] * 20, now_us)
         assert queue.objective(now_us) == (20 * MS if now_us <= SECOND + SLACK_MEMORY_US else 4 * MS)
+
+
+def test_a_hurried_seventh_sets_the_pace_though_its_share_of_a_poll_changes() -> None:
+    """The best moment of the last seconds is no moment in which few of them came."""
+    queue, random = batcher(objective_us=None), Random(1)
+    for turn in range(1_000):
+        now_us = SECOND + turn * 10 * MS
+        slacks = [10 * MS if random.random() < 1 / 7 else 200 * MS for _ in range(50)]
+        queue.offer([(now_us + slack_us, "") for slack_us in slacks], now_us)
+        if turn > 600:  # what was taken of the first polls is too little to tell
+            assert queue.objective(now_us) == 5 * MS
+        queue.forget(lambda _: True)
 
 
 def test_service_times_are_the_longest_of_the_last_ten_of_like_size() -> None:

@@ -39,6 +39,7 @@ def test_an_output_that_is_known_takes_no_time_whatever_its_model_does() -> None
     assert cached.wait(0.15) == ["b=deadline"]
     assert cached.ask("c", row(3.0)) == ["c=no_model_in_time"]
     assert cached.ask("d", row(1.0)) == ["d=7"]
+    assert cached.ask("e", row(2.0)) == ["e=no_model_in_time"]  # that is awaited, and not there
 
 
 def test_without_a_cache_every_query_is_asked() -> None:

@@ -411,6 +411,6 @@ def test_a_result_that_makes_no_page_says_why(
     assert expected in " ".join(capsys.readouterr().err.split())
 
 
-def test_every_reason_for_a_default_has_words_where_it_is_printed_and_where_it_is_watched() -> None:
-    """An unknown application is refused before it is asked."""
+def test_reasons_for_a_default_have_words_where_they_are_printed_as_where_they_are_watched() -> None:
+    """Both know the same ones; an unknown application is refused before it is asked."""
     assert ADVICE.keys() | {"unknown_application"} == REASONS.keys()

@@ -275,6 +275,15 @@ def test_one_slow_answer_after_a_silence_shuts_no_good_model_out() -> None:
     assert latencies.expected_us(("m",), 9 * PROBE_US + 1) == (5_000.0,)
 
 
+def test_a_miss_is_never_taken_for_a_recovery() -> None:
+    """A query that had little time says nothing good about a model that takes long."""
+    latencies = Latencies()
+    for _ in range(SAMPLES):
+        latencies.add("m", 150_000.0, 0)
+    latencies.miss("m", 30_000, PROBE_US)
+    assert latencies.expected_us(("m",), PROBE_US + 1) == (150_000.0,)
+
+
 def test_a_model_is_as_slow_as_its_slowest_twentieth() -> None:
     """Four slow answers of the last 64 tell, three do not; older ones are forgotten."""
     latencies = Latencies()

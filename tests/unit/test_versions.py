@@ -263,16 +263,18 @@ async def test_a_version_that_is_too_slow_leaves_its_queue_to_the_next_one() -> 
     assert first_us - tried_us < DRAIN_US + 2 * 100_000  # from when it was tried; a batch is under way then and at last
 
 
+@pytest.mark.parametrize(("linger_ms", "by"), [(400.0, "1"), (1_000.0, "2")])
 @in_virtual_time
-async def test_a_version_takes_over_when_the_last_rows_were_kept_waiting() -> None:
-    """Nothing else comes, and the bell that told of the version has rung while they waited."""
-    scene = Scene(WorkerSettings(controller="fixed", parameters={"rows": 50.0, "linger_ms": 400.0}))
+async def test_a_version_takes_over_when_the_last_rows_were_kept_waiting(linger_ms: float, by: str) -> None:
+    """Nothing else comes, and the bell that told of the version has rung while they waited: 0.1 s more at most."""
+    scene = Scene(WorkerSettings(controller="fixed", parameters={"rows": 50.0, "linger_ms": linger_ms}))
     async with scene.playing():
         scene.made["1"][0].is_instant = True
         scene.want("2")
         await elapse(2.8)
-        scene.put(1)  # is read after 3.0 s and answered after 3.4; the version is ready after 3.305
+        (last,) = scene.put(1)  # is read after 3.0 s and waits for so long; the version is ready after 3.305
         await elapse(3)
+    assert scene.answered_by()[last] == by
     assert scene.last_report().counters["version_switches_total{model=digits}"] == 1
 
 
