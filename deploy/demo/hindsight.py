@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from policies.contract import Policy
 
 
+ENSEMBLE = "exp4"  # the policy by which all models vote
+
+
 class Alone(NamedTuple):
     """One model's wrong answers, had it been asked every time."""
 

@@ -9,6 +9,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from deploy.demo import plots
+from deploy.demo.hindsight import ENSEMBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +56,7 @@ def story(report: Mapping[str, Any]) -> str:
         f"{_overloaded(report)}{early}{name} was asked {', '.join(asked)}. The answers were wrong {report['error']:.1%}"
         f" of the time; always asking {name} would have meant {report['error_by_model'][name]:.1%}, the best single"
         f" model in hindsight ({report['best_model']}) {report['error_best_single']:.1%}, and asking all"
-        f" {len(report['models'])} to vote (policy exp4), for {len(report['models'])} times the work,"
+        f" {len(report['models'])} to vote (policy {ENSEMBLE}), for {len(report['models'])} times the work,"
         f" {report['error_voting']:.1%}."
     )
 

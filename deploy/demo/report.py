@@ -11,7 +11,7 @@ import numpy as np
 
 from deploy.demo import models
 from deploy.demo.breakable import INNER, broken
-from deploy.demo.hindsight import Says, alone, best, voting_error
+from deploy.demo.hindsight import ENSEMBLE, Says, alone, best, voting_error
 from deploy.demo.page import page
 from deploy.demo.plots import Series
 from deploy.demo.stage import POLICY
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from load.recorder import Recorder
 
 PHASES: tuple[Phase, ...] = ("before", "during", "after")
-ENSEMBLE = "exp4"
 # Where each figure comes from, for whoever reads the report.
 NOTES = {
     "broker": "as it was started",

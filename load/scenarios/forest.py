@@ -148,9 +148,7 @@ async def run(stage: Stage) -> Result:
 async def _by_turns(stage: Stage, climbs: _Climbs) -> list[dict[str, Any]]:
     """Compare AIMD with fixed batches at the rates that suited it, unless one of them is not asked for."""
     mine = [visit for visit in climbs.visits if visit["system"] == batching.AIMD.name]
-    if {visit["objective_ms"] for visit in mine} < {*OBJECTIVES_MS} or batching.FIXED.name not in (
-        stage.only or batching.NAMES
-    ):
+    if batching.FIXED.name not in _named(stage) or {visit["objective_ms"] for visit in mine} < {*OBJECTIVES_MS}:
         return []
     rates = {ms: median([visit["rate_per_s"] for visit in mine if visit["objective_ms"] == ms]) for ms in OBJECTIVES_MS}
     rounds = _SHORT_TURNS if stage.short else _TURNS
@@ -202,15 +200,19 @@ def _result(
 
 
 def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, Any]]]:
-    named = {*(stage.only or (SHORT if stage.short else batching.NAMES))}
-    if batching.FIXED.name in named:  # which it is compared with
-        named.add(batching.AIMD.name)
+    named = _named(stage)
     return [
         (contender, setting)
         for contender in batching.ALL
         if contender.name in named
         for setting in (contender.grid[:1] if stage.short else contender.grid)
     ]
+
+
+def _named(stage: Stage) -> set[str]:
+    """Return who is asked; with fixed batches AIMD, which they are compared with."""
+    named = {*(stage.only or (SHORT if stage.short else batching.NAMES))}
+    return named | {batching.AIMD.name} if batching.FIXED.name in named else named
 
 
 def _ground(stage: Stage) -> tuple[Ground, str]:

@@ -11,7 +11,7 @@ from load.peers import batching, by_turns, forest_page
 from load.peers.batching import figures, rows
 from load.peers.climbing import Step, best_rate, climb
 from load.results import Result
-from load.training import enlarged
+from load.training import digits, enlarged, linear_svm, pixels
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
 
@@ -149,3 +149,9 @@ def test_the_best_settings_for_any_objective_are_tried_again() -> None:
     visits += [visit("p", "peer", 30.0, 50, "a"), visit("p", "peer", 20.0, 50, "b"), visit("p", "peer", 5.0, 50, "c")]
     assert batching.best_settings(visits) == {("p", "a"), ("p", "b")}
     assert batching.setting_words({"worker": {"controller": "fixed", "parameters": {"rows": 16.0}}}) == "rows 16.0"
+
+
+def test_the_linear_svm_is_the_same_one_for_bytes_and_for_features() -> None:
+    """What travels differs, what is answered does not."""
+    bytes_, features = pixels(), digits()
+    assert (linear_svm(bytes_).predict(bytes_.test_x) == linear_svm(features).predict(features.test_x)).all()

@@ -109,16 +109,21 @@ def test_a_stored_state_of_another_size_teaches_nothing() -> None:
         apply(PolicyState(spec, ("a",), 1, (1.0,)), seen)
 
 
-def personal(faults: tuple[Fault, ...] = ()) -> Loop:
-    """Let two users teach that the second model is right: twenty queries each, with feedback."""
-    application = digits(**LINEAR | {"per_context": True})
-    loop = Loop(dict(SEVEN_OR_THREE), application, faults)
-    for turn in range(40):
-        query_id = loop.query(context=f"user-{turn % 2}", features=(1.0,))
+def teach(loop: Loop, contexts: list[str], **fields: object) -> None:
+    """Ask once in each context, and say that the second model is right."""
+    for context in contexts:
+        query_id = loop.query(context=context, **fields)
         loop.driver.run(0.1)
         loop.feedback(query_id, label=3)
         loop.driver.run(0.1)
     loop.driver.run(3)
+
+
+def personal(faults: tuple[Fault, ...] = ()) -> Loop:
+    """Let two users teach that the second model is right: twenty queries each, with feedback."""
+    application = digits(**LINEAR | {"per_context": True})
+    loop = Loop(dict(SEVEN_OR_THREE), application, faults)
+    teach(loop, ["user-0", "user-1"] * 20, features=(1.0,))
     return loop
 
 
@@ -140,12 +145,7 @@ def test_a_context_never_seen_starts_from_what_all_have_taught() -> None:
 def test_what_all_contexts_have_taught_is_one_state_however_many_partitions_there_are() -> None:
     """Of twenty users each has taught it once; they lie in one partition with it, and there is no other."""
     loop = Loop(dict(SEVEN_OR_THREE), digits(per_context=True), partitions=4)
-    for user in range(20):
-        query_id = loop.query(context=f"user-{user}")
-        loop.driver.run(0.1)
-        loop.feedback(query_id, label=3)
-        loop.driver.run(0.1)
-    loop.driver.run(3)
+    teach(loop, [f"user-{number}" for number in range(20)])
     states, here = loop.driver.store.states, state_partition("digits", 4)
 
     assert states[StateKey(here, "digits")].version == 20
@@ -157,12 +157,7 @@ def test_what_all_contexts_have_taught_is_one_state_however_many_partitions_ther
 def test_a_new_context_is_decided_by_what_others_have_taught_with_every_policy_that_learns(policy: str) -> None:
     """Its first decision's weights prefer the model that was right for them; the states are the fold of the log."""
     loop = Loop(dict(SEVEN_OR_THREE), digits(policy=policy, per_context=True))
-    for turn in range(40):
-        query_id = loop.query(context=f"user-{turn % 2}")
-        loop.driver.run(0.1)
-        loop.feedback(query_id, label=3)
-        loop.driver.run(0.1)
-    loop.driver.run(3)
+    teach(loop, ["user-0", "user-1"] * 20)
     first = loop.query(context="new")
     loop.driver.run(3)
     decision = loop.answer(first).decision
