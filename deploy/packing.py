@@ -37,7 +37,7 @@ def package(
     arguments: Sequence[str],
     trust_pickle: str | None,
     allow_pickle: bool,
-    convert: str = "none",
+    convert: str = "load",
     **options: Any,
 ) -> Manifest:
     """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
@@ -63,7 +63,7 @@ def package(
         if ":" not in source:
             raise UsageError(f"{source} is neither a file nor a function, module:name")
         return package_function(source, folder, sample_input=rows, classes=labels(classes), **options)
-    if convert != "none" and (architecture is not None or file.suffix in {SAFETENSORS, ONNX}):
+    if convert not in {"load", "none"} and (architecture is not None or file.suffix in {SAFETENSORS, ONNX}):
         raise UsageError(
             "--convert is for scikit-learn estimators; export a network to .onnx yourself and package that"
         )

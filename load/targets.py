@@ -28,20 +28,22 @@ _IN_FULL = ("form", "full")
 
 TARGETS: Mapping[str, tuple[Target, ...]] = {
     "loop": (
-        Target("ratio_rate", ">=", 0.25),
-        Target("ratio_cpu", "<=", 5.0),
+        Target("ratio_rate", ">=", 0.4),
+        Target("ratio_cpu", "<=", 3.0),
         *(
             target
-            for rate in (200, 500)
+            for rate in (200, 500, 2_000)
             for target in (
-                Target(f"at_{rate}_ratio_p50", "<=", 2.0),
-                Target(f"at_{rate}_ratio_p99", "<=", 2.0),
+                Target(f"at_{rate}_ratio_p50", "<=", 1.2),
+                Target(f"at_{rate}_ratio_p99", "<=", 1.3),
                 Target(f"at_{rate}_within_slo", ">=", 0.995),
                 Target(f"at_{rate}_lost", "==", 0),
             )
         ),
         Target("backlog_lost", "==", 0),
         Target("backlog_defaults", "==", 0),
+        *(Target(f"shortest_at_{rate}_ratio_p50", "<=", 1.3) for rate in (200, 500)),
+        *(Target(f"shortest_at_{rate}_lost", "==", 0) for rate in (200, 500)),
     ),
     "figure8": (
         Target("exp3_error_total", "<=", 0.082, ("source", "mnist")),

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workers import choice as choices
 from workers.errors import PackageError
-from workers.loading import CONVERTERS, EXAMPLES_FILE, apart, import_extra, runtime_module
+from workers.forms import AT_LOAD, CONVERTERS, EXAMPLES_FILE, Form, runtime_module
+from workers.forms import converted as converted_to
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows, Runtime
 
-CONVERSIONS = ("none", *CONVERTERS, "auto")
-
-
-class _Form(NamedTuple):
-    """What an estimator was converted to."""
-
-    file: str
-    runtime: Runtime
-    difference: float  # from the original's answers to the example rows
+CONVERSIONS = ("load", "none", *CONVERTERS, "auto")
 
 
 def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
@@ -43,41 +38,72 @@ def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, conv
     if not isinstance(sample, np.ndarray):
         raise PackageError("only models of tensors can be converted: package this one without conversion")
     rows = choices.examples(sample)
-    original = runtime_module(manifest.runtime).load(manifest, path, allow_pickle=True, threads=1)
-    forms, refused = {}, {}
-    for name in CONVERTERS if convert == "auto" else (convert,):
-        try:
-            forms[name] = _form(name, path, manifest, estimator, original, rows)
-        except PackageError as error:
-            refused[name] = str(error)
+    original = _original(path, manifest)
+    forms, refused = _forms(CONVERTERS if convert == "auto" else (convert,), path, manifest, estimator, original, rows)
     if not forms:
         raise PackageError("; ".join(refused.values()))
-    np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
     found = choices.measure({manifest.runtime: original} | {name: form.runtime for name, form in forms.items()}, rows)
+    return replace(
+        _noted(path, manifest, forms, refused, rows, {"batch_us": found.batch_us}),
+        runtime=manifest.runtime if convert == "auto" else convert,
+    )
+
+
+def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows) -> Manifest:
+    """Have whoever loads the package convert the estimator: note to what, and keep the rows to check that by.
+
+    What nothing can be converted to, and what takes no tensors, stays as it is.
+    """
+    if not isinstance(sample, np.ndarray):
+        return manifest
+    rows = choices.examples(sample)
+    with TemporaryDirectory(prefix="skysail-") as scratch:
+        original = _original(path, manifest)
+        forms, refused = _forms(AT_LOAD, Path(scratch), manifest, estimator, original, rows)
+    if not forms:
+        return manifest
+    noted = _noted(path, manifest, forms, refused, rows, {"at": "load"})
+    return replace(noted, files={**manifest.files, EXAMPLES_FILE: ""})
+
+
+def _original(path: Path, manifest: Manifest) -> Runtime:
+    loaded: Runtime = runtime_module(manifest.runtime).load(manifest, path, allow_pickle=True, threads=1)
+    return loaded
+
+
+def _forms(
+    names: Iterable[str], path: Path, manifest: Manifest, estimator: Any, original: Runtime, rows: NDArray[np.generic]
+) -> tuple[dict[str, Form], dict[str, str]]:
+    """Convert to each that works; returns the forms, and why there are no others."""
+    forms, refused = {}, {}
+    for name in names:
+        try:
+            forms[name] = converted_to(name, path, manifest, estimator, original, rows)
+        except PackageError as error:
+            refused[name] = str(error)
+    return forms, refused
+
+
+def _noted(
+    path: Path,
+    manifest: Manifest,
+    forms: Mapping[str, Form],
+    refused: Mapping[str, str],
+    rows: NDArray[np.generic],
+    more: Mapping[str, Any],
+) -> Manifest:
+    """Keep the rows, and write down what was found."""
+    np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
     conversion = {
         "from": manifest.runtime,
         "to": list(forms),
         "refused": refused,
         "rows": len(rows),
         "difference": max(form.difference for form in forms.values()),
-        "batch_us": found.batch_us,
+        **more,
     }
     return replace(
         manifest,
-        runtime=manifest.runtime if convert == "auto" else convert,
         files={**manifest.files, **{form.file: "" for form in forms.values()}, EXAMPLES_FILE: ""},
         options={**manifest.options, "conversion": conversion},
     )
-
-
-def _form(
-    name: str, path: Path, manifest: Manifest, estimator: Any, original: Runtime, rows: NDArray[np.generic]
-) -> _Form:
-    """Convert the estimator to a runtime's form; leaves no file of one that does not agree."""
-    file = import_extra(CONVERTERS[name], name).convert(estimator, path, rows)
-    try:
-        runtime = runtime_module(name).load(replace(manifest, files={file: ""}), path, allow_pickle=False, threads=1)
-        return _Form(file, runtime, apart(original, runtime, rows))
-    except PackageError:
-        (path / file).unlink()
-        raise

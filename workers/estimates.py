@@ -13,7 +13,10 @@ SAMPLES = 10
 # Slacks remembered, and how many of one poll (a fast one brings thousands that are all alike).
 SLACKS = 1024
 SLACKS_A_POLL = 8
-SLACK_WINDOW_US = 30_000_000
+# What came within the last second tells how things are; where that is little, what came before, back to half a minute.
+SLACK_WINDOW_US = 1_000_000
+SLACK_HORIZON_US = 30_000_000
+SLACKS_AT_LEAST = 64
 # Where everything is late for a moment, batches stay as large as they were: made smaller they would take more time for
 # each row, and all that shares the machine would stay late (forest of 30 trees, 12,000 rows/s due in 50 ms, two cores:
 # 6,500 in time without this memory, 10,000 with it).
@@ -102,9 +105,12 @@ class Slack:
         return best[0][1]
 
     def _measured(self, now_us: int) -> int | None:
-        while self._samples and self._samples[0][0] < now_us - SLACK_WINDOW_US:
-            self._samples.popleft()
-        if not self._samples:
+        samples = self._samples
+        while samples and samples[0][0] < now_us - (
+            SLACK_WINDOW_US if len(samples) > SLACKS_AT_LEAST else SLACK_HORIZON_US
+        ):
+            samples.popleft()
+        if not samples:
             return None
-        slacks = sorted(slack for _, slack in self._samples)
+        slacks = sorted(slack for _, slack in samples)
         return max(MIN_OBJECTIVE_US, slacks[int(SLACK_QUANTILE * len(slacks))] // 2)

@@ -21,10 +21,11 @@ import numpy as np
 
 from schemas.records import Outcome, Tensor
 from workers import manifest as manifests
-from workers.conversion import converted
+from workers.conversion import converted, convertible
 from workers.dotted import resolve
 from workers.errors import PackageError
-from workers.loading import load_package, runtime_module
+from workers.forms import runtime_module
+from workers.loading import load_package
 from workers.manifest import Manifest, Signature
 from workers.rows import predict_rows
 
@@ -45,7 +46,7 @@ def package_sklearn(
     output: str = "label",
     allow_nan: bool = False,
     allow_pickle: bool = False,
-    convert: str = "none",
+    convert: str = "load",
 ) -> Manifest:
     """Package a fitted scikit-learn estimator.
 
@@ -58,10 +59,12 @@ def package_sklearn(
         output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number).
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle, which may need any type and whose loading may run any code.
-        convert: `onnx` = workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so with
-            trees or a linear model as arrays; `auto` = each worker measures the original and all that it
-            can be converted to, and keeps the fastest. Either way the original stays in the package, and what it was
-            converted to must agree with it on the sample and on rows mixed from it: give a sample of some hundred rows.
+        convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
+            fastest; `none` = it always runs under scikit-learn. Converted now, the form kept in the package: `onnx` =
+            workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so as arrays; `auto` =
+            each worker measures the original and all that it can be converted to, and keeps the fastest. The original
+            stays in the package whatever is said, and what it is converted to must agree with it on the sample and on
+            rows mixed from it, which are kept, too: give a sample of some hundred rows.
 
     Raises:
         PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
@@ -82,7 +85,9 @@ def package_sklearn(
     )
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
-        if convert != "none":
+        if convert == "load":
+            manifest = convertible(path, manifest, estimator, sample_input)
+        elif convert != "none":
             manifest = converted(path, manifest, estimator, sample_input, convert)
         return _finish(path, manifest, sample_input, allow_pickle=allow_pickle)
 

@@ -18,7 +18,7 @@ from workers import manifest as manifests
 from workers.conversion import CONVERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deploy.settings import Settings
 
@@ -84,9 +84,10 @@ def model() -> None:
 @click.option(
     "--convert",
     type=click.Choice(CONVERSIONS),
-    default="none",
+    default="load",
     show_default=True,
-    help="Add an estimator as an ONNX graph or arrays, if they agree: workers run that; `auto` the fastest of all.",
+    help="Trees and linear models become arrays when they are loaded, if they agree and are faster; `none`: never. Or "
+    "kept in the package: an ONNX graph or arrays, which workers run, or `auto`, of all forms the fastest.",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
@@ -104,14 +105,20 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
     click.echo(f"packaged {manifest.name} {manifest.version} ({manifest.runtime}) in {folder}, digest {digest}")
     conversion = manifest.options.get("conversion")
     if conversion is not None:
-        forms = ", ".join(conversion["to"])
-        click.echo(f"converted to {forms}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
-        for name, reason in conversion["refused"].items():
-            click.echo(f"not to {name}: {reason}")
-        print_timings(conversion["batch_us"])
+        _print_conversion(conversion)
     click.echo(f"deploy it with: skysail model add {folder}")
     if options["allow_pickle"]:
         click.echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
+
+
+def _print_conversion(conversion: Mapping[str, Any]) -> None:
+    forms, at_load = ", ".join(conversion["to"]), conversion.get("at") == "load"
+    said = f"will be converted to {forms} when it is loaded" if at_load else f"converted to {forms}"
+    click.echo(f"{said}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")
+    if not at_load:
+        for name, reason in conversion["refused"].items():
+            click.echo(f"not to {name}: {reason}")
+        print_timings(conversion["batch_us"])
 
 
 @model.command()

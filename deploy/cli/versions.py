@@ -55,9 +55,12 @@ def print_package(package: Path, *, as_json: bool) -> None:
         print_json(content)
         return
     print_table(("", ""), content.items())
-    if "conversion" in manifest.options:
+    conversion = manifest.options.get("conversion", {})
+    if "batch_us" in conversion:
         click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
-        print_timings(manifest.options["conversion"]["batch_us"])
+        print_timings(conversion["batch_us"])
+    elif conversion:
+        click.echo(f"each worker converts it to {', '.join(conversion['to'])}, measures, and logs its choice")
 
 
 def print_timings(batch_us: Mapping[str, Mapping[Any, float]]) -> None:

@@ -84,7 +84,7 @@ def fill(stage: Stage, prefix: str, workload: Workload, count: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Three hops that pass bytes on, four legs in all: what the way over Kafka takes without anything to do."""
+    """Hops that pass bytes on: what the way over Kafka takes without anything to do."""
 
     stage: Stage
     prefix: str
@@ -101,12 +101,14 @@ class Chain:
 
 
 @asynccontextmanager
-async def chain(stage: Stage, workload: Workload, module: str = "hand_aiokafka") -> AsyncIterator[Chain]:
-    """Start a chain and warm it up with a workload."""
+async def chain(
+    stage: Stage, workload: Workload, module: str = "hand_aiokafka", hops: int = _HOPS
+) -> AsyncIterator[Chain]:
+    """Start a chain and warm it up with a workload; of three hops, it has as many legs as the whole system."""
     prefix = topics.new_prefix("chain")
-    legs = [f"leg-{i}" for i in range(_HOPS + 1)]
+    legs = [f"leg-{i}" for i in range(hops + 1)]
     with topics.temporary(stage.bootstrap, prefix, dict.fromkeys(legs, _PARTITIONS)):
-        hops = [
+        running = [
             await jobs.start(module, Job(stage.bootstrap, f"{prefix}.{a}", f"{prefix}.{b}"))
             for a, b in itertools.pairwise(legs)
         ]
@@ -115,7 +117,7 @@ async def chain(stage: Stage, workload: Workload, module: str = "hand_aiokafka")
             await started.at(_WARM_UP_RATE, arrivals.poisson(_WARM_UP_RATE, 0), workload, _WARM_UP_S)
             yield started
         finally:
-            await jobs.stop(hops)
+            await jobs.stop(running)
 
 
 class _Echo:

@@ -21,6 +21,7 @@ class Case:
         objective_ms: within which 99 % must be answered.
         seed: of ids and arrivals.
         folder: for LoadGen's own logs.
+        direct: there is no system: what comes back is the query.
     """
 
     bootstrap: str
@@ -34,6 +35,7 @@ class Case:
     objective_ms: float
     seed: int
     folder: str
+    direct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ INTRODUCTION: Final = """\
 A random forest on images of 784 pixels, a byte each, costs milliseconds a call before the first row, and little for
 each row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried
 (doubled until most answers are late, then two in between). Everybody has the best setting of its grid for each
-objective. AIMD and fixed batches are asked by turns, side by side, at AIMD's best rate and at 1.4 times that; of their
-rounds the middle one counts. Written by `skysail load run forest`.
+objective. AIMD and fixed batches are asked by turns, side by side, around AIMD's best rate, one objective after the
+other; of their rounds the middle one counts. Written by `skysail load run forest`.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),

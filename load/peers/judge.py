@@ -18,8 +18,8 @@ import mlperf_loadgen as loadgen
 import numpy as np
 
 from load.peers.case import Case, Judgement
-from load.peers.speech import V2, Avro
-from load.wire import Wire
+from load.peers.speech import V2, Avro, Echo
+from load.wire import Wire, linger_ms
 from load.workload import Rows
 from schemas import topics as names
 from schemas.records import Tensor
@@ -36,12 +36,13 @@ class Courier:
     """Carries queries and answers; LoadGen calls `issue` from a thread of its own."""
 
     def __init__(self, case: Case) -> None:
-        self._speech: Speech = V2(case.model) if case.model else Avro()
+        plain = Echo() if case.direct else Avro()
+        self._speech: Speech = V2(case.model) if case.model else plain
         inputs = [Tensor.of(row) for row in np.load(case.rows)]
         self._rows = Rows(case.application, inputs, seed=case.seed, slo_ms=case.objective_ms)
         self._open: dict[str, int] = {}
         self._asked = 0
-        self._wire = Wire(case.bootstrap, case.prefix)
+        self._wire = Wire(case.bootstrap, case.prefix, linger_ms=linger_ms(case.rate_per_s))
         self._wire.follow((case.sink,))
         self._stopped = threading.Event()
         self.unanswered = 0
@@ -58,9 +59,9 @@ class Courier:
         """Take answers to LoadGen until stopped; a query without one is given back when it is over."""
         quiet_s = 0.0
         while not self._stopped.is_set():
-            arrived = self._wire.poll(_POLL_S)
+            arrived = self._wire.values(_POLL_S)
             quiet_s = 0.0 if arrived else quiet_s + _POLL_S
-            ids = [self._open.pop(self._speech.said(arrival.value or b"").query_id, None) for arrival in arrived]
+            ids = [self._open.pop(self._speech.said(value or b"").query_id, None) for value in arrived]
             _complete([sample_id for sample_id in ids if sample_id is not None])
             if quiet_s > _GIVE_UP_S:
                 self.unanswered += len(self._open)

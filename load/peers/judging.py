@@ -66,6 +66,7 @@ def _case(contender: Contender, ground: Ground, run: Running, rate: float, secon
         objective_ms=OBJECTIVE_MS,
         seed=int(folder.name.rpartition("-")[2]) + 1_000_000,
         folder=str(folder),
+        direct=contender.kind == "direct",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from load.peers.contenders import DIRECT
 from load.peers.ledger import OBJECTIVES_MS, POINTS
 from load.tables import Table, left_out, number, spread
 
@@ -126,9 +127,15 @@ def _behind(rows: Sequence[Row]) -> Table:
 
 
 def _judged(rows: Sequence[Row]) -> Table:
-    lines = tuple((row["label"], number(row["valid_per_s"]), ", ".join(_tried(row))) for row in rows)
+    lines = tuple(
+        (row["label"], number(row["valid_per_s"]), ", ".join(_tried(row))) for row in sorted(rows, key=_is_system)
+    )
     heads = ("system", "valid at queries/s", "tried (p99 ms)")
     return Table("MLCommons LoadGen, Server scenario: 99 % within 50 ms", heads, lines)
+
+
+def _is_system(row: Row) -> bool:
+    return bool(row["system"] != DIRECT.name)
 
 
 def _tried(row: Row) -> Iterator[str]:

@@ -152,7 +152,7 @@ def _visit(contender: Contender, client: Client, plan: Plan, capacity_per_s: flo
         _stretches(client, seen, plan, plan.own(seen.capacity_per_s))
     seen.figures["peak_mib"] = peak_mib(client.running.pids())
     rates = plan.to_judge(seen.capacity_per_s)
-    if rates and contender.kind != "direct":  # what comes back from there is no answer
+    if rates:
         seen.judgement = bounded_rate(contender, client.ground, client.running, rates, plan.seconds)
     return seen
 

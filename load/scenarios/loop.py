@@ -1,6 +1,7 @@
 """`loop`: the whole system, against the hand loop and the bare chain of the same run.
 
-Exp3 over two scikit-learn models of 64 features, every role in a process of its own, feedback for every answer.
+Exp3 over two scikit-learn models of 64 features, every role in a process of its own, feedback for every answer. Then
+the shortest path, one model inline, beside one hop of that chain.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import joblib
 from load import topics
 from load.driving import deployed
 from load.floor.measure import chain, drain
+from load.one_hop import beside_one_hop
 from load.rates import central_rate
 from load.results import Result
 from load.rounds import ROUNDS, over_rounds
@@ -58,7 +60,8 @@ async def run(stage: Stage) -> Result:
         drained = await _drain_backlogs(driver, data)
         async with chain(stage, workload) as bare:
             latencies = await _latencies(driver, bare, data)
-    figures = {**hand, **drained, **latencies}
+    shortest = await beside_one_hop(stage, data, estimators["logistic"], stage.seconds)
+    figures = {**hand, **drained, **latencies, **shortest}
     return Result(
         NAME,
         figures={**figures, **_ratios(figures)},

@@ -36,7 +36,7 @@ SECONDS = 2.0
 SHORT = ("hand_aiokafka", "hand_confluent", SHORTEST.name, WHOLE.name, "faststream", "quix")
 _ROUNDS, _SHORT_ROUNDS = 5, 2
 _RATES = (200.0, 500.0)
-_FULL = Plan(SECONDS, 3.0, _RATES, (0.25, 0.5, 0.75, 0.9), judged=(0.25, 0.5, 0.75))
+_FULL = Plan(SECONDS, 3.0, _RATES, (0.25, 0.5, 0.75, 0.9), judged=(0.75, 0.5, 0.25, 0.125, 0.0625))
 _SHORT = Plan(SECONDS, 2.0, _RATES, (0.5,))
 
 

@@ -19,6 +19,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 from schemas.codec import Codec
@@ -26,7 +27,8 @@ from schemas.records import Model
 from workers import frames
 from workers.choice import EXAMPLES, EXAMPLES_BYTES, SIZES, BySize, Choice, difference, examples, measure, spans_of
 from workers.errors import PackageError
-from workers.loading import CONVERTERS, RUNTIMES, load_package
+from workers.forms import CONVERTERS, RUNTIMES
+from workers.loading import load_package
 from workers.manifest import MANIFEST, digest
 from workers.packaging import package_onnx, package_sklearn
 from workers.predicting import Predicting
@@ -235,6 +237,49 @@ def test_a_worker_runs_trees_as_arrays_where_that_is_faster(tmp_path: Path, capl
     assert model.choice.spans == ((1, "trees"),)
     assert type(model.runtime).__name__ == "TreesRuntime"
     assert "forest 1 runs under trees (sklearn " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("estimator", "form"), [(RandomForestClassifier(10, random_state=0), "trees"), (LogisticRegression(), "linear")]
+)
+def test_unless_told_otherwise_a_model_is_converted_when_it_is_loaded(
+    estimator: Any, form: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The package holds the original, and rows by which whoever loads it checks and measures what it converts."""
+    manifest = package_sklearn(estimator.fit(X, Y), tmp_path / "p", "model", "1", X[:20])
+    conversion = manifest.options["conversion"]
+    assert (conversion["at"], conversion["to"], conversion["difference"]) == ("load", [form], 0.0)
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {MANIFEST, "model.skops", "examples.npy"}
+    with caplog.at_level(logging.INFO):
+        model = load_package(tmp_path / "p", sizes=(1,))
+    assert model.choice is not None
+    assert model.choice.spans == ((1, form),)
+    assert f"model 1 runs under {form} (sklearn " in caplog.text
+    answers = np.asarray(model.runtime.predict_batch(X).answers)
+    assert np.array_equal(answers, estimator.predict(X))
+
+
+def test_what_does_not_agree_where_it_is_loaded_is_left_out_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The original answers, and the log says why."""
+    package(tmp_path / "p", "load")
+    monkeypatch.setitem(CONVERTERS, "trees", "no_such_module")  # type: ignore[arg-type] # a dict
+    model = load_package(tmp_path / "p")
+    assert model.choice is None
+    assert type(model.runtime).__name__ == "SklearnRuntime"
+    assert "forest 1 is not converted to trees: the trees runtime needs no_such_module" in caplog.text
+
+
+@pytest.mark.parametrize("convert", ["load", "none"])
+def test_what_cannot_be_converted_or_shall_not_be_stays_as_it_is(convert: str, tmp_path: Path) -> None:
+    """Nothing is kept beside it, and nothing is measured."""
+    text = make_pipeline(CountVectorizer(), MultinomialNB()).fit(["red", "blue"], [0, 1])
+    package_sklearn(text, tmp_path / "text", "text", "1", ["red"], convert=convert)
+    neighbours = KNeighborsClassifier(3).fit(X, Y) if convert == "load" else RandomForestClassifier(3).fit(X, Y)
+    manifest = package(tmp_path / "other", convert, neighbours)
+    assert (set(manifest.files), manifest.options) == ({"model.skops"}, {})
+    assert load_package(tmp_path / "other").choice is None
 
 
 def test_a_linear_model_becomes_arrays_where_onnx_is_not_installed(

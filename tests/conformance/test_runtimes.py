@@ -35,7 +35,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
-from workers.loading import RUNTIMES, load_package
+from workers.forms import RUNTIMES
+from workers.loading import load_package
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
 from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
 from workers.padding import Padded
@@ -136,20 +137,24 @@ def graph(**options: Any) -> Case:
 
 
 CASES = {
-    "sklearn-logistic": fitted(LogisticRegression()),
-    "sklearn-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores"),
-    "sklearn-forest-threads-scores": fitted(RandomForestClassifier(20, n_jobs=2, random_state=0), output="scores"),
-    "sklearn-forest-value": fitted(RandomForestRegressor(20, random_state=0), X[:, 3], output="value"),
-    "sklearn-boosting-missing": fitted(
-        HistGradientBoostingClassifier(max_iter=5), LABELS, MISSING, output="scores", allow_nan=True
+    "sklearn-logistic": fitted(LogisticRegression(), convert="none"),
+    "sklearn-logistic-names-scores": fitted(LogisticRegression(), NAMES, output="scores", convert="none"),
+    "sklearn-forest-threads-scores": fitted(
+        RandomForestClassifier(20, n_jobs=2, random_state=0), output="scores", convert="none"
     ),
-    "sklearn-ridge": fitted(Ridge(), X[:, 3], output="value"),
+    "sklearn-forest-value": fitted(RandomForestRegressor(20, random_state=0), X[:, 3], output="value", convert="none"),
+    "sklearn-boosting-missing": fitted(
+        HistGradientBoostingClassifier(max_iter=5), LABELS, MISSING, output="scores", allow_nan=True, convert="none"
+    ),
+    "sklearn-ridge": fitted(Ridge(), X[:, 3], output="value", convert="none"),
     "sklearn-neighbours": fitted(KNeighborsClassifier(3), NAMES),
     "sklearn-support-vectors": fitted(make_pipeline(StandardScaler(), SVC())),
     "sklearn-mlp": fitted(
         MLPClassifier((8,), solver="sgd", max_iter=400, tol=0.1, n_iter_no_change=2), output="scores"
     ),
     "sklearn-text": fitted(make_pipeline(CountVectorizer(), MultinomialNB()), NAMES, TEXTS),
+    "sklearn-converted-forest": fitted(RandomForestClassifier(20, random_state=0), NAMES, output="scores"),
+    "sklearn-converted-logistic": fitted(LogisticRegression(), NAMES),
     "function-label": function("parity", tensors(X), X[:3]),
     "function-value": function("total", tensors(X), X[:3], output="value"),
     "function-strings": function("shout", [*TEXTS], TEXTS[:3]),

@@ -13,9 +13,12 @@ from workers.batcher import Batcher, Take
 from workers.estimates import (
     DEFAULT_OBJECTIVE_US,
     MIN_OBJECTIVE_US,
+    SLACK_HORIZON_US,
     SLACK_MEMORY_US,
     SLACK_REFRESH_US,
     SLACK_WINDOW_US,
+    SLACKS_A_POLL,
+    SLACKS_AT_LEAST,
     ServiceTimes,
 )
 
@@ -176,9 +179,21 @@ def test_the_objective_forgets_old_queries() -> None:
     queue = batcher(objective_us=None, limit=1)
     queue.offer([(40 * MS, "a")], 0)
     assert queue.objective(0) == 20 * MS
-    later = SLACK_WINDOW_US + SECOND
+    later = SLACK_HORIZON_US + SECOND
     queue.offer([(later + 100 * MS, "b")], later)
     assert queue.objective(later) == 50 * MS
+
+
+def test_where_much_comes_only_the_last_second_tells_how_things_are() -> None:
+    """A burst that follows an overload is not held back by what had been late in that."""
+    queue = batcher(objective_us=None)
+    for _ in range(SLACKS_AT_LEAST):
+        queue.offer([(10 * MS, "late")] * SLACKS_A_POLL, 0)
+    assert queue.objective(0) == 5 * MS
+    later = SLACK_WINDOW_US + MS
+    for _ in range(SLACKS_AT_LEAST // SLACKS_A_POLL + 1):
+        queue.offer([(later + 40 * MS, "in time")] * SLACKS_A_POLL, later)
+    assert queue.objective(later) == 20 * MS
 
 
 def test_late_arrivals_do_not_drive_the_objective_to_nothing() -> None:

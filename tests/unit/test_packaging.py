@@ -45,7 +45,8 @@ def test_a_manifest_says_what_the_model_takes_and_answers(folder: Path) -> None:
     assert (manifest.name, manifest.version, manifest.runtime, manifest.output) == ("digits", "3", "sklearn", "scores")
     assert manifest.input == Signature("tensor", "float32", (3,))
     assert manifest.classes == (0, 1)
-    assert manifest.files == {"model.skops": manifests.sha256(folder / "model.skops")}
+    files = ("model.skops", "examples.npy")
+    assert manifest.files == {name: manifests.sha256(folder / name) for name in files}
     assert load_package(folder).digest == manifests.digest(folder)
 
 

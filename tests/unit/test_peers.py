@@ -206,8 +206,10 @@ def test_whoever_is_ahead_is_named(summary: Summary) -> None:
 def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     """The row without a system stands beside the others; a failure stands with its reason; results survive JSON."""
     rows = summary.rows()
-    judged = [{"label": "x", "valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0}]}]
-    judged.append({"label": "z", "valid_per_s": 0.0, "tried": [], "failed": "LoadGen ended with 1"})
+    tried = {"valid_per_s": 5.0, "tried": [{"rate_per_s": 5.0, "valid": True, "p99_ms": 1.0}]}
+    judged = [{"system": "x", "label": "x", **tried}, {"system": DIRECT.name, "label": DIRECT.label, **tried}]
+    failed = "LoadGen ended with 1"
+    judged.append({"system": "z", "label": "z", "valid_per_s": 0.0, "tried": [], "failed": failed})
     series = {
         "systems": rows,
         "behind": behind(rows),
@@ -220,6 +222,7 @@ def test_the_page_shows_everybody_and_who_is_left_out(summary: Summary) -> None:
     text = page.page(result, ENVIRONMENT)
     assert f"| {DIRECT.label} |  | 99,000 (90,000 to 108,000) |" in text
     assert "| Y | cannot be installed: no wheel |" in text
+    assert f"| {DIRECT.label} | 5 | 5: valid (1.0) |\n| x | 5 |" in text
     assert "| x | 5 | 5: valid (1.0) |" in text
     assert "| z | 0 | LoadGen ended with 1 |" in text
     assert "\n- a note\n" in text

@@ -49,7 +49,7 @@ def test_targets_for_one_data_set_do_not_bind_another() -> None:
 def test_a_report_names_figures_targets_and_notes() -> None:
     """What a person reads after `skysail load run`."""
     text = report.describe(Result("loop", {"ratio_rate": 0.2, "backlog_lost": 0}, {"seed": 1}, notes=("two cores",)))
-    assert "MISSED   ratio_rate >= 0.25: 0.2" in text
+    assert "MISSED   ratio_rate >= 0.4: 0.2" in text
     assert "reached  backlog_lost == 0: 0" in text
     assert "note: two cores" in text
 

@@ -71,11 +71,15 @@ def _skops() -> Any:
 
 
 class SklearnRuntime:
-    """An estimator as a model."""
+    """An estimator as a model.
+
+    Attributes:
+        estimator: that answers.
+    """
 
     def __init__(self, manifest: Manifest, estimator: Any, threads: int) -> None:
         self._manifest = manifest
-        self._estimator = estimator
+        self.estimator = estimator
         self._threads = threads
         self._pools = threadpoolctl.ThreadpoolController()
         self._here = threading.local()  # OpenMP's limit holds for one thread, BLAS's for the process
@@ -85,8 +89,8 @@ class SklearnRuntime:
         if not hasattr(self._here, "limit"):
             self._here.limit = self._pools.limit(limits=self._threads)
         if self._manifest.output == "scores":
-            return scored(self._estimator.predict_proba(rows), self._manifest.classes)
-        raw = self._estimator.predict(rows)
+            return scored(self.estimator.predict_proba(rows), self._manifest.classes)
+        raw = self.estimator.predict(rows)
         return values(raw) if self._manifest.output == "value" else Outputs(labels(raw))
 
 

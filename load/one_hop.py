@@ -1,0 +1,68 @@
+"""The shortest path beside one bare hop: what one model in the selection role costs a query on its way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from load import topics
+from load.driving import deployed
+from load.floor.measure import chain
+from load.rounds import ROUNDS, over_rounds
+from load.system import Deployment
+from load.training import LINEAR_RUNTIME, package_all
+from load.workload import Rows
+from schemas.records import Application
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from load.driving import Driver
+    from load.floor.measure import Chain
+    from load.system import Stage
+    from load.training import Digits
+
+RATES = (200, 500)
+_MODEL = "alone"
+_WARM_UP_RATE, _WARM_UP_S = 300.0, 6.0  # as the chain
+
+
+async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: float) -> dict[str, float]:
+    """Return the latencies of both in ms, by rate, and their ratios.
+
+    Args:
+        stage: where.
+        data: whose rows are sent.
+        estimator: the model, which runs inline.
+        seconds: at each rate, in all rounds together.
+    """
+    deployment = Deployment(
+        prefix=topics.new_prefix("shortest"),
+        applications=(Application(_MODEL, (_MODEL,), "single"),),
+        models=package_all({_MODEL: estimator}, data.test_x, stage.folder, LINEAR_RUNTIME),
+        roles=("selection",),
+        settings={"selection": {"inline": [_MODEL]}},
+    )
+    async with deployed(stage, deployment, data.inputs[0]) as driver:
+        await driver.at(_WARM_UP_RATE, Rows(_MODEL, data.inputs, seed=stage.seed + 1), _WARM_UP_S)
+        async with chain(stage, Rows(_MODEL, data.inputs, seed=stage.seed), hops=1) as hop:
+            rounds = [await _round(driver, hop, data, turn, seconds / ROUNDS) for turn in range(ROUNDS)]
+    figures = over_rounds(rounds)
+    for rate in RATES:
+        figures[f"shortest_at_{rate}_lost"] = sum(measured[f"shortest_at_{rate}_lost"] for measured in rounds)
+        for point in ("p50", "p99"):
+            bare = figures[f"hop_at_{rate}_{point}_ms"]
+            figures[f"shortest_at_{rate}_ratio_{point}"] = figures[f"shortest_at_{rate}_{point}_ms"] / bare
+    return figures
+
+
+async def _round(driver: Driver, hop: Chain, data: Digits, turn: int, seconds: float) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    stage = driver.stage
+    for rate in RATES:
+        workload = Rows(_MODEL, data.inputs, seed=stage.seed + rate + turn)
+        bare = await hop.at(rate, stage.arrivals.at(rate, stage.seed + turn), workload, seconds)
+        recorder = (await driver.at(rate, workload, seconds)).recorder
+        figures |= {f"hop_at_{rate}_{name}_ms": value for name, value in bare.latency_ms().items()}
+        figures |= {f"shortest_at_{rate}_{name}_ms": value for name, value in recorder.latency_ms().items()}
+        figures[f"shortest_at_{rate}_lost"] = recorder.open
+    return figures
