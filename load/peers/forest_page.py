@@ -23,7 +23,8 @@ A random forest on images of 784 pixels, a byte each, costs milliseconds a call 
 each row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried
 (doubled until most answers are late, then two in between). Everybody has the best setting of its grid for each
 objective. AIMD and fixed batches are asked by turns, side by side, around AIMD's best rate, one objective after the
-other; of their rounds the middle one counts. Written by `skysail load run forest`.
+other; the table has the middle round of each one's best rate, the ratio what the best of every second round did in the
+others (of so many the best is also the luckiest). Written by `skysail load run forest`.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),
