@@ -149,7 +149,8 @@ class Worker(Section):
     at most, and no longer than its most urgent row can: always, or with `deferred` above a load of `eager_below`."""
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the
-    worker (the most that it has left in the last five seconds), but at least twice what a call of the model costs."""
+    worker (the most that it has left in the last five seconds), but at least twice what a call of the model
+    costs, and four times where all of that time has room for it."""
     replicas: dict[Name, Replicas] = Field(default_factory=dict)
     """By model: how many workers `skysail run` starts, which share its queries; for models that hold Python's lock or
     take more than one process gives. One where nothing is said; more can be started by hand, 4 have something to do."""

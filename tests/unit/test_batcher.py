@@ -216,6 +216,15 @@ def test_batches_stay_as_large_as_they_were_while_everything_is_late_for_a_momen
         assert queue.objective(now_us) == (20 * MS if now_us <= SECOND + SLACK_MEMORY_US else 4 * MS)
 
 
+@pytest.mark.parametrize(("call_us", "objective_us"), [(500, 3_000), (1_000, 4_000), (2_000, 6_000), (5_000, 10_000)])
+def test_a_derived_objective_has_room_for_some_calls(call_us: int, objective_us: int) -> None:
+    """Of 6 ms that are left half, or four calls within them, or two whatever is left: more calls serve fewer rows."""
+    queue = batcher(objective_us=None)
+    queue.offer([(SECOND + 6 * MS, "hurried")] * 20, SECOND)
+    queue.done(1, call_us, SECOND)
+    assert queue.objective(SECOND) == objective_us
+
+
 def test_a_hurried_seventh_sets_the_pace_though_its_share_of_a_poll_changes() -> None:
     """The best moment of the last seconds is no moment in which few of them came."""
     queue, random = batcher(objective_us=None), Random(1)
