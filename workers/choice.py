@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 SIZES = (1, 16, 128, 1_024)  # of the batches that are timed
 TOLERANCE = 1e-5  # absolute below 1, relative above: what an answer may differ by from batch to batch, too
 EXAMPLES, EXAMPLES_BYTES = 256, 1 << 20  # at most so many rows are kept in a package
+_BATCH_BYTES = 64 << 20  # larger batches are not timed
 _REPEATS = 5
 _VISIBLY = 0.9  # of another runtime's time
 _LONG_S = 0.2  # a batch that takes so long is neither repeated nor followed by a larger one
@@ -78,15 +79,21 @@ class BySize:
         return self._runtimes[bisect_right(self._starts, len(rows)) - 1].predict_batch(rows)
 
 
-def examples(sample: NDArray[np.generic]) -> NDArray[np.generic]:
+def examples(sample: NDArray[np.generic], *, allow_nan: bool = False) -> NDArray[np.generic]:
     """Return rows to compare and time by, (m, *shape): the sample's, then such as take each feature from any of them.
 
     The same sample always gives the same rows.
+
+    Args:
+        sample: a batch.
+        allow_nan: rows may hold NaN: so does one feature of every other row that is mixed.
     """
     count = max(1, min(EXAMPLES, EXAMPLES_BYTES // max(1, sample[0].nbytes)))
     flat = sample[:count].reshape(len(sample[:count]), -1)
     picks = np.random.default_rng(0).integers(len(flat), size=(count - len(flat), flat.shape[1]))
     mixed = np.take_along_axis(flat, picks, axis=0)
+    if allow_nan and mixed.dtype.kind == "f":
+        np.put_along_axis(mixed[::2], picks[::2, :1] % mixed.shape[1], np.nan, axis=1)
     return np.concatenate([flat, mixed]).reshape(-1, *sample.shape[1:])
 
 
@@ -129,6 +136,8 @@ def measure(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic], sizes: S
     """
     found: dict[str, dict[int, float]] = {name: {} for name in runtimes}
     for size in sizes:
+        if size > sizes[0] and size * rows[0].nbytes > _BATCH_BYTES:
+            break
         batch = np.resize(rows, (size, *rows.shape[1:]))
         for name, runtime in runtimes.items():
             found[name][size] = _best_us(runtime, batch)

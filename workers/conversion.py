@@ -1,27 +1,30 @@
-"""Adds other forms of an estimator to its package, each agreeing with it: an ONNX graph, or its numbers as arrays."""
+"""Finds other forms of an estimator that agree with it, an ONNX graph or its numbers as arrays, when it is packaged.
+
+They are added to the package, or made again by whoever loads it.
+"""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from workers import choice as choices
 from workers.errors import PackageError
-from workers.forms import AT_LOAD, CONVERTERS, EXAMPLES_FILE, Form, runtime_module
-from workers.forms import converted as converted_to
+from workers.forms import AT_LOAD, CONVERTERS, EXAMPLES_FILE, Form, answers, apart, compiled, runtime_module, stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows, Runtime
 
+_log = logging.getLogger(__name__)
 CONVERSIONS = ("load", "none", *CONVERTERS, "auto")
 
 
@@ -37,15 +40,21 @@ def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, conv
         raise PackageError(f"conversion {convert!r} is unknown: use one of {', '.join(CONVERSIONS)}")
     if not isinstance(sample, np.ndarray):
         raise PackageError("only models of tensors can be converted: package this one without conversion")
-    rows = choices.examples(sample)
+    rows = choices.examples(sample, allow_nan=manifest.input.allow_nan)
     original = _original(path, manifest)
-    forms, refused = _forms(CONVERTERS if convert == "auto" else (convert,), path, manifest, estimator, original, rows)
+    expected = answers(original, rows)
+    forms, refused = {}, {}
+    for name in CONVERTERS if convert == "auto" else (convert,):
+        try:
+            forms[name] = stored(name, path, manifest, estimator, expected, rows)
+        except PackageError as error:
+            refused[name] = str(error)
     if not forms:
         raise PackageError("; ".join(refused.values()))
     found = choices.measure({manifest.runtime: original} | {name: form.runtime for name, form in forms.items()}, rows)
+    more = {"refused": refused, "batch_us": found.batch_us}
     return replace(
-        _noted(path, manifest, forms, refused, rows, {"batch_us": found.batch_us}),
-        runtime=manifest.runtime if convert == "auto" else convert,
+        _noted(path, manifest, forms, rows, more), runtime=manifest.runtime if convert == "auto" else convert
     )
 
 
@@ -56,14 +65,17 @@ def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows) ->
     """
     if not isinstance(sample, np.ndarray):
         return manifest
-    rows = choices.examples(sample)
-    with TemporaryDirectory(prefix="skysail-") as scratch:
-        original = _original(path, manifest)
-        forms, refused = _forms(AT_LOAD, Path(scratch), manifest, estimator, original, rows)
-    if not forms:
-        return manifest
-    noted = _noted(path, manifest, forms, refused, rows, {"at": "load"})
-    return replace(noted, files={**manifest.files, EXAMPLES_FILE: ""})
+    rows, forms = choices.examples(sample, allow_nan=manifest.input.allow_nan), {}
+    for name in AT_LOAD:
+        try:
+            runtime = compiled(name, manifest, estimator, rows.dtype)
+        except PackageError:  # it is neither of trees nor linear
+            continue
+        try:
+            forms[name] = Form(runtime, apart(answers(_original(path, manifest), rows), runtime, rows))
+        except PackageError as error:
+            _log.warning("%s %s will not be converted to %s: %s", manifest.name, manifest.version, name, error)
+    return _noted(path, manifest, forms, rows, {"at": "load"}) if forms else manifest
 
 
 def _original(path: Path, manifest: Manifest) -> Runtime:
@@ -71,39 +83,21 @@ def _original(path: Path, manifest: Manifest) -> Runtime:
     return loaded
 
 
-def _forms(
-    names: Iterable[str], path: Path, manifest: Manifest, estimator: Any, original: Runtime, rows: NDArray[np.generic]
-) -> tuple[dict[str, Form], dict[str, str]]:
-    """Convert to each that works; returns the forms, and why there are no others."""
-    forms, refused = {}, {}
-    for name in names:
-        try:
-            forms[name] = converted_to(name, path, manifest, estimator, original, rows)
-        except PackageError as error:
-            refused[name] = str(error)
-    return forms, refused
-
-
 def _noted(
-    path: Path,
-    manifest: Manifest,
-    forms: Mapping[str, Form],
-    refused: Mapping[str, str],
-    rows: NDArray[np.generic],
-    more: Mapping[str, Any],
+    path: Path, manifest: Manifest, forms: Mapping[str, Form], rows: NDArray[np.generic], more: Mapping[str, Any]
 ) -> Manifest:
     """Keep the rows, and write down what was found."""
     np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
     conversion = {
         "from": manifest.runtime,
         "to": list(forms),
-        "refused": refused,
         "rows": len(rows),
         "difference": max(form.difference for form in forms.values()),
         **more,
     }
+    files = [*filter(None, (form.file for form in forms.values())), EXAMPLES_FILE]
     return replace(
         manifest,
-        files={**manifest.files, **{form.file: "" for form in forms.values()}, EXAMPLES_FILE: ""},
+        files={**manifest.files, **dict.fromkeys(files, "")},
         options={**manifest.options, "conversion": conversion},
     )

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import importlib
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workers import choice as choices
-from workers.errors import OutputError, PackageError
+from workers.errors import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Runtime
+    from workers.runtimes.contract import Outputs, Runtime
 
 # Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
 # alone: the only place in the project that imports by name on demand.
@@ -34,7 +36,7 @@ CONVERTERS: Mapping[str, str] = {
     "trees": "workers.runtimes.trees_conversion",
     "linear": "workers.runtimes.linear_conversion",
 }
-# What takes milliseconds and no library of its own, so that it need not be kept: skl2onnx takes seconds.
+# What takes no library of its own and no file, so that it need not be kept: skl2onnx takes seconds.
 AT_LOAD = ("trees", "linear")
 EXAMPLES_FILE = "examples.npy"
 
@@ -43,14 +45,14 @@ class Form(NamedTuple):
     """What an estimator was converted to.
 
     Attributes:
-        file: that holds it.
-        runtime: that has read it.
+        runtime: that runs it.
         difference: from the original's answers to the example rows, see `choice.difference`.
+        file: that holds it; empty = none.
     """
 
-    file: str
     runtime: Runtime
     difference: float
+    file: str = ""
 
 
 def runtime_module(runtime: str) -> Any:
@@ -60,9 +62,20 @@ def runtime_module(runtime: str) -> Any:
     return _import_extra(RUNTIMES[runtime], runtime)
 
 
-def converted(
-    name: str, folder: Path, manifest: Manifest, estimator: Any, original: Runtime, rows: NDArray[Any], threads: int = 1
-) -> Form:
+def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]) -> Runtime:
+    """Convert an estimator to the form of a runtime of `AT_LOAD`, in memory.
+
+    Raises:
+        PackageError: it cannot be converted so.
+    """
+    if name not in AT_LOAD:
+        raise PackageError(f"nothing is converted to {name!r} when it is loaded")
+    with _refusing(f"it is not converted to {name}"):
+        runtime: Runtime = _import_extra(CONVERTERS[name], name).runtime(manifest, estimator, dtype)
+    return runtime
+
+
+def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected: Outputs, rows: NDArray[Any]) -> Form:
     """Convert an estimator to a runtime's form, in a file that is not left behind if it does not agree.
 
     Args:
@@ -70,34 +83,55 @@ def converted(
         folder: for the file.
         manifest: of the estimator.
         estimator: fitted.
-        original: what the form is held against.
-        rows: by which.
-        threads: for the arithmetic of one batch.
+        expected: the original's answers.
+        rows: to these.
 
     Raises:
         PackageError: it cannot be converted so, or the converted one answers otherwise.
     """
-    file = _import_extra(CONVERTERS[name], name).convert(estimator, folder, rows)
+    with _refusing(f"it is not converted to {name}"):
+        file = _import_extra(CONVERTERS[name], name).convert(estimator, folder, rows)
     alone = replace(manifest, files={file: ""})
     try:
-        runtime = runtime_module(name).load(alone, folder, allow_pickle=False, threads=threads)
-        return Form(file, runtime, apart(original, runtime, rows))
+        runtime = runtime_module(name).load(alone, folder, allow_pickle=False, threads=1)
+        return Form(runtime, apart(expected, runtime, rows), file)
     except PackageError:
         (folder / file).unlink()
         raise
 
 
-def apart(original: Runtime, form: Runtime, rows: NDArray[Any]) -> float:
-    """Return how far a converted model's answers lie from the original's, see `choice.difference`.
+def apart(expected: Outputs, form: Runtime, rows: NDArray[Any]) -> float:
+    """Return how far a converted model's answers to rows lie from those expected, see `choice.difference`.
 
     Raises:
         PackageError: They do not agree, or it does not answer.
     """
     try:
-        found = form.predict_batch(rows)
-    except OutputError as error:
-        raise PackageError(f"the converted model does not answer ({error}): package it without conversion") from error
-    return choices.difference(original.predict_batch(rows), found)
+        found = answers(form, rows)
+    except PackageError as error:
+        raise PackageError(f"the converted model {error}: package it without conversion") from error
+    return choices.difference(expected, found)
+
+
+def answers(runtime: Runtime, rows: NDArray[Any]) -> Outputs:
+    """Return a model's answers.
+
+    Raises:
+        PackageError: it has none, whatever the reason.
+    """
+    with _refusing("does not answer"):
+        return runtime.predict_batch(rows)
+
+
+@contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Turn whatever an estimator or a library raises into a refusal: of a form, not of the model."""
+    try:
+        yield
+    except PackageError:
+        raise
+    except Exception as error:
+        raise PackageError(f"{what} ({type(error).__name__}: {error})") from error
 
 
 def _import_extra(module: str, extra: str) -> Any:

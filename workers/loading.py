@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +12,10 @@ import numpy as np
 from workers import choice as choices
 from workers import manifest as manifests
 from workers.errors import PackageError
-from workers.forms import CONVERTERS, EXAMPLES_FILE, apart, converted, runtime_module
+from workers.forms import CONVERTERS, EXAMPLES_FILE, answers, apart, compiled, runtime_module
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,7 +33,7 @@ class LoadedModel:
     manifest: Manifest
     runtime: Runtime
     digest: str
-    choice: Choice | None = None  # where the package has several runtimes, and the fastest was chosen by measuring
+    choice: Choice | None = None  # where there are several forms of it, and the fastest was chosen by measuring
 
 
 def load_package(
@@ -53,7 +52,7 @@ def load_package(
             the manifest beside it.
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
-        sizes: of the batches by which a package with several runtimes is measured, rising.
+        sizes: of the batches by which several forms of one model are measured, rising.
 
     Raises:
         PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
@@ -73,39 +72,48 @@ def load_package(
     if conversion is None or manifest.runtime in CONVERTERS:
         return LoadedModel(manifest, runtime, found)
     rows = np.load(folder / EXAMPLES_FILE, allow_pickle=False)
-    make = _converted if conversion.get("at") == "load" else _stored
-    runtimes = {manifest.runtime: runtime} | make(manifest, folder, runtime, rows, threads)
-    return _fastest(LoadedModel(manifest, runtime, found), runtimes, rows, sizes)
+    load = _converted if conversion.get("at") == "load" else _stored
+    forms = load(manifest, folder, runtime, rows, threads)
+    return _fastest(LoadedModel(manifest, runtime, found), {manifest.runtime: runtime} | forms, rows, sizes)
 
 
 def _stored(
     manifest: Manifest, folder: Path, original: Runtime, rows: NDArray[Any], threads: int
 ) -> dict[str, Runtime]:
-    """Load the forms that the package holds; one that does not load or agree here is left out."""
-    runtimes = {}
-    for name in manifest.options["conversion"].get("to", ("onnx",)):  # not said before there were others
-        try:
-            form = runtime_module(name).load(manifest, folder, allow_pickle=False, threads=threads)
-            apart(original, form, rows)
-            runtimes[name] = form
-        except PackageError as error:
-            _log.warning("%s %s does not run under %s: %s", manifest.name, manifest.version, name, error)
-    return runtimes
+    """Load the forms that the package holds."""
+
+    def load(name: str) -> Runtime:
+        loaded: Runtime = runtime_module(name).load(manifest, folder, allow_pickle=False, threads=threads)
+        return loaded
+
+    names = manifest.options["conversion"].get("to", ("onnx",))  # not said before there were others
+    return _agreeing(manifest, names, load, original, rows)
 
 
 def _converted(
-    manifest: Manifest, _folder: Path, original: Any, rows: NDArray[Any], threads: int
+    manifest: Manifest, _folder: Path, original: Any, rows: NDArray[Any], _threads: int
 ) -> dict[str, Runtime]:
-    """Convert the estimator to what agreed when it was packaged; what does not agree here is left out."""
-    runtimes = {}
-    with TemporaryDirectory(prefix="skysail-") as scratch:
-        for name in manifest.options["conversion"]["to"]:
-            try:
-                form = converted(name, Path(scratch), manifest, original.estimator, original, rows, threads)
-                runtimes[name] = form.runtime
-            except PackageError as error:
-                _log.warning("%s %s is not converted to %s: %s", manifest.name, manifest.version, name, error)
-    return runtimes
+    """Convert the estimator to what agreed when it was packaged."""
+
+    def convert(name: str) -> Runtime:
+        return compiled(name, manifest, original.estimator, rows.dtype)
+
+    return _agreeing(manifest, manifest.options["conversion"]["to"], convert, original, rows)
+
+
+def _agreeing(
+    manifest: Manifest, names: Sequence[str], make: Callable[[str], Runtime], original: Runtime, rows: NDArray[Any]
+) -> dict[str, Runtime]:
+    """Make the forms named; one that cannot be made or does not agree here is left out."""
+    forms = {}
+    for name in names:
+        try:
+            form = make(name)
+            apart(answers(original, rows), form, rows)
+            forms[name] = form
+        except PackageError as error:
+            _log.warning("%s %s does not run under %s: %s", manifest.name, manifest.version, name, error)
+    return forms
 
 
 def _fastest(

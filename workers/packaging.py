@@ -237,7 +237,7 @@ def _signature(sample: Rows, *, allow_nan: bool) -> Signature:
 def _finish(path: Path, manifest: Manifest, sample: Rows, *, allow_pickle: bool = False) -> Manifest:
     """Write the manifest, load the package as a worker would, and let it answer the sample."""
     manifests.write(path, manifest)
-    model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path))
+    model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))
     rows: list[Input] = [Tensor.of(row) for row in sample] if isinstance(sample, np.ndarray) else [*sample]
     predicted = predict_rows(model.runtime, model.manifest, rows)
     if set(predicted.outcomes) != {Outcome.OK}:

@@ -15,7 +15,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
@@ -26,13 +31,14 @@ from schemas.codec import Codec
 from schemas.records import Model
 from workers import frames
 from workers.choice import EXAMPLES, EXAMPLES_BYTES, SIZES, BySize, Choice, difference, examples, measure, spans_of
-from workers.errors import PackageError
+from workers.errors import PackageError, WorkerError
 from workers.forms import CONVERTERS, RUNTIMES
 from workers.loading import load_package
 from workers.manifest import MANIFEST, digest
 from workers.packaging import package_onnx, package_sklearn
 from workers.predicting import Predicting
 from workers.runtimes.contract import Outputs
+from workers.runtimes.trees import TreesRuntime
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -264,22 +270,86 @@ def test_what_does_not_agree_where_it_is_loaded_is_left_out_there(
 ) -> None:
     """The original answers, and the log says why."""
     package(tmp_path / "p", "load")
-    monkeypatch.setitem(CONVERTERS, "trees", "no_such_module")  # type: ignore[arg-type] # a dict
+    monkeypatch.setattr(TreesRuntime, "predict_batch", lambda _, rows: Outputs(np.full(len(rows), 2)))
     model = load_package(tmp_path / "p")
     assert model.choice is None
     assert type(model.runtime).__name__ == "SklearnRuntime"
-    assert "forest 1 is not converted to trees: the trees runtime needs no_such_module" in caplog.text
+    assert "forest 1 does not run under trees: the converted model answers other labels" in caplog.text
+
+
+def fail(*_: object) -> Outputs:
+    """Raise what nobody expects, as another version of a library may."""
+    raise AttributeError("no such thing")
+
+
+@pytest.mark.parametrize("place", ["compiled", "TreesRuntime.predict_batch"])
+def test_whatever_goes_wrong_when_a_model_is_converted_leaves_the_original(
+    place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that could serve it before goes on serving it."""
+    package(tmp_path / "p", "load")
+    monkeypatch.setattr(f"workers.runtimes.trees_conversion.{place}", fail)
+    assert load_package(tmp_path / "p").choice is None
+    assert "AttributeError: no such thing" in caplog.text
+    package(tmp_path / "q", "load")
+    assert load_package(tmp_path / "q").manifest.options == {}
+
+
+def test_a_form_that_only_a_later_version_knows_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The package was made by that."""
+    package(tmp_path / "p", "load")
+    path = tmp_path / "p" / MANIFEST
+    path.write_text(path.read_text().replace('"trees"', '"quantum"'))
+    assert load_package(tmp_path / "p").choice is None
+    assert "nothing is converted to 'quantum' when it is loaded" in caplog.text
 
 
 @pytest.mark.parametrize("convert", ["load", "none"])
 def test_what_cannot_be_converted_or_shall_not_be_stays_as_it_is(convert: str, tmp_path: Path) -> None:
     """Nothing is kept beside it, and nothing is measured."""
     text = make_pipeline(CountVectorizer(), MultinomialNB()).fit(["red", "blue"], [0, 1])
+    other = KNeighborsClassifier(3).fit(X, Y) if convert == "load" else RandomForestClassifier(3).fit(X, Y)
     package_sklearn(text, tmp_path / "text", "text", "1", ["red"], convert=convert)
-    neighbours = KNeighborsClassifier(3).fit(X, Y) if convert == "load" else RandomForestClassifier(3).fit(X, Y)
-    manifest = package(tmp_path / "other", convert, neighbours)
-    assert (set(manifest.files), manifest.options) == ({"model.skops"}, {})
-    assert load_package(tmp_path / "other").choice is None
+    package(tmp_path / "other", convert, other)
+    for folder in (tmp_path / "text", tmp_path / "other"):
+        model = load_package(folder)
+        assert (set(model.manifest.files), model.manifest.options, model.choice) == ({"model.skops"}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows", "options"),
+    [
+        (LogisticRegression(), X[:2], {}),
+        (RandomForestClassifier(), X[:2], {}),
+        (RandomForestClassifier(3).fit(X, Y), X[:2, :2], {}),
+        (LogisticRegression().fit(X, Y), np.full((2, 4), np.inf, dtype=np.float32), {}),
+        (RandomForestRegressor(3).fit(X, X[:, 0]), X[:2], {}),
+    ],
+    ids=["not fitted", "no trees yet", "other features", "infinite", "a value for a label"],
+)
+def test_what_cannot_be_packaged_is_refused_as_it_would_be_without_conversion(
+    estimator: Any, rows: Any, options: Any, tmp_path: Path
+) -> None:
+    """An error of Skysail, with its reason, never one of a library; nothing is left behind."""
+    with pytest.raises(WorkerError):
+        package_sklearn(estimator, tmp_path / "p", "m", "1", rows, **options)
+    assert not (tmp_path / "p").exists()
+
+
+def test_what_refuses_missing_values_is_not_converted_to_what_takes_them(tmp_path: Path) -> None:
+    """Where rows may hold NaN, some of those that are compared do."""
+    boosting = GradientBoostingClassifier(n_estimators=3).fit(X, Y)
+    assert package(tmp_path / "p", "load", boosting, allow_nan=True).options == {}
+    assert np.isnan(examples(X[:5], allow_nan=True)[5:]).any(axis=1).mean() == pytest.approx(0.5, abs=0.01)
+    histogram = HistGradientBoostingClassifier(max_iter=3).fit(X, Y)
+    assert package(tmp_path / "q", "load", histogram, allow_nan=True).options["conversion"]["to"] == ["trees"]
+
+
+def test_batches_that_are_timed_are_bounded() -> None:
+    """Rows of half a mebibyte: a hundred of them, not a thousand."""
+    runtime = Counting(1)
+    measure({"one": runtime}, np.zeros((2, 1 << 17), dtype=np.float32))
+    assert max(runtime.sizes) == 128
 
 
 def test_a_linear_model_becomes_arrays_where_onnx_is_not_installed(

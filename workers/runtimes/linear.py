@@ -130,7 +130,7 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
         raise PackageError(
             f"{folder / LINEAR_FILE} holds no linear model ({error}): package the model again"
         ) from error
-    _check(manifest, linear)
+    check(manifest, linear)
     threadpoolctl.ThreadpoolController().limit(limits=threads, user_api="blas")  # for the process
     return LinearRuntime(manifest, linear)
 
@@ -146,8 +146,12 @@ def _linear(stored: dict[str, NDArray[Any]]) -> Linear:
     return Linear(stored["weights"], stored["intercept"], link, np.dtype(stored["scaled"].item()), scaling)
 
 
-def _check(manifest: Manifest, linear: Linear) -> None:
-    """Compare the arrays with what rows and answers are to be."""
+def check(manifest: Manifest, linear: Linear) -> None:
+    """Compare the arrays with what rows and answers are to be.
+
+    Raises:
+        PackageError: they do not fit.
+    """
     outputs = 2 if linear.weights.ndim == 1 else linear.weights.shape[1]
     if manifest.input.shape != linear.weights.shape[:1] or manifest.input.allow_nan:
         raise PackageError(f"{manifest.name}: a linear model takes rows of {len(linear.weights)} numbers without NaN")

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workers.runtimes.estimators import refusal, scikit_name
-from workers.runtimes.linear import Linear, save
+from workers.runtimes.linear import Linear, LinearRuntime, check, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from workers.manifest import Manifest
 
 _SOFTMAX = {"LogisticRegression", "LogisticRegressionCV"}
 _LABELS = {"RidgeClassifier", "RidgeClassifierCV", "LinearSVC", "SGDClassifier", "Perceptron"}
@@ -41,6 +43,17 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     return save(compiled(estimator, rows.dtype), folder)
 
 
+def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any]) -> LinearRuntime:
+    """Return what runs the estimator as arrays, for rows of `dtype`.
+
+    Raises:
+        PackageError: it is not one of those that can be compiled, or cannot answer what the manifest says.
+    """
+    linear = compiled(estimator, dtype)
+    check(manifest, linear)
+    return LinearRuntime(manifest, linear)
+
+
 def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
     """Return the estimator as arrays, for rows of `dtype`.
 
@@ -48,7 +61,7 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
         PackageError: it is not one of those that can be compiled.
     """
     *before, last = [step for _, step in estimator.steps] if scikit_name(estimator) == "Pipeline" else [estimator]
-    scalers = [step for step in before if step not in {None, "passthrough"}]
+    scalers = [step for step in before if step is not None and step != "passthrough"]
     link = _link(last)
     weights, intercept = _coefficients(last)
     scaled = dtype if not scalers or dtype.name in _FLOATS else np.dtype("float64")

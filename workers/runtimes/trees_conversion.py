@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from workers.runtimes.estimators import refusal, scikit_name
-from workers.runtimes.trees import Trees, save
+from workers.runtimes.trees import Trees, TreesRuntime, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from workers.manifest import Manifest
 
 _SINGLE = {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"}
 _FORESTS = {"RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"}
@@ -65,6 +67,15 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
         PackageError: it is not one of those that can be compiled.
     """
     return save(compiled(estimator, rows.dtype), folder)
+
+
+def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any]) -> TreesRuntime:
+    """Return what runs the estimator's trees as arrays, for rows of `dtype`.
+
+    Raises:
+        PackageError: it is not one of those that can be compiled.
+    """
+    return TreesRuntime(manifest, compiled(estimator, dtype))
 
 
 def compiled(estimator: Any, dtype: np.dtype[Any]) -> Trees:
