@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from load.training import Digits
 
 RATES = (200, 500)
+LANES = ("hop", "shortest")
 _MODEL = "alone"
 _WARM_UP_RATE, _WARM_UP_S = 300.0, 6.0  # as the chain
 
@@ -48,7 +49,8 @@ async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: fl
             rounds = [await _round(driver, hop, data, turn, seconds / ROUNDS) for turn in range(ROUNDS)]
     figures = over_rounds(rounds)
     for rate in RATES:
-        figures[f"shortest_at_{rate}_lost"] = sum(measured[f"shortest_at_{rate}_lost"] for measured in rounds)
+        for lane in LANES:
+            figures[f"{lane}_at_{rate}_lost"] = sum(measured[f"{lane}_at_{rate}_lost"] for measured in rounds)
         for point in ("p50", "p99"):
             bare = figures[f"hop_at_{rate}_{point}_ms"]
             figures[f"shortest_at_{rate}_ratio_{point}"] = figures[f"shortest_at_{rate}_{point}_ms"] / bare
@@ -60,9 +62,14 @@ async def _round(driver: Driver, hop: Chain, data: Digits, turn: int, seconds: f
     stage = driver.stage
     for rate in RATES:
         workload = Rows(_MODEL, data.inputs, seed=stage.seed + rate + turn)
-        bare = await hop.at(rate, stage.arrivals.at(rate, stage.seed + turn), workload, seconds)
-        recorder = (await driver.at(rate, workload, seconds)).recorder
-        figures |= {f"hop_at_{rate}_{name}_ms": value for name, value in bare.latency_ms().items()}
-        figures |= {f"shortest_at_{rate}_{name}_ms": value for name, value in recorder.latency_ms().items()}
-        figures[f"shortest_at_{rate}_lost"] = recorder.open
+        recorders = {}
+        for lane in LANES if turn % 2 == 0 else LANES[::-1]:
+            if lane == "hop":
+                offsets_us = stage.arrivals.at(rate, stage.seed + turn)
+                recorders[lane] = await hop.at(rate, offsets_us, workload, seconds)
+            else:
+                recorders[lane] = (await driver.at(rate, workload, seconds, turn=turn)).recorder
+        for lane, recorder in recorders.items():
+            figures |= {f"{lane}_at_{rate}_{name}_ms": value for name, value in recorder.latency_ms().items()}
+            figures[f"{lane}_at_{rate}_lost"] = recorder.open
     return figures

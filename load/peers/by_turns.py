@@ -6,7 +6,8 @@ the minutes in which they were made. Here everybody has each minute alike. One o
 application has but one, and each begins with a stretch that does not count.
 
 The best of nine settings and rates is also the luckiest: what is chosen by every second round counts by the others, and
-the other way round.
+the other way round. Among equals that is how good they are; where the choice is wrong it is too little, of the fixed
+ones rather than of AIMD, which has three rates and no sizes.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _ask(
         client.slo_ms = float(objective)
         row["wrong"] += client.stretch(row["rate_per_s"], seconds, _LIMIT_S).tally.wrong
     for number in range(rounds):
-        for row, client in asked if number % 2 == 0 else asked[::-1]:
+        for row, client in asked if number // 2 % 2 == 0 else asked[::-1]:  # so each half has both orders
             tally = client.stretch(row["rate_per_s"], seconds, _LIMIT_S).tally
             row["goodput_per_s"].append(tally.goodput_per_s(objective, seconds))
             row["wrong"] += tally.wrong

@@ -19,6 +19,8 @@ _EPOCH = timedelta(seconds=1)
 
 def main(task: Task) -> None:
     """Run until terminated."""
+    setting = dict(task.setting)
+    linger_ms = str(setting.pop("linger_ms"))
     work = Work(task.model)
 
     def answer(batch: list[Any]) -> list[Any]:
@@ -31,9 +33,11 @@ def main(task: Task) -> None:
     flow = Dataflow("peer")
     brokers = [task.bootstrap]
     waits = {"fetch.wait.max.ms": "5"}
-    queries = op.input("queries", flow, KafkaSource(brokers, [task.source], add_config=waits, **task.setting))
+    queries = op.input("queries", flow, KafkaSource(brokers, [task.source], add_config=waits, **setting))
     answered = op.flat_map_batch("answer", queries, answer)
-    op.output("predictions", answered, KafkaSink(brokers, task.sink, add_config={"linger.ms": "0", "acks": "all"}))
+    op.output(
+        "predictions", answered, KafkaSink(brokers, task.sink, add_config={"linger.ms": linger_ms, "acks": "all"})
+    )
     recovery = Path(task.folder) / "recovery"
     recovery.mkdir()
     init_db_dir(recovery, 1)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 AT_LEAST_ONCE = "at least once"
 AVRO = Avro()
 SECOND_MODEL = "ridge"
+UNCONVERTED_MODEL = "logistic-unconverted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,13 @@ DIRECT = Contender(
 SHORTEST = Contender(
     "skysail_shortest", "Skysail, shortest path: one model, inline", "skysail", shortest_path(MODEL), 60_000
 )
+UNCONVERTED = Contender(
+    "skysail_unconverted",
+    "Skysail, shortest path, the model under scikit-learn",
+    "skysail",
+    shortest_path(UNCONVERTED_MODEL),
+    40_000,
+)
 WHOLE = Contender(
     "skysail_whole",
     "Skysail, whole loop: Exp3 over two models, feedback learnt",
@@ -89,6 +97,7 @@ CONTENDERS = (
         {"client": "confluent", "linger_ms": 5},
     ),
     SHORTEST,
+    UNCONVERTED,
     WHOLE,
     _peer(
         "faststream",
@@ -98,14 +107,21 @@ CONTENDERS = (
         {"max_records": 1000, "batch_timeout_ms": 5},
         {"max_records": 64, "batch_timeout_ms": 2},
     ),
-    _peer("bytewax", "Bytewax 0.21.1", 80_000, {"batch_size": 1000}, {"batch_size": 256}, {"batch_size": 64}),
+    _peer(
+        "bytewax",
+        "Bytewax 0.21.1",
+        80_000,
+        {"batch_size": 1000, "linger_ms": 0},
+        {"batch_size": 1000, "linger_ms": 5},
+        {"batch_size": 256, "linger_ms": 0},
+    ),
     _peer(
         "quix",
         "Quix Streams 3.28.1",
         60_000,
-        {"commit_every": 500, "commit_interval": 0.01},
-        {"commit_every": 2000, "commit_interval": 0.01},
-        {"commit_every": 2000, "commit_interval": 0.05},
+        {"commit_every": 2000, "commit_interval": 0.01, "linger_ms": 0},
+        {"commit_every": 2000, "commit_interval": 0.01, "linger_ms": 5},
+        {"commit_every": 500, "commit_interval": 0.01, "linger_ms": 0},
     ),
     _peer(
         "faust",

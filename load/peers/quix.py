@@ -36,6 +36,8 @@ class Predict(BaseSink):  # type: ignore[misc]  # not installed where types are 
 
 def main(task: Task) -> None:
     """Run until terminated."""
+    setting = dict(task.setting)
+    linger_ms = setting.pop("linger_ms")
     app = Application(
         task.bootstrap,
         consumer_group=task.group,
@@ -43,9 +45,9 @@ def main(task: Task) -> None:
         loglevel="WARNING",
         consumer_poll_timeout=0.05,
         auto_create_topics=False,
-        producer_extra_config={"linger.ms": 0, "acks": "all"},
+        producer_extra_config={"linger.ms": linger_ms, "acks": "all"},
         consumer_extra_config={"fetch.wait.max.ms": 5, "fetch.min.bytes": 1},
-        **task.setting,
+        **setting,
     )
     source = app.topic(task.source, key_deserializer="bytes", value_deserializer="bytes")
     with app.get_producer() as producer:

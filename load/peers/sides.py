@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from schemas import topics as names
 from schemas.codec import Codec
+from schemas.framing import peek_id
 from schemas.records import Feedback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from load.openloop import Asked
     from load.peers.ledger import Ledger
@@ -61,9 +62,9 @@ class Side:
     Args:
         wire: where; it follows the answers.
         asking: makes the records.
-        intended_us: when each query is meant to be sent; all are made beforehand.
+        intended_us: when each query is meant to be sent; all are made beforehand, and what is told about them.
         now_us: the clock.
-        feedback: whether the truth follows each answer; then answers are read as they come.
+        feedback: whether the truth follows each answer, which must be one of Skysail's.
 
     Attributes:
         taken: `(arrived_us, value)` of each answer.
@@ -71,12 +72,15 @@ class Side:
     """
 
     def __init__(
-        self, wire: Wire, asking: Asking, intended_us: Iterable[int], now_us: Callable[[], int], *, feedback: bool
+        self, wire: Wire, asking: Asking, intended_us: Sequence[int], now_us: Callable[[], int], *, feedback: bool
     ) -> None:
         self._wire, self._now_us, self._asking = wire, now_us, asking
         made = [asking.ask(index, at_us) for index, at_us in enumerate(intended_us)]
         self._records = [record for _, record in made]
-        self._untold = {asked.query.query_id: asked for asked, _ in made} if feedback else {}
+        truths = (
+            [asking.tell(asked, at_us) for (asked, _), at_us in zip(made, intended_us, strict=True)] if feedback else []
+        )
+        self._untold = {asked.query.query_id: truth for (asked, _), truth in zip(made, truths, strict=False)}
         self.taken: list[tuple[int, bytes]] = []
         self.late_us = 0
 
@@ -91,16 +95,16 @@ class Side:
         now_us = self._now_us()
         self.taken += [(now_us, arrival.value or b"") for arrival in arrived]
         if self._untold:
-            self._tell(len(arrived), now_us)
+            self._tell(len(arrived))
 
     def take(self, wait_s: float) -> int:
         """Take a turn; returns how many answers have been taken."""
         self.turn(wait_s)
         return len(self.taken)
 
-    def _tell(self, count: int, now_us: int) -> None:
+    def _tell(self, count: int) -> None:
         """Tell the truth about the latest `count` answers."""
         for _, value in self.taken[len(self.taken) - count :]:
-            asked = self._untold.pop(self._asking.speech.said(value).query_id, None)
-            if asked is not None:
-                self._wire.produce(*self._asking.tell(asked, now_us), patient=True)
+            truth = self._untold.pop(peek_id(value), None)
+            if truth is not None:
+                self._wire.produce(*truth, patient=True)

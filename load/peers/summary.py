@@ -29,7 +29,9 @@ RANKED: Mapping[str, bool] = {
     "goodput_100ms_per_s": True,
     "at_200_p50_ms": False,
     "at_500_p50_ms": False,
+    "at_200_p99_ms": False,
     "at_500_p99_ms": False,
+    "judged_per_s": True,
 }
 # At a share of the capacity: another rate in every run, so nothing to compare runs by.
 _OWN = "pct_"
@@ -65,6 +67,8 @@ class Summary:
         names = dict.fromkeys(name for seen in visits for name in seen.figures)
         figures = {name: spread(seen.figures[name] for seen in visits if name in seen.figures) for name in names}
         figures |= _rare(visits)
+        if judged := [seen.judgement["valid_per_s"] for seen in visits if seen.judgement]:
+            figures["judged_per_s"] = spread(judged)
         counts = {name: sum(seen.counts[name] for seen in visits) for name in COUNTS}
         about = {key: getattr(contender, key) for key in ("name", "label", "kind", "guarantee")}
         return {**about, "rounds": len(visits), "capacity_per_s": visits[0].capacity_per_s, **figures, **counts}

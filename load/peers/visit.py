@@ -40,6 +40,7 @@ class Plan:
         rates: for everybody who can keep up with them (1/s).
         shares: of the contender's own capacity.
         judged: shares, of the ceiling where that is less, that the judge may try; none = it is not asked.
+        judged_up_to_per_s: what the judge itself can do, without any system.
         ceiling_per_s: rates beyond it are left out: the row without a system is saturated there.
     """
 
@@ -49,6 +50,7 @@ class Plan:
     shares: tuple[float, ...] = ()
     judged: tuple[float, ...] = ()
     ceiling_per_s: float = float("inf")
+    judged_up_to_per_s: float = float("inf")
 
     def common(self, capacity_per_s: float) -> dict[str, float]:
         """Return the rates for everybody, by name; the ceiling is one: what is faster has no other to show it at."""
@@ -63,7 +65,8 @@ class Plan:
 
     def to_judge(self, capacity_per_s: float) -> set[float]:
         """Return the rates that the judge may try."""
-        return {share * min(capacity_per_s, self.ceiling_per_s) for share in self.judged if capacity_per_s}
+        rates = {share * min(capacity_per_s, self.ceiling_per_s) for share in self.judged if capacity_per_s}
+        return {rate for rate in rates if rate <= self.judged_up_to_per_s}
 
 
 @dataclass(slots=True)

@@ -4,8 +4,8 @@ A random forest on MNIST under scikit-learn costs milliseconds a call before the
 row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried: they
 double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
 objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
-grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at AIMD's
-best rates. The short form takes 25 minutes.
+grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at rates
+around AIMD's best. The short form takes 25 minutes.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ async def _latencies(driver: Driver, bare: Chain, data: Digits) -> dict[str, flo
             workload = Rows(_APPLICATION, data.inputs, data.labels, seed=driver.stage.seed + rate + turn)
             offsets_us = driver.stage.arrivals.at(rate, driver.stage.seed + turn)
             chained[turn][rate] = await bare.at(rate, offsets_us, workload, seconds)
-            stretch = await driver.at(rate, workload, seconds)
+            stretch = await driver.at(rate, workload, seconds, turn=turn)
             cpu_us = stretch.cpu_us_per_query
             rounds[turn][rate] = {**stretch.recorder.figures(), "cpu_us_per_query": cpu_us}
     figures = chain_figures(chained)
