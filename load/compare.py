@@ -39,10 +39,30 @@ class Rule:
 # The first rule that matches counts.
 RULES = (
     Rule("*lost", Better.LOWER, 0.0),
+    Rule("*duplicates", Better.LOWER, 0.0),
+    Rule("*wrong*", Better.LOWER, 0.0),
+    Rule("*defaults", Better.LOWER, 0.5),
+    Rule("*parts_failed", Better.LOWER, 0.0),
+    Rule("*unserved_more", Better.LOWER, 0.0),
     Rule("*right", Better.HIGHER, 0.0),
+    Rule("*_seen", Better.HIGHER, 0.0),
+    Rule("*_in_time", Better.HIGHER, 0.0, 0.001),
+    Rule("*hit_ratio", Better.HIGHER, 0.0, 0.005),
+    Rule("*_off_*", Better.LOWER, 0.0, 0.05),
+    Rule("confidence_off", Better.LOWER, 0.0),
+    Rule("*_difference", Better.LOWER, 0.0, 1e-5),
+    Rule("best_missing_costs", Better.LOWER, 0.0, 0.004),
+    Rule("saved_over_*", Better.HIGHER, 0.0, 0.01),
     Rule("*error*", Better.LOWER, 0.0, 0.004),  # three standard deviations of Exp3 between seeds (.0012)
     Rule("*within_slo", Better.HIGHER, 0.0, 0.005),
     Rule("*_per_s", Better.HIGHER, 0.25),
+    Rule("*_per_core_s", Better.HIGHER, 0.25),
+    Rule("scale_*", Better.HIGHER, 0.1),
+    Rule("*_over_lowest", Better.HIGHER, 0.3),
+    Rule("*share_of_best", Better.HIGHER, 0.05),
+    Rule("*_least_share", Better.HIGHER, 0.05),
+    Rule("*ing_batches", Better.LOWER, 0.5, 2.0),
+    Rule("backoff_batches", Better.LOWER, 0.0, 1.0),
     Rule("*ratio_rate", Better.HIGHER, 0.2),  # both parts come from one run, so the machine's share cancels
     Rule("*ratio*", Better.LOWER, 0.3),
     Rule("*gain*", Better.HIGHER, 0.2),
@@ -52,7 +72,12 @@ RULES = (
     Rule("*p50_ms", Better.LOWER, 0.5, 1.0),
     Rule("*p95_ms", Better.LOWER, 0.7, 5.0),
     Rule("*p99_ms", Better.LOWER, 1.0, 10.0),
+    Rule("*p999_ms", Better.LOWER, 2.0, 40.0),
+    Rule("*_over_deadline_ms", Better.LOWER, 0.0, 5.0),
     Rule("*_mib", Better.LOWER, 0.1),
+    Rule("*_mib_per_million", Better.LOWER, 0.0, 30.0),
+    Rule("contexts_*_states", Better.LOWER, 0.0),
+    Rule("*_other", Better.LOWER, 0.0, 0.05),
     Rule("*_cores", Better.LOWER, 0.3, 0.02),
 )
 

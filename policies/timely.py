@@ -21,9 +21,9 @@ class Timely(Exp4):
     A model that would miss the deadline costs its work and gives nothing, and its answer is waited for until the last
     moment. Where no arm fits, none is asked: the query is answered at once, with the default. What is left is the
     query's, so a query with a longer deadline still asks the slow arms; an arm of which nothing is known fits, and one
-    that has been left out for a second is tried once. For one situation the arms asked are certain: their propensities
-    are 1.0, the others' 0.0. An arm that was not asked sleeps: its weight stays as it was, and those that answered keep
-    their sum between them.
+    that has been left out is tried by one query after 1 s, and, as long as it stays silent, after 2 s more, 4, ...,
+    64. For one situation the arms asked are certain: their propensities are 1.0, the others' 0.0. An arm that was not
+    asked sleeps: its weight stays as it was, and those that answered keep their sum between them.
 
     Args:
         eta: Learning rate, positive.

@@ -13,23 +13,27 @@ from collections import deque
 QUANTILE = 0.95
 SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one
 RECOVERED = 0.5  # of what it took
-PROBE_US = 1_000_000  # a model that has not answered for so long is asked once more: it may have recovered
+# A model that has not answered for so long is asked once more: it may have recovered. Each time in vain the next pause
+# is twice as long, as the query that finds out waits until its deadline; otherwise, where few come, every one would.
+PROBE_US, PROBE_AT_MOST_US = 1_000_000, 64_000_000
 
 
 class _Model:
     """The latest latencies of one model."""
 
-    __slots__ = ("estimate_us", "probed_us", "samples", "seen_us")
+    __slots__ = ("estimate_us", "pause_us", "probed_us", "samples", "seen_us")
 
     def __init__(self) -> None:
         self.samples: deque[float] = deque(maxlen=SAMPLES)
         self.estimate_us: float | None = None
         self.seen_us = 0
         self.probed_us = 0
+        self.pause_us = PROBE_US
 
     def answered(self, latency_us: float, now_us: int) -> None:
         if now_us - self.seen_us >= PROBE_US and self.samples and latency_us < RECOVERED * self.quantile_us():
             self.samples.clear()
+        self.pause_us = PROBE_US
         self.add(latency_us, now_us)
 
     def add(self, latency_us: float, now_us: int) -> None:
@@ -44,9 +48,9 @@ class _Model:
         return self.estimate_us
 
     def expected_us(self, now_us: int) -> float:
-        if now_us - max(self.seen_us, self.probed_us) < PROBE_US:
+        if now_us - max(self.seen_us, self.probed_us) < self.pause_us:
             return self.quantile_us()
-        self.probed_us = now_us
+        self.probed_us, self.pause_us = now_us, min(2 * self.pause_us, PROBE_AT_MOST_US)
         return 0.0
 
 
@@ -67,7 +71,7 @@ class Latencies:
         self._known(model).add(2.0 * given_us, now_us)
 
     def expected_us(self, models: tuple[str, ...], now_us: int) -> tuple[float, ...]:
-        """Return each model's latency at `QUANTILE`; 0.0 where none is known, and for one query a `PROBE_US`."""
+        """Return each model's latency at `QUANTILE`; 0.0 where none is known, and for one query after each pause."""
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
 

@@ -1,12 +1,14 @@
 """Comparing results: directions, tolerances, and what is only shown."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from load import results
-from load.compare import compare, rule_of
+from load.compare import Better, compare, rule_of
 from load.results import Result
+from load.targets import TARGETS
 
 
 def _result(**figures: float) -> Result:
@@ -81,3 +83,25 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
     path.write_text('{"notes": [], "something": 1}')
     with pytest.raises(ValueError, match=r"other\.json"):
         results.read(path)
+
+
+def targets_of_one_side() -> list[tuple[str, str]]:
+    """Return figure and relation of every target that says which direction is better."""
+    found = []
+    for targets in TARGETS.values():
+        relations = Counter(target.figure for target in targets if target.bound or target.relation != ">=")
+        found += [
+            (target.figure, target.relation)
+            for target in targets
+            if relations[target.figure] == 1 and (target.bound or target.relation != ">=")
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("figure", "relation"), targets_of_one_side())
+def test_what_has_a_target_is_compared_in_its_direction(figure: str, relation: str) -> None:
+    """A figure without a rule could get worse without anybody noticing."""
+    rule = rule_of(figure)
+    assert rule is not None
+    better = {"<=": Better.LOWER, ">=": Better.HIGHER, "==": rule.better if figure.endswith("right") else Better.LOWER}
+    assert rule.better is (Better.HIGHER if figure.endswith("_seen") else better[relation])

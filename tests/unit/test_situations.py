@@ -203,17 +203,21 @@ def test_a_common_state_of_another_policy_tells_a_new_context_nothing() -> None:
 
 
 def test_timely_stops_asking_a_model_that_does_not_answer_in_time() -> None:
-    """The first query waits for it in vain; the next ones are complete without it, until it is tried again."""
+    """The first query waits for it in vain; the next are complete without it, until it is tried again, ever later."""
     loop = Loop({"good": lambda _: 7, "bad": lambda _: None}, digits(policy="timely"))
     first = loop.query()
     loop.driver.run(0.2)
     second = loop.query()
     loop.driver.run(PROBE_US / 1e6)
     third, fourth = loop.query(), loop.query()
+    loop.driver.run(1.5 * PROBE_US / 1e6)
+    fifth = loop.query()
+    loop.driver.run(PROBE_US / 1e6)
+    sixth = loop.query()
     loop.driver.run(0.2)
 
-    assert [loop.answer(name).status for name in (first, third)] == [Status.PARTIAL] * 2
-    for name in (second, fourth):
+    assert [loop.answer(name).status for name in (first, third, sixth)] == [Status.PARTIAL] * 3
+    for name in (second, fourth, fifth):
         answer = loop.answer(name)
         assert (answer.status, answer.answer, len(answer.outputs)) == (Status.COMPLETE, 7, 1)
         assert answer.decision is not None
@@ -288,9 +292,17 @@ def test_a_model_is_as_slow_as_its_slowest_twentieth() -> None:
         assert latencies.expected_us(("m", "unknown"), 1) == (expected, 0.0)
 
 
-def test_a_silent_model_is_tried_again_once_a_second() -> None:
-    """One query finds out whether it has recovered; those beside it go by what is known."""
+def test_a_silent_model_is_tried_again_by_one_query_and_ever_later() -> None:
+    """It finds out whether it has recovered; those beside it go by what is known."""
     latencies = Latencies()
     latencies.miss("m", 95_000, 0)
-    asked = [latencies.expected_us(("m",), now_us)[0] for now_us in (1, PROBE_US, PROBE_US + 1, 2 * PROBE_US)]
-    assert asked == [190_000.0, 0.0, 190_000.0, 0.0]
+    tried = []
+    for second in range(200):
+        now_us = second * PROBE_US
+        if latencies.expected_us(("m",), now_us) == (0.0,):
+            tried.append(second)
+        assert latencies.expected_us(("m",), now_us + 1) == (190_000.0,)
+    assert tried == [1, 3, 7, 15, 31, 63, 127, 191]
+    latencies.add("m", 10_000, 192 * PROBE_US)
+    assert latencies.expected_us(("m",), 193 * PROBE_US - 1) == (10_000,)
+    assert latencies.expected_us(("m",), 193 * PROBE_US) == (0.0,)
