@@ -150,7 +150,7 @@ class Worker(Section):
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the
     worker (the most that it has left in the last five seconds), but at least twice what a call of the model
-    costs, and four times where all of that time has room for it."""
+    costs, and up to four times as far as all of that time goes."""
     replicas: dict[Name, Replicas] = Field(default_factory=dict)
     """By model: how many workers `skysail run` starts, which share its queries; for models that hold Python's lock or
     take more than one process gives. One where nothing is said; more can be started by hand, 4 have something to do."""
@@ -195,8 +195,9 @@ class Selection(Section):
     """Whether a query that its model cannot answer in time, by the workers' reports, gets the default output at once,
     with the reason `overloaded`, and a query's priority counts. Under overload the answers given then are in time."""
     states: int = Field(default=100_000, gt=0)
-    """How many policy states the role keeps in memory, about 2 KiB each; the least recently used is read again when it
-    is needed. Where each context has a state, as many as are active at a time."""
+    """How many policy states the role keeps in memory, about 2 KiB each (of `linucb` and
+    `linear_thompson` 8 bytes x features x features x models more); the least recently used is read again when it is
+    needed. Where each context has a state, as many as are active at a time."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
     less than two legs over Kafka. Batches and guarantees are the same; `worker` says how they are run. With them the

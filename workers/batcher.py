@@ -83,7 +83,7 @@ class Batcher(Generic[T]):
         Args:
             controller: sizes the batches.
             limit: rows that may wait; the surplus is refused.
-            objective_us: how long a batch may take; None = half of what the due times leave, as in `Slack`.
+            objective_us: how long a batch may take; None = what the due times leave, see `objective`.
         """
         self._controller = controller
         self._state: Any = controller.init()
@@ -126,8 +126,8 @@ class Batcher(Generic[T]):
 
         Derived from the due times it is never less than twice what a call costs, however few its rows: below that a
         controller would end at single rows, which are as slow and serve nobody (forest of 30 trees under scikit-learn,
-        6 ms a call, due in 20 ms: 18 % of the goodput of fixed batches). Nor less than four times, as long as that is
-        within all of the slack (2 ms a call, due in 20 ms, full cores: 1.15 to 1.3 times the rows in time).
+        6 ms a call, due in 20 ms: 18 % of the goodput of fixed batches). Up to four times it is, as far as all of the
+        slack goes (2 ms a call, due in 20 ms, full cores: 1.15 to 1.3 times the rows in time).
         """
         if self._objective_us is not None:
             return self._objective_us

@@ -14,7 +14,7 @@ class WorkerSettings:
         partitions: of `model-predictions`.
         controller: name of the batch controller.
         parameters: of the controller.
-        objective_us: how long a batch may take; None = half of what the deadlines leave.
+        objective_us: how long a batch may take; None = what the deadlines leave, see `Batcher.objective`.
         queue_rows: unfinished queries from which on no more are read.
         threads: for the arithmetic of one batch.
         processes: of its own in which a model runs, which can be killed when it hangs, of every model or by its name;

@@ -69,7 +69,11 @@ def model() -> None:
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", required=True, help="What applications call the model.")
 @click.option("--version", default="1", show_default=True)
-@click.option("--sample", required=True, help="A few input rows: a .npy file, or JSON as `skysail query` takes it.")
+@click.option(
+    "--sample",
+    required=True,
+    help="A few input rows: a .npy file, or JSON as `skysail query` takes it. Kept in what can be converted.",
+)
 @click.option("--output", type=click.Choice(manifests.OUTPUTS), default="label", show_default=True)
 @click.option("--classes", help="Labels of a network's or function's scores: cat,dog [default: 0, 1, ...].")
 @click.option("--architecture", help="SOURCE is the state of a torch network that this builds: module:factory.")

@@ -218,7 +218,7 @@ def test_batches_stay_as_large_as_they_were_while_everything_is_late_for_a_momen
 
 @pytest.mark.parametrize(("call_us", "objective_us"), [(500, 3_000), (1_000, 4_000), (2_000, 6_000), (5_000, 10_000)])
 def test_a_derived_objective_has_room_for_some_calls(call_us: int, objective_us: int) -> None:
-    """Of 6 ms that are left half, or four calls within them, or two whatever is left: more calls serve fewer rows."""
+    """Of 6 ms that are left half, or up to four calls in all of them, or two whatever is left."""
     queue = batcher(objective_us=None)
     queue.offer([(SECOND + 6 * MS, "hurried")] * 20, SECOND)
     queue.done(1, call_us, SECOND)
