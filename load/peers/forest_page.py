@@ -24,9 +24,9 @@ each row of a large batch. Goodput is the rate of right answers within the objec
 (doubled until most answers are late, then two in between). Everybody has the best setting of its grid for each
 objective. AIMD and fixed batches are asked by turns, side by side, around AIMD's best rate, one objective after the
 other; the table has the middle round of each one's best rate, the ratio what the best of every second round did in the
-others (of so many the best is also the luckiest). Against
-the peers Skysail's best lane counts at each objective. Those peers are asked that were the fastest without a bridge; the
-short form asks three and takes the first setting of each grid. Written by `skysail load run forest`.
+others (of so many the best is also the luckiest). Against the peers Skysail's best lane counts at each objective.
+Those peers are asked that were the fastest without a bridge; the short form asks three and takes the first setting of
+each grid. Written by `skysail load run forest`.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),
