@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 # a table has doubled.
 ENTRY_BYTES = 384
 
-# Name, version and digest of the package of a model.
+# Name and version of a model; the digest of its package, or how often the record of the model has changed where the
+# version is not the serving one: the record has no other digests.
 _Source: TypeAlias = tuple[str, str, str]
 # A model's version; element type or kind, shape and bytes of the input.
 _Key: TypeAlias = tuple[_Source, str, tuple[int, ...], bytes]
@@ -59,16 +60,21 @@ class Orphan(NamedTuple):
 class _Asked:
     """One model: the version deployed now, what is awaited from it by partition and query id, and its counters."""
 
-    __slots__ = ("coalesced", "flights", "hits", "misses", "model", "source")
+    __slots__ = ("changes", "coalesced", "flights", "hits", "misses", "model", "source")
 
     def __init__(self, model: Model) -> None:
         self.flights: dict[int, dict[str, _Key]] = {}
-        self.hits = self.coalesced = self.misses = 0
+        self.hits = self.coalesced = self.misses = self.changes = 0
         self.deploy(model)
 
     def deploy(self, model: Model) -> None:
         self.model = model
         self.source = model.name, model.version, model.digest
+        self.changes += 1
+
+    def source_for(self, query_id: str) -> _Source:
+        beside = version(query_id, self.model.shares)
+        return (self.model.name, beside, str(self.changes)) if beside else self.source
 
 
 class PredictionCache:
@@ -107,7 +113,7 @@ class PredictionCache:
             asked.deploy(model)
         if query.version is not None:
             return True  # what is remembered may be another version's
-        given, source = query.input, _source(model, query.query_id) if model.shares else asked.source
+        given, source = query.input, asked.source_for(query.query_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         found = self._entries.get(key)
         if found is None:
@@ -151,7 +157,7 @@ class PredictionCache:
         asked, given = self._asked.get(model.name), query.input
         if asked is None or asked.model is not model or query.version is not None:
             return None
-        source = _source(model, query.query_id) if model.shares else asked.source
+        source = asked.source_for(query.query_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         return self._entries.get(key)
 
@@ -294,12 +300,6 @@ class PredictionCache:
 
 def _wants(query: Pending, key: _Key) -> bool:
     return not query.answered and key[0][0] not in query.outputs
-
-
-def _source(model: Model, query_id: str) -> _Source:
-    """Return the version that this query is for; the digest of one beside the serving one is not known here."""
-    beside = version(query_id, model.shares)
-    return (model.name, beside, "") if beside else (model.name, model.version, model.digest)
 
 
 def _key(source: _Source, given: Input | None) -> _Key:

@@ -270,6 +270,18 @@ def test_a_canary_never_sees_what_the_other_version_answered_nor_the_other_way_r
     assert cached.ask(another, row(1.0)) == [f"{another}=8"]
 
 
+def test_a_canary_that_is_deployed_anew_never_sees_what_one_of_its_name_answered() -> None:
+    """Its package may be another, which the record of the serving version does not say."""
+    cached, shares = Cached("m"), {"2": 0.5}
+    cached.deploy("m", "1", shares=shares)
+    before, after = _drawn(shares, "2", 2)
+    cached.ask(before, row(1.0))
+    cached.land(before, "m", answer=8, version="2")
+    cached.deploy("m", "1")
+    cached.deploy("m", "1", shares=shares)
+    assert cached.ask(after, row(1.0)) == [f"m?{after}"]
+
+
 def test_a_query_that_names_a_version_is_asked() -> None:
     """What is remembered may be another's, and what it brings is not kept for those that name none."""
     cached = Cached("m")
