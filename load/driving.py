@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load import arrivals
+from load.collecting import frozen
 from load.flood import flood, make
 from load.openloop import OpenLoop
 from load.processes import Usage, cpu_seconds, usage
@@ -171,7 +172,7 @@ class Driver:
         drain_s: float,
         linger_ms: float,
     ) -> tuple[Recorder, int]:
-        with self._wire(linger_ms) as wire:
+        with frozen(), self._wire(linger_ms) as wire:
             now_us = SystemClock().now_us
             recorder = Recorder(now_us(), slo_us)
             loop = OpenLoop(wire, Codec(), workload, recorder, now_us, on_predictions=on_predictions)

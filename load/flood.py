@@ -6,10 +6,9 @@ takes as long as to answer it. So from the first query to the last answer it pas
 
 from __future__ import annotations
 
-import gc
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from load import collecting
 from load.openloop import key_of, note
 from load.pacing import IDLE_S
 from schemas import topics
@@ -17,7 +16,7 @@ from schemas.framing import peek_id
 from schemas.records import Feedback, Prediction
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from load.openloop import Workload
     from load.recorder import Recorder
@@ -70,7 +69,7 @@ def flood(
     """
     recorder.all_sent([made.query_id for made in queries], recorder.start_us)
     unanswered = {made.query_id: made for made in queries}
-    with _without_gc():
+    with collecting.stopped():
         for made in queries:
             wire.produce(topics.QUERIES, made.key, made.query)
         values, told = _answers(unanswered, wire, now_us, recorder.start_us + int(limit_s * 1e6))
@@ -80,18 +79,6 @@ def flood(
     answers = [(at_us, codec.decode(Prediction, value)) for at_us, value in values]
     first = [(at_us, answer) for at_us, answer in answers if note(recorder, answer, at_us, labels.get(answer.query_id))]
     return Taken(tuple(each for _, each in first), tuple(at_us for at_us, _ in first), told)
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Collect no garbage meanwhile: nothing here is cyclic, and collecting goes through all that the harness holds."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _answers(

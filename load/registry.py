@@ -34,6 +34,7 @@ from load.scenarios import (
     recall,
     replicas,
     rollout,
+    runtimes,
     scale,
     specialists,
     straggler,
@@ -141,6 +142,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             lock.NAME,
             "a forest in a thread beside the event loop, in each runtime: how late the loop is, how slow the forest",
             lock.run,
+        ),
+        Scenario(
+            runtimes.NAME,
+            "trees and linear models under scikit-learn and all that they can be converted to: time by batch size",
+            runtimes.run,
+            tables=runtimes.tables,
+            page=runtimes.page,
         ),
         Scenario(
             parm.NAME,

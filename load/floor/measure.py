@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load import arrivals, topics
+from load.collecting import frozen
 from load.floor import job as jobs
 from load.floor.job import Done, Job
 from load.pacing import IDLE_S, pace
@@ -95,7 +96,8 @@ class Chain:
         return await asyncio.to_thread(self._at, rate, offsets_us, workload, seconds)
 
     def _at(self, rate: float, offsets_us: Iterator[int], workload: Workload, seconds: float) -> Recorder:
-        with closing(Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms(rate))) as wire:
+        wire = Wire(self.stage.bootstrap, self.prefix, self.stage.properties, linger_ms(rate))
+        with frozen(), closing(wire):
             wire.follow(self.legs[-1:])
             return _send_through(wire, self.legs[0], workload, offsets_us, seconds)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from load import arrivals
+from load.collecting import frozen
 from load.pacing import pace
 from load.peers.ledger import Ledger, Tally
 from load.peers.running import APPLICATION
@@ -139,7 +140,7 @@ class Client:
     def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
         """Send Poisson arrivals at `rate` a second and wait for the last answers."""
         asking, linger_ms = self._asking(self.slo_ms), _LINGER_MS if rate > _LINGER_FROM_PER_S else 0
-        with closing(self._wire(linger_ms)) as wire:
+        with frozen(), closing(self._wire(linger_ms)) as wire:
             offsets_us = list(arrivals.until(arrivals.poisson(rate, next(self._seeds)), seconds))
             start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
             intended_us = [start_us + offset_us for offset_us in offsets_us]
