@@ -399,7 +399,9 @@ def test_a_result_is_printed_as_a_page(tmp_path: Path) -> None:
     assert "and system; Apache Kafka, Python" in run("load", "page", str(path))
 
 
-@pytest.mark.parametrize(("scenario", "expected"), [("loop", "these have: runtimes, account, peers"), ("peers", "is missing")])
+@pytest.mark.parametrize(
+    ("scenario", "expected"), [("loop", "these have: runtimes, account, peers"), ("peers", "is missing")]
+)
 def test_a_result_that_makes_no_page_says_why(
     scenario: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
