@@ -23,7 +23,7 @@ demo: $(VENV)/demo.stamp  ## watch five models compete, one break, the policy wa
 test: lint  ## style, types, import contracts and every test (TESTS=tests/unit for a part)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(TESTS)
 
-bench: $(VENV)/test.stamp  ## the loop beside hand-written ones, the short form (two minutes)
+bench: $(VENV)/test.stamp  ## the loop beside hand-written ones, the short form (two and a half minutes)
 	@$(BIN)/skysail load run loop --seconds $(BENCH_SECONDS)
 
 lint: $(VENV)/test.stamp  ## style, types, import contracts

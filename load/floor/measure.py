@@ -31,8 +31,8 @@ _HOPS = 3
 _PARTITIONS = 4
 _SLO_US = 100_000
 # The broker compiles its code as it goes; chain and system are warmed alike, or the first one measured pays for all.
-_WARM_UP_RATE = 300.0
-_WARM_UP_S = 6.0
+WARM_UP_RATE = 300.0
+WARM_UP_S = 6.0
 _DRAIN_S = 5.0
 
 
@@ -104,7 +104,11 @@ class Chain:
 
 @asynccontextmanager
 async def chain(
-    stage: Stage, workload: Workload, module: str = "hand_aiokafka", hops: int = _HOPS
+    stage: Stage,
+    workload: Workload,
+    module: str = "hand_aiokafka",
+    hops: int = _HOPS,
+    warm_up_s: float = WARM_UP_S,
 ) -> AsyncIterator[Chain]:
     """Start a chain and warm it up with a workload; of three hops, it has as many legs as the whole system."""
     prefix = topics.new_prefix("chain")
@@ -116,7 +120,7 @@ async def chain(
         ]
         try:
             started = Chain(stage, prefix, legs)
-            await started.at(_WARM_UP_RATE, arrivals.poisson(_WARM_UP_RATE, 0), workload, _WARM_UP_S)
+            await started.at(WARM_UP_RATE, arrivals.poisson(WARM_UP_RATE, 0), workload, warm_up_s)
             yield started
         finally:
             await jobs.stop(running)

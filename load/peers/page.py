@@ -35,8 +35,8 @@ YOURSELF: Final = """
 
     skysail load run peers --short                              # six systems at their best known settings: 6 minutes
     skysail load run peers --short --only faust --only skysail_whole  # others
-    skysail load run peers --docs docs/benchmark.md             # everybody, the grid, five rounds, the judge: 35
-    skysail load run forest                                     # a model that needs batching: hours; --short 25
+    skysail load run peers --docs docs/benchmark.md             # everybody, the grid, five rounds, the judge: 40
+    skysail load run forest                                     # a model that needs batching: hours; --short 32
     skysail load run trio                                       # one slow model among three: 8; --short 2
     skysail load run scale                                      # what grows, and how: 5; --short 3
     cd reports/load && skysail load page peers.json forest.json trio.json scale.json   # this page, from those results

@@ -5,7 +5,7 @@ row of a large batch. Goodput is the rate of right answers within the objective,
 double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
 objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
 grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at rates
-around AIMD's best. The short form takes 25 minutes.
+around AIMD's best. The short form takes 32 minutes.
 """
 
 from __future__ import annotations

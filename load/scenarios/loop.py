@@ -12,7 +12,7 @@ import joblib
 
 from load import topics
 from load.driving import deployed
-from load.floor.measure import chain, drain
+from load.floor.measure import WARM_UP_RATE, WARM_UP_S, chain, drain
 from load.one_hop import beside_one_hop
 from load.rates import central_rate
 from load.results import Result
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 NAME = "loop"
 _APPLICATION = "digits"
-_WARM_UP_RATE = 300.0  # as the chain
-_WARM_UP_S = 6.0
 # A backlog waits; with an objective shorter than its draining it would be answered by defaults.
 _BACKLOG_SLO_MS = 600_000.0
 _BACKLOG_DRAIN_S = 120.0
@@ -56,7 +54,7 @@ async def run(stage: Stage) -> Result:
         models=package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME),
     )
     async with deployed(stage, deployment, data.inputs[0]) as driver:
-        await driver.at(_WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), _WARM_UP_S)
+        await driver.at(WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), WARM_UP_S)
         drained = await _drain_backlogs(driver, data)
         async with chain(stage, workload) as bare:
             latencies = await _latencies(driver, bare, data)
