@@ -234,6 +234,9 @@ class Model:
     shares: Mapping[str, float] = field(default_factory=dict)
 
 
+STOPPED = "stopped"  # gauge of the last report of a process that was told to stop
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """One report a second from every process. Topic `reports`, key = instance."""

@@ -33,6 +33,8 @@ def resolve(path: str) -> Any:
         raise PackageError(
             f"{path!r} cannot be imported here ({error}): install its package, or put its folder on PYTHONPATH"
         ) from error
+    except Exception as error:  # the module is not ours: it may raise anything
+        raise PackageError(f"{path!r} cannot be imported here: it raises {type(error).__name__}: {error}") from error
     if not callable(found):
         raise PackageError(f"{path!r} is not callable: name a function")
     return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from workers import choice as choices
 from workers import manifest as manifests
-from workers.errors import PackageError
+from workers.errors import PackageError, WorkerError
 from workers.forms import CONVERTERS, EXAMPLES_FILE, answers, apart, compiled, runtime_module
 
 if TYPE_CHECKING:
@@ -67,7 +67,13 @@ def load_package(
     manifests.verify(folder, manifest)
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
-    runtime = runtime_module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
+    module = runtime_module(manifest.runtime)
+    try:
+        runtime = module.load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
+    except (WorkerError, MemoryError):
+        raise
+    except Exception as error:  # of a library, or of code that the package names
+        raise PackageError(f"{folder} cannot be loaded: {type(error).__name__}: {error}") from error
     conversion = manifest.options.get("conversion")
     if conversion is None or manifest.runtime in CONVERTERS:
         return LoadedModel(manifest, runtime, found)

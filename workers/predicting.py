@@ -107,6 +107,7 @@ class Predicting:
         recent = Recent(recall)
         self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first, recent=recent)
         self._drains = False
+        self._preparing: asyncio.Task[None] | None = None
         self._last_rows: tuple[int, int] | None = None  # it answers before it leaves (`Batcher.mark`), and until when
 
         def side(wanted: Wanted, loaded: Executor) -> Predicting:
@@ -143,7 +144,8 @@ class Predicting:
         Raises:
             HungError: the model did not come back.
         """
-        preparing = asyncio.create_task(self._versions.run(partial(self._have_beside, perform)))
+        preparing = self._preparing = asyncio.create_task(self._versions.run(partial(self._have_beside, perform)))
+        preparing.add_done_callback(lambda _: self.kernel.ring())  # it only ends by a fault
         try:
             await self._predict(perform)
         finally:
@@ -159,10 +161,16 @@ class Predicting:
     async def _have_beside(self, perform: Callable[[Effects], None], wanted: Sequence[Wanted]) -> bool:
         return await self._beside.converge(wanted, self._versions.recent, perform)
 
+    def _check(self) -> None:
+        """Raise what ended the versions beside, or the following of versions: none would ever be changed again."""
+        self._beside.check()
+        if self._preparing is not None and self._preparing.done():
+            self._preparing.result()
+
     async def _predict(self, perform: Callable[[Effects], None]) -> None:
         last: _Done | None = None
         while True:
-            self._beside.check()
+            self._check()
             if not self._executor.ready or self._is_due():
                 if last is not None:
                     perform(self._finish(last))  # in the name of the version that answered, before anything is awaited

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import tempfile
 from contextlib import AsyncExitStack, suppress
@@ -17,6 +18,9 @@ from deploy import desired
 from deploy.clients import check_redis
 from deploy.launch import System
 from deploy.progress import shown
+
+_LOOK_S = 1.0
+_ERROR = re.compile(r"\S+ \S+ (ERROR|CRITICAL) ")  # after date and time, see `run.LOG_FORMAT`
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -50,8 +54,30 @@ async def _supervise(settings: Settings, codec: Codec) -> None:
                 await asyncio.to_thread(check_redis, settings)
                 system = await stack.enter_async_context(System(settings, codec, Path(folder), progress=progress))
             _tell(settings, system)
-            await asyncio.Event().wait()
+            await _tell_errors(system)
     click.echo("stopped")
+
+
+async def _tell_errors(system: System) -> None:
+    """Print what the roles log as errors, from their start on, for ever."""
+    read: dict[str, int] = {}
+    while True:
+        for child in system.status():
+            lines, read[child.name] = errors_since(system.log(child.name), read.get(child.name, 0))
+            for line in lines:
+                click.echo(f"{child.name}: {line}", err=True)
+        await asyncio.sleep(_LOOK_S)
+
+
+def errors_since(log: Path, place: int) -> tuple[list[str], int]:
+    """Return the whole lines of errors in a log from a place (bytes) on, without tracebacks, and where to go on."""
+    if not log.exists():
+        return [], place
+    with log.open("rb") as file:
+        file.seek(place)
+        whole = file.read().rpartition(b"\n")[0]
+    lines = whole.decode(errors="replace").splitlines()
+    return [line for line in lines if _ERROR.match(line)], place + len(whole) + bool(whole)
 
 
 def _tell(settings: Settings, system: System) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, TypedDict
 
+from schemas.records import STOPPED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -60,9 +62,12 @@ def fold(before: Figures | None, report: Report) -> Figures:
 
 
 def _restarts(before: Figures, report: Report) -> int:
-    """Count a process that has used less CPU time than before: it is another one under the same name."""
+    """Count a process that has used less CPU time than before: it is another one under the same name.
+
+    One that was told to stop said so in its last report, and has not died.
+    """
     is_other = report.counters.get(CPU, 0.0) < before["counters"].get(CPU, 0.0)
-    return before.get("restarts", 0) + is_other
+    return before.get("restarts", 0) + (is_other and not before["gauges"].get(STOPPED))
 
 
 def _rates(before: Figures, report: Report) -> dict[str, float]:

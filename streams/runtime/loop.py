@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from schemas import topics
 from schemas.errors import SchemaError
+from schemas.records import STOPPED
 from streams.operators.contract import Emit
 from streams.runtime.alarm import Alarm
 from streams.runtime.dead_letters import DeadLetters
@@ -43,6 +45,7 @@ _log = logging.getLogger(__name__)
 
 COMMIT_S = 0.5
 REPORT_S = 1.0
+NOTHING_MORE: Final[Mapping[str, float]] = MappingProxyType({})
 STOP_S = 5.0
 BACKOFF_S = 0.5
 
@@ -153,7 +156,7 @@ class RoleLoop:
         """Wait for what is on its way, then commit."""
         if not self._joined:
             return
-        self._report()
+        self._report({STOPPED: 1.0})
         if self._keeper is not None:
             await self._keeper.flush(STOP_S)
         await self._lanes.flush(STOP_S)
@@ -173,10 +176,10 @@ class RoleLoop:
             await asyncio.sleep(REPORT_S)
             self._report()
 
-    def _report(self) -> None:
+    def _report(self, more: Mapping[str, float] = NOTHING_MORE) -> None:
         """Give a report to the hooks and to the reports topic."""
         now_us = self._ports.clock.now_us()
-        report = self._composer.compose(now_us, self._kernel.statistics(), *self._statistics())
+        report = self._composer.compose(now_us, self._kernel.statistics(), *self._statistics(), more)
         for hook in self._ports.hooks:
             hook(report)
         try:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from schemas.records import Report
+from schemas.records import STOPPED, Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
 from streams.control.overview import overview
@@ -196,6 +196,16 @@ def test_one_silent_process_of_several_is_a_warning() -> None:
     page.later(9)
     page.everybody()
     assert page.texts() == ["warn: joiner@2 was last heard 9 s ago; others of its role go on $ skysail doctor"]
+
+
+def test_what_was_stopped_and_started_again_has_not_died() -> None:
+    """It said in its last report that it had been told to stop."""
+    page = Page()
+    page.report("learner@1", {"cpu_seconds_total": 9.0}, **{STOPPED: 1.0})
+    page.later(9)
+    page.everybody()
+    page.report("learner@1", {"cpu_seconds_total": 0.5}, uptime_s=1)
+    assert not any("died" in text for text in page.texts())
 
 
 def test_a_restart_is_told() -> None:

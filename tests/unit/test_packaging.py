@@ -181,6 +181,27 @@ def test_a_dotted_path_that_names_no_model_is_refused(path: str, complaint: str)
         resolve(path)
 
 
+def test_a_module_that_raises_when_it_is_imported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises: where a version of it is to take over, the one before goes on."""
+    (tmp_path / "spoilt_rules.py").write_text("raise RuntimeError('no licence')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PackageError, match="it raises RuntimeError: no licence"):
+        resolve("spoilt_rules:predict")
+
+
+def test_whatever_a_runtime_raises_when_it_loads_a_package_is_a_refusal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library of another version, or code that the package names."""
+
+    def load(*_: object, **__: object) -> None:
+        raise KeyError("layers")
+
+    monkeypatch.setattr("workers.runtimes.sklearn.load", load)
+    with pytest.raises(PackageError, match="cannot be loaded: KeyError: 'layers'"):
+        load_package(folder)
+
+
 @pytest.mark.parametrize("raw", [[1, 2], [True, False], np.array([1, 2], dtype=np.uint8), [1.0, 2.0]])
 def test_whole_numbers_become_integer_labels(raw: Any) -> None:
     """Whatever the model calls them."""
