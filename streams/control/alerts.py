@@ -104,7 +104,8 @@ def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
 def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
     for process in processes:
         up_s = process["up_s"] or 0.0
-        if process["restarts"] and up_s < A_NIGHT_S:
+        is_page = process["role"] == "control"  # which does not know of itself whether it had been told to stop
+        if process["restarts"] and up_s < A_NIGHT_S and not is_page:
             ago = f"the last time {up_s / 60:.0f} min ago ({process['restarts']} in all)"
             text = f"{process['instance']} died and was started again, {ago}; its log says why"
             yield Alert(level="warn", text=text, command="skysail doctor")

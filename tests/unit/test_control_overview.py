@@ -205,6 +205,9 @@ def test_what_was_stopped_and_started_again_has_not_died() -> None:
     page.later(9)
     page.everybody()
     page.report("learner@1", {"cpu_seconds_total": 0.5}, uptime_s=1)
+    page.report("control@1", {"cpu_seconds_total": 9.0})
+    page.later(1)
+    page.report("control@1", {"cpu_seconds_total": 0.5}, uptime_s=1)
     assert not any("died" in text for text in page.texts())
 
 
