@@ -46,7 +46,7 @@ RULES = (
     Rule("*unserved_more", Better.LOWER, 0.0),
     Rule("*right", Better.HIGHER, 0.0),
     Rule("*_seen", Better.HIGHER, 0.0),
-    Rule("*_in_time", Better.HIGHER, 0.0, 0.001),
+    Rule("models_*_in_time", Better.HIGHER, 0.0, 0.001),
     Rule("*hit_ratio", Better.HIGHER, 0.0, 0.005),
     Rule("*_off_*", Better.LOWER, 0.0, 0.05),
     Rule("confidence_off", Better.LOWER, 0.0),

@@ -85,6 +85,11 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
         results.read(path)
 
 
+def test_counts_are_only_shown() -> None:
+    """They follow from how long a run was."""
+    assert not compare(_result(at_200_in_time=4_000), _result(at_200_in_time=1_000)).worse
+
+
 def targets_of_one_side() -> list[tuple[str, str]]:
     """Return figure and relation of every target that says which direction is better."""
     found = []
