@@ -11,7 +11,7 @@ import sys
 from functools import reduce
 from typing import Any
 
-from workers.errors import PackageError
+from workers.errors import PackageError, refusing
 
 
 def resolve(path: str) -> Any:
@@ -27,14 +27,14 @@ def resolve(path: str) -> Any:
         raise PackageError(
             f"{path!r} names the standard library, which is no model: name a function of your own module"
         )
+    unknown = (ImportError, AttributeError)
     try:
-        found = reduce(getattr, names.split("."), importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
+        with refusing(f"{path!r} cannot be imported here", but=unknown):
+            found = reduce(getattr, names.split("."), importlib.import_module(module))
+    except unknown as error:
         raise PackageError(
             f"{path!r} cannot be imported here ({error}): install its package, or put its folder on PYTHONPATH"
         ) from error
-    except Exception as error:  # the module is not ours: it may raise anything
-        raise PackageError(f"{path!r} cannot be imported here: it raises {type(error).__name__}: {error}") from error
     if not callable(found):
         raise PackageError(f"{path!r} is not callable: name a function")
     return found

@@ -8,6 +8,12 @@ WorkerError
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 class WorkerError(Exception):
     """Anything wrong with a model or its worker."""
@@ -23,3 +29,20 @@ class OutputError(WorkerError):
 
 class HungError(WorkerError):
     """A model did not return and cannot be stopped from inside; the process must end so that it can be replaced."""
+
+
+@contextmanager
+def refusing(what: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn whatever code that is not ours raises (an estimator, a library, a module of the user) into a refusal.
+
+    Args:
+        what: that cannot be; stands before the cause.
+        but: what is raised as it is, beside a `PackageError`.
+    """
+    ours: tuple[type[Exception], ...] = (PackageError, *but)
+    try:
+        yield
+    except ours:
+        raise
+    except Exception as error:
+        raise PackageError(f"{what} ({type(error).__name__}: {error})") from error

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workers import choice as choices
-from workers.errors import PackageError
+from workers.errors import PackageError, refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     import numpy as np
@@ -70,7 +69,7 @@ def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]
     """
     if name not in AT_LOAD:
         raise PackageError(f"nothing is converted to {name!r} when it is loaded")
-    with _refusing(f"it is not converted to {name}"):
+    with refusing(f"it is not converted to {name}"):
         runtime: Runtime = _import_extra(CONVERTERS[name], name).runtime(manifest, estimator, dtype)
     return runtime
 
@@ -89,7 +88,7 @@ def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected
     Raises:
         PackageError: it cannot be converted so, or the converted one answers otherwise.
     """
-    with _refusing(f"it is not converted to {name}"):
+    with refusing(f"it is not converted to {name}"):
         file = _import_extra(CONVERTERS[name], name).convert(estimator, folder, rows)
     alone = replace(manifest, files={file: ""})
     try:
@@ -119,19 +118,8 @@ def answers(runtime: Runtime, rows: NDArray[Any]) -> Outputs:
     Raises:
         PackageError: it has none, whatever the reason.
     """
-    with _refusing("does not answer"):
+    with refusing("does not answer"):
         return runtime.predict_batch(rows)
-
-
-@contextmanager
-def _refusing(what: str) -> Iterator[None]:
-    """Turn whatever an estimator or a library raises into a refusal: of a form, not of the model."""
-    try:
-        yield
-    except PackageError:
-        raise
-    except Exception as error:
-        raise PackageError(f"{what} ({type(error).__name__}: {error})") from error
 
 
 def _import_extra(module: str, extra: str) -> Any:

@@ -11,13 +11,11 @@ import numpy as np
 
 from workers import choice as choices
 from workers import manifest as manifests
-from workers.errors import PackageError, WorkerError
+from workers.errors import PackageError, WorkerError, refusing
 from workers.forms import CONVERTERS, EXAMPLES_FILE, answers, apart, compiled, runtime_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
     from workers.choice import Choice
     from workers.manifest import Manifest
@@ -67,68 +65,36 @@ def load_package(
     manifests.verify(folder, manifest)
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
-    module = runtime_module(manifest.runtime)
-    try:
-        runtime = module.load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
-    except (WorkerError, MemoryError):
-        raise
-    except Exception as error:  # of a library, or of code that the package names
-        raise PackageError(f"{folder} cannot be loaded: {type(error).__name__}: {error}") from error
-    conversion = manifest.options.get("conversion")
-    if conversion is None or manifest.runtime in CONVERTERS:
-        return LoadedModel(manifest, runtime, found)
-    rows = np.load(folder / EXAMPLES_FILE, allow_pickle=False)
-    load = _converted if conversion.get("at") == "load" else _stored
-    forms = load(manifest, folder, runtime, rows, threads)
-    return _fastest(LoadedModel(manifest, runtime, found), {manifest.runtime: runtime} | forms, rows, sizes)
+    with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
+        runtime = runtime_module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
+    model = LoadedModel(manifest, runtime, found)
+    if "conversion" not in manifest.options or manifest.runtime in CONVERTERS:
+        return model
+    return _fastest(model, folder, threads, sizes)
 
 
-def _stored(
-    manifest: Manifest, folder: Path, original: Runtime, rows: NDArray[Any], threads: int
-) -> dict[str, Runtime]:
-    """Load the forms that the package holds."""
-
-    def load(name: str) -> Runtime:
-        loaded: Runtime = runtime_module(name).load(manifest, folder, allow_pickle=False, threads=threads)
-        return loaded
-
-    names = manifest.options["conversion"].get("to", ("onnx",))  # not said before there were others
-    return _agreeing(manifest, names, load, original, rows)
-
-
-def _converted(
-    manifest: Manifest, _folder: Path, original: Any, rows: NDArray[Any], _threads: int
-) -> dict[str, Runtime]:
-    """Convert the estimator to what agreed when it was packaged."""
-
-    def convert(name: str) -> Runtime:
-        return compiled(name, manifest, original.estimator, rows.dtype)
-
-    return _agreeing(manifest, manifest.options["conversion"]["to"], convert, original, rows)
-
-
-def _agreeing(
-    manifest: Manifest, names: Sequence[str], make: Callable[[str], Runtime], original: Runtime, rows: NDArray[Any]
-) -> dict[str, Runtime]:
-    """Make the forms named; one that cannot be made or does not agree here is left out."""
-    forms = {}
-    for name in names:
+def _fastest(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
+    """Give the model the fastest of its forms, at each size of a batch; one that cannot be had here is left out."""
+    manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
+    runtimes = {manifest.runtime: model.runtime}
+    for name in manifest.options["conversion"].get("to", ("onnx",)):  # not said before there were others
         try:
-            form = make(name)
-            apart(answers(original, rows), form, rows)
-            forms[name] = form
+            form = _form(name, model, folder, rows.dtype, threads)
+            apart(answers(model.runtime, rows), form, rows)
+            runtimes[name] = form
         except PackageError as error:
             _log.warning("%s %s does not run under %s: %s", manifest.name, manifest.version, name, error)
-    return forms
-
-
-def _fastest(
-    model: LoadedModel, runtimes: Mapping[str, Runtime], rows: NDArray[Any], sizes: Sequence[int]
-) -> LoadedModel:
-    """Give the model the fastest of its runtimes, at each size of a batch."""
     if len(runtimes) == 1:
         return model
     found = choices.measure(runtimes, rows, sizes)
-    _log.info("%s %s runs under %s", model.manifest.name, model.manifest.version, found)
+    _log.info("%s %s runs under %s", manifest.name, manifest.version, found)
     runtime = runtimes[found.spans[0][1]] if len(found.spans) == 1 else choices.BySize(found, runtimes)
     return replace(model, runtime=runtime, choice=found)
+
+
+def _form(name: str, model: LoadedModel, folder: Path, dtype: np.dtype[Any], threads: int) -> Runtime:
+    """Convert the model, or load what it was converted to when it was packaged."""
+    if model.manifest.options["conversion"].get("at") == "load":
+        return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype)
+    stored: Runtime = runtime_module(name).load(model.manifest, folder, allow_pickle=False, threads=threads)
+    return stored

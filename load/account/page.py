@@ -25,10 +25,10 @@ scikit-learn models of 64 features, every role a process of its own, four partit
 each answered query.
 
 Each process samples itself by the CPU time that it uses (`streams/runtime/sampler.py`: from outside py-spy would take
-a part of the same two cores), and its samples are sorted into
-steps by the functions on their stacks (`load/account/steps.py`). Batches that take more than a millisecond run in a
-thread of their own in the worker, whose time is known as a whole; how much of it is stacking rows is measured on the
-same package afterwards. Waiting takes no CPU: it stands among the legs below.
+a part of the same two cores), and its samples are sorted into steps by the functions on their stacks
+(`load/account/steps.py`). Batches that take more than a millisecond run in a thread of their own in the worker, whose
+time is known as a whole; how much of it is stacking rows is measured on the same package afterwards. Waiting takes no
+CPU: it stands among the legs below.
 """
 LARGE: Final = 0.03  # of a stretch's CPU time: from here on an entry has a paragraph
 _WORKERS = "workers"

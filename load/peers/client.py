@@ -20,7 +20,7 @@ from load.peers.running import APPLICATION
 from load.peers.sides import Asking, Side, backlog
 from load.processes import usage
 from load.rates import drain_rate
-from load.wire import Wire
+from load.wire import Wire, linger_ms
 from load.workload import Rows
 from schemas import topics as names
 from streams.runtime.clock import SystemClock
@@ -44,8 +44,6 @@ _COMMIT_S = 0.6  # after the last answer: the commit belongs to the work
 _IDLE_CORES = 0.1
 _IDLE_LOOK_S = 0.5
 _IDLE_LIMIT_S = 20.0
-_LINGER_FROM_PER_S = 1_000  # from here on a request a record would saturate the broker
-_LINGER_MS = 2.0
 # Queries are made before they are due: so long for each, and a little to spare.
 _MAKING_US = 40
 _LEAD_US = 50_000
@@ -139,8 +137,8 @@ class Client:
 
     def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
         """Send Poisson arrivals at `rate` a second and wait for the last answers."""
-        asking, linger_ms = self._asking(self.slo_ms), _LINGER_MS if rate > _LINGER_FROM_PER_S else 0
-        with frozen(), closing(self._wire(linger_ms)) as wire:
+        asking = self._asking(self.slo_ms)
+        with frozen(), closing(self._wire(linger_ms(rate))) as wire:
             offsets_us = list(arrivals.until(arrivals.poisson(rate, next(self._seeds)), seconds))
             start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
             intended_us = [start_us + offset_us for offset_us in offsets_us]
