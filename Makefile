@@ -5,6 +5,8 @@ VENV := .venv
 COMPILED := schemas/native.pxd schemas/compiled.pyx streams/runtime/kafka_unpacking.pyx streams/operators/id_times.pyx workers/runtimes/descent.pyx
 BIN := $(VENV)/bin
 TESTS ?= tests
+# It works with the onnx of the extra `onnx`, but requires an older one (0.4.12).
+HUMMINGBIRD := hummingbird-ml==0.4.12 onnxconverter-common==1.16.0 dill==0.4.1
 
 export BROKER ?= apache
 export DEMO_SECONDS ?= 60
@@ -49,4 +51,5 @@ $(VENV)/demo.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 $(VENV)/test.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 	@echo "installing what the tests need, torch included"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,registry,dev]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --no-deps $(HUMMINGBIRD)
 	@touch $@ $(VENV)/demo.stamp

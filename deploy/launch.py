@@ -192,7 +192,7 @@ class System:
         argv += ["--instance", str(number)] if model is None else ["--instance", str(number), "--model", model]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         member = self._member if number == 1 else f"{self._member}-{number}"
-        own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": member, **self._environment}
+        own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": member, "SKYSAIL_KAFKA__LEAVE": "true"} | self._environment
         if name in self.metrics_ports:
             own["SKYSAIL_METRICS__PORT"] = str(self.metrics_ports[name])
         return Child(name, tuple(argv), self.log(name), own)

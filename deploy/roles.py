@@ -190,7 +190,7 @@ def _role(name: str, common: Shared, replies: int = 0, **options: float) -> Role
 
 def _consumer(common: Shared) -> ConsumerSettings:
     given = common.settings.kafka
-    return ConsumerSettings(fetch_wait_ms=given.fetch_wait_ms, member=given.member)
+    return ConsumerSettings(fetch_wait_ms=given.fetch_wait_ms, member=given.member, leave=given.leave)
 
 
 def _loop(

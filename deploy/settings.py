@@ -5,6 +5,7 @@ Whoever needs a value gets the value, not these settings: kernels and clients kn
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -95,7 +96,16 @@ class Kafka(Section):
     member: str | None = None
     """A name that a process keeps over restarts and no other process has at the same time, such as a host and a role:
     killed, it has its partitions back as soon as it is, and not only when Kafka's session timeout of 10 s is over.
-    `skysail run` names the processes that it starts."""
+    `{host}` in it is the machine's or container's (`skysail-{host}`). `skysail run` names what it starts."""
+    leave: bool = True
+    """Whether a process that is told to stop leaves its groups, so that others have its partitions at once. `false` is
+    for rolling restarts of processes with a name: it falls silent, and the next one of its name has them back, the
+    others undisturbed; if none comes within 10 s, they have them. What `skysail run` stops leaves."""
+
+    @field_validator("member")
+    @classmethod
+    def _with_host(cls, member: str | None) -> str | None:
+        return member and member.replace("{host}", socket.gethostname())
 
     @model_validator(mode="before")
     @classmethod

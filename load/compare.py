@@ -39,6 +39,7 @@ class Rule:
 # The first rule that matches counts.
 RULES = (
     Rule("*lost", Better.LOWER, 0.0),
+    Rule("*unanswered", Better.LOWER, 0.0),
     Rule("*duplicates", Better.LOWER, 0.0),
     Rule("*wrong*", Better.LOWER, 0.0),
     Rule("*defaults", Better.LOWER, 0.5),
@@ -65,6 +66,7 @@ RULES = (
     Rule("*_least_share", Better.HIGHER, 0.05),
     Rule("*ing_batches", Better.LOWER, 0.5, 2.0),
     Rule("backoff_batches", Better.LOWER, 0.0, 1.0),
+    Rule("*ratio_flat", Better.HIGHER, 0.25),
     Rule("*ratio_rate", Better.HIGHER, 0.2),  # both parts come from one run, so the machine's share cancels
     Rule("*ratio*", Better.LOWER, 0.3),
     Rule("*gain*", Better.HIGHER, 0.2),
@@ -121,13 +123,16 @@ def compare(base: Result, head: Result) -> Comparison:
     """Compare two runs of the same scenario.
 
     Raises:
-        ValueError: they are of different scenarios, or their queries arrived otherwise.
+        ValueError: they are of different scenarios or forms, or their queries arrived otherwise.
     """
     if base.scenario != head.scenario:
         raise ValueError(f"{base.scenario!r} and {head.scenario!r} are different scenarios; compare runs of one")
     before, after = (result.parameters.get("arrivals", POISSON.name) for result in (base, head))
     if before != after:
         raise ValueError(f"the arrivals were {before} and {after}; compare runs with the same --arrivals")
+    forms = tuple(str(result.parameters["form"]) for result in (base, head) if "form" in result.parameters)
+    if len({*forms}) > 1:
+        raise ValueError(f"the forms were {' and '.join(forms)}; compare runs both with --short or both without")
     return Comparison(
         scenario=base.scenario,
         changes=tuple(

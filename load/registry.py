@@ -157,7 +157,7 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             cache.NAME,
-            "the keys of a production cache as queries: hits against a plain LRU, in the kernel and the whole system",
+            "the keys of a production cache as queries: hits beside plain LRU and CLOCK, and what a cache costs",
             cache.run,
         ),
         Scenario(

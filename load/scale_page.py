@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from load.scaling import RATE
 from load.section import section
 from load.tables import Table, number
 
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 TITLE: Final = "What grows, and how"
 INTRODUCTION: Final = """\
-Backlogs at rising sizes. Workers have sleeping models, so that the cores are not what they wait for; everything else
-runs models that cost nothing inside the selection role, with all feedback joined and learnt. Memory is resident, at the
-end. Written by `skysail load run scale`.
+Backlogs at rising sizes, and single queries after them. Workers have sleeping models, so that the cores are not what
+they wait for; everything else runs models that cost nothing inside the selection role, with all feedback joined and
+learnt. Memory is resident, after the backlogs. Written by `skysail load run scale`.
 """
 _TITLES: Final = {
     "workers": "Workers and partitions",
@@ -28,6 +29,10 @@ _HEADS: Final = {
     "start_s": "start s",
     "per_s": "queries/s",
     "cpu_us_per_query": "CPU us/query",
+    f"at_{RATE}_p50_ms": f"p50 ms at {RATE}/s",
+    f"at_{RATE}_p99_ms": "p99 ms",
+    f"at_{RATE}_p999_ms": "p99.9 ms",
+    f"at_{RATE}_within_slo": "within 100 ms",
     "selection_mib": "selection MiB",
     "worker_mib": "workers MiB",
     "joiner_mib": "joiner MiB",

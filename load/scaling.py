@@ -18,6 +18,7 @@ from schemas.records import Query
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from load.driving import Stretch
     from load.system import Deployment, Stage
     from schemas.records import Prediction, Tensor, Value
 
@@ -25,6 +26,8 @@ STATES = "states_cached"
 _SLO_MS = 600_000.0  # a backlog waits; with a shorter one it would be answered by defaults
 _DRAIN_S = 300.0
 _WARM_UP = 500  # queries
+RATE = 200  # queries a second at which latency is measured
+_LATENCY_S, _LATENCY_SLO_US = 5.0, 100_000
 _GAUGE_S = 10.0
 
 
@@ -84,24 +87,35 @@ class Chunk(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What one size gave: how long it took to start, its backlogs in order, and policy states held by selection."""
+    """What one size gave.
+
+    Attributes:
+        start_s: how long it took to start.
+        chunks: its backlogs in order.
+        states: policy states held by selection.
+        calm: `RATE` queries a second, after the backlogs.
+    """
 
     start_s: float
     chunks: tuple[Chunk, ...]
     states: float
+    calm: Stretch
 
     def figures(self) -> dict[str, float]:
         """Return start, rate and CPU time of all backlogs together, and memory at the end, by role and in all."""
         queries = sum(chunk.queries for chunk in self.chunks)
+        calm = self.calm.recorder
         cpu_us = sum(chunk.queries * sum(chunk.cpu_us.values()) for chunk in self.chunks) / max(1, queries)
         return {
             "start_s": self.start_s,
             "per_s": max(chunk.per_s for chunk in self.chunks),
             "cpu_us_per_query": cpu_us,
+            **{f"at_{RATE}_{point}_ms": calm.latency_ms()[point] for point in ("p50", "p99", "p999")},
+            f"at_{RATE}_within_slo": calm.total.in_time / max(1, calm.total.sent),
             **{f"{role}_mib": mib for role, mib in by_role(self.chunks[-1].mib).items()},
             "all_mib": sum(self.chunks[-1].mib.values()),
-            "lost": sum(chunk.lost for chunk in self.chunks),
-            "defaults": sum(chunk.defaults for chunk in self.chunks),
+            "lost": sum(chunk.lost for chunk in self.chunks) + calm.open,
+            "defaults": sum(chunk.defaults for chunk in self.chunks) + calm.total.defaults,
         }
 
 
@@ -115,7 +129,7 @@ def by_role(values: dict[str, float]) -> dict[str, float]:
 
 
 async def measure(stage: Stage, deployment: Deployment, workload: Many, backlogs: Sequence[int]) -> Size:
-    """Start a deployment and have it answer backlogs, one after the other.
+    """Start a deployment and have it answer backlogs, one after the other, and then single queries.
 
     Args:
         stage: where.
@@ -131,9 +145,10 @@ async def measure(stage: Stage, deployment: Deployment, workload: Many, backlogs
             await driver.greet(application(0), workload.inputs[0])
             chunks = [await _chunk(driver, workload, count) for count in (_WARM_UP, *backlogs)]
             states = latest_gauge(stage, deployment.prefix, "selection", STATES, _GAUGE_S)
+            calm = await driver.at(RATE, workload, _LATENCY_S, _LATENCY_SLO_US)
     finally:
         topics.delete(stage.bootstrap, deployment.prefix)
-    return Size(start_s, tuple(chunks[1:]), states)
+    return Size(start_s, tuple(chunks[1:]), states, calm)
 
 
 async def _chunk(driver: Driver, workload: Many, count: int) -> Chunk:

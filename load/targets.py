@@ -68,6 +68,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("saved_over_plain_vote", ">=", 0.02),
         Target("saved_over_exp4", ">=", 0.1),
         Target("lost", "==", 0),
+        Target("alike_lost", "==", 0),
     ),
     "straggler": tuple(
         target
@@ -139,12 +140,14 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("skysail_shortest_to_hand_ratio_rate", ">=", 0.75),
         Target("skysail_shortest_to_peer_ratio_rate", ">=", 1.3),
         *(Target(f"skysail_shortest_to_hand_ratio_at_{rate}_p50", "<=", 1.3) for rate in (200, 500)),
+        Target("skysail_unconverted_to_hand_ratio_rate", ">=", 0.75, _IN_FULL),
+        Target("skysail_unconverted_to_peer_ratio_rate", ">=", 1.3, _IN_FULL),
         Target("skysail_whole_to_hand_ratio_rate", ">=", 0.4),
         Target("skysail_whole_to_hand_ratio_cpu", "<=", 3.0),
         *(
             Target(f"skysail_{lane}_{count}", "==", 0)
             for lane in ("shortest", "whole")
-            for count in ("lost", "duplicates", "wrong")
+            for count in ("lost", "unanswered", "duplicates", "wrong")
         ),
     ),
     "forest": (
@@ -160,12 +163,17 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "trio": (
         Target("skysail_kept", ">=", 0.97),
+        Target("skysail_kept", "<=", 1.03),
         *(Target(f"skysail_{how}_{count}", "==", 0) for how in ("with", "without") for count in ("lost", "wrong")),
     ),
     "scale": (
         Target("workers_cpu_off_mean", "<=", 0.1, ("form", "full")),
         Target("workers_rate_gain", ">=", 3.6, ("form", "full")),
         Target("contexts_1000000_states", "<=", 100_000, ("form", "full")),
+        *(
+            Target(f"{part}_{size}_lost", "==", 0, ("form", "full"))
+            for part, size in (("workers", 8), ("models", 64), ("applications", 1_000), ("contexts", 1_000_000))
+        ),
         *(
             Target(f"memory_{role}_mib_per_million", "<=", 30.0, ("form", "full"))
             for role in ("selection", "joiner", "learner")

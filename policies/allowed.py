@@ -32,9 +32,9 @@ class Allowed:
         sizes: Rows, rising, each at least 1.
 
     Examples:
-        >>> from policies.aimd import Aimd
+        >>> from policies.aimd import Aimd, Cap
         >>> allowed = Allowed(Aimd(), (1, 8, 32))
-        >>> allowed.cap(Sized(20, ()))
+        >>> allowed.cap(Sized(Cap(20), ()))
         8
     """
 

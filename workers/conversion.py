@@ -13,7 +13,18 @@ import numpy as np
 
 from workers import choice as choices
 from workers.errors import PackageError
-from workers.forms import AT_LOAD, CONVERTERS, EXAMPLES_FILE, Form, answers, apart, compiled, runtime_module, stored
+from workers.forms import (
+    AT_LOAD,
+    CONVERTERS,
+    EXAMPLES_FILE,
+    ON_REQUEST,
+    Form,
+    answers,
+    apart,
+    compiled,
+    runtime_module,
+    stored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 CONVERSIONS = ("load", "none", *CONVERTERS, "auto")
+_STORED = tuple(name for name in CONVERTERS if name not in ON_REQUEST)
 
 
 def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
@@ -38,13 +50,10 @@ def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, conv
     """
     if convert not in CONVERSIONS:
         raise PackageError(f"conversion {convert!r} is unknown: use one of {', '.join(CONVERSIONS)}")
-    if not isinstance(sample, np.ndarray):
-        raise PackageError("only models of tensors can be converted: package this one without conversion")
-    rows = choices.examples(sample, allow_nan=manifest.input.allow_nan)
-    original = _original(path, manifest)
+    rows, original = _examples(manifest, sample), _original(path, manifest)
     expected = answers(original, rows)
     forms, refused = {}, {}
-    for name in CONVERTERS if convert == "auto" else (convert,):
+    for name in _STORED if convert == "auto" else (convert,):
         try:
             forms[name] = stored(name, path, manifest, estimator, expected, rows)
         except PackageError as error:
@@ -58,24 +67,39 @@ def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, conv
     )
 
 
-def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows) -> Manifest:
+def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str = "load") -> Manifest:
     """Have whoever loads the package convert the estimator: note to what, and keep the rows to check that by.
 
-    What nothing can be converted to, and what takes no tensors, stays as it is.
+    What nothing can be converted to, and what takes no tensors, stays as it is, unless a form was asked for.
+
+    Raises:
+        PackageError: the form that was asked for, one of `ON_REQUEST`, cannot be had.
     """
-    if not isinstance(sample, np.ndarray):
+    if convert == "load" and not isinstance(sample, np.ndarray):
         return manifest
-    rows, forms = choices.examples(sample, allow_nan=manifest.input.allow_nan), {}
+    rows, forms = _examples(manifest, sample), {}
     for name in AT_LOAD:
         try:
             runtime = compiled(name, manifest, estimator, rows.dtype)
         except PackageError:  # it is neither of trees nor linear
             continue
         try:
-            forms[name] = Form(runtime, apart(answers(_original(path, manifest), rows), runtime, rows))
+            forms[name] = _compared(path, manifest, runtime, rows)
         except PackageError as error:
             _log.warning("%s %s will not be converted to %s: %s", manifest.name, manifest.version, name, error)
+    if convert in ON_REQUEST:
+        forms[convert] = _compared(path, manifest, compiled(convert, manifest, estimator, rows.dtype), rows)
     return _noted(path, manifest, forms, rows, {"at": "load"}) if forms else manifest
+
+
+def _compared(path: Path, manifest: Manifest, runtime: Runtime, rows: NDArray[np.generic]) -> Form:
+    return Form(runtime, apart(answers(_original(path, manifest), rows), runtime, rows))
+
+
+def _examples(manifest: Manifest, sample: Rows) -> NDArray[np.generic]:
+    if not isinstance(sample, np.ndarray):
+        raise PackageError("only models of tensors can be converted: package this one without conversion")
+    return choices.examples(sample, allow_nan=manifest.input.allow_nan)
 
 
 def _original(path: Path, manifest: Manifest) -> Runtime:

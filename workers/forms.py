@@ -34,9 +34,11 @@ CONVERTERS: Mapping[str, str] = {
     "onnx": "workers.runtimes.onnx_conversion",
     "trees": "workers.runtimes.trees_conversion",
     "linear": "workers.runtimes.linear_conversion",
+    "hummingbird": "workers.runtimes.hummingbird",
 }
-# What takes no library of its own and no file, so that it need not be kept: skl2onnx takes seconds.
+# What whoever loads a package converts it to, so that nothing is stored. Unasked only what takes no library of its own.
 AT_LOAD = ("trees", "linear")
+ON_REQUEST = ("hummingbird",)
 EXAMPLES_FILE = "examples.npy"
 
 
@@ -61,16 +63,23 @@ def runtime_module(runtime: str) -> Any:
     return _import_extra(RUNTIMES[runtime], runtime)
 
 
-def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]) -> Runtime:
-    """Convert an estimator to the form of a runtime of `AT_LOAD`, in memory.
+def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any], threads: int = 1) -> Runtime:
+    """Convert an estimator to one of the forms that are made at load, in memory.
+
+    Args:
+        name: of its runtime.
+        manifest: of the estimator.
+        estimator: fitted.
+        dtype: of the rows that will come.
+        threads: for the arithmetic of one batch, where the form has any use for more than one.
 
     Raises:
         PackageError: it cannot be converted so.
     """
-    if name not in AT_LOAD:
+    if name not in (*AT_LOAD, *ON_REQUEST):
         raise PackageError(f"nothing is converted to {name!r} when it is loaded")
     with refusing(f"it is not converted to {name}"):
-        runtime: Runtime = _import_extra(CONVERTERS[name], name).runtime(manifest, estimator, dtype)
+        runtime: Runtime = _import_extra(CONVERTERS[name], name).runtime(manifest, estimator, dtype, threads)
     return runtime
 
 

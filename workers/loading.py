@@ -95,6 +95,6 @@ def _fastest(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int
 def _form(name: str, model: LoadedModel, folder: Path, dtype: np.dtype[Any], threads: int) -> Runtime:
     """Convert the model, or load what it was converted to when it was packaged."""
     if model.manifest.options["conversion"].get("at") == "load":
-        return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype)
+        return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype, threads)
     stored: Runtime = runtime_module(name).load(model.manifest, folder, allow_pickle=False, threads=threads)
     return stored

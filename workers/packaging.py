@@ -24,7 +24,7 @@ from workers import manifest as manifests
 from workers.conversion import converted, convertible
 from workers.dotted import resolve
 from workers.errors import PackageError
-from workers.forms import runtime_module
+from workers.forms import ON_REQUEST, runtime_module
 from workers.loading import load_package
 from workers.manifest import Manifest, Signature
 from workers.rows import predict_rows
@@ -60,7 +60,8 @@ def package_sklearn(
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle, which may need any type and whose loading may run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
-            fastest; `none` = it always runs under scikit-learn. Converted now, the form kept in the package: `onnx` =
+            fastest; `hummingbird` = to tensor operations of torch as well, or it is not packaged; `none` = it always
+            runs under scikit-learn. Converted now, the form kept in the package: `onnx` =
             workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so as arrays; `auto` =
             each worker measures the original and all that it can be converted to, and keeps the fastest. The original
             stays in the package whatever is said, and what it is converted to must agree with it on the sample and on
@@ -85,8 +86,8 @@ def package_sklearn(
     )
     with _new_folder(folder) as path:
         manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
-        if convert == "load":
-            manifest = convertible(path, manifest, estimator, sample_input)
+        if convert in {"load", *ON_REQUEST}:
+            manifest = convertible(path, manifest, estimator, sample_input, convert)
         elif convert != "none":
             manifest = converted(path, manifest, estimator, sample_input, convert)
         return _finish(path, manifest, sample_input, allow_pickle=allow_pickle)

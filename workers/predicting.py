@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from policies.allowed import Allowed
 from policies.batching import create_controller
@@ -17,27 +17,22 @@ from workers import traffic
 from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
-from workers.choice import SIZES
-from workers.executor import Executor, ThreadExecutor, Timed, patience_s
-from workers.loading import load_package
-from workers.operator import ModelWorker
-from workers.pool import PoolExecutor
-from workers.predictor import predictor
-from workers.process import ProcessExecutor
+from workers.executor import Executor, Timed, patience_s
+from workers.executors import executor_of
 from workers.quickness import QUICK_US
 from workers.rehearsal import Recent
 from workers.traffic import SHADOW
 from workers.versions import Versions, Wanted
+from workers.waking import Waking
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects
     from workers.answering import Asked
     from workers.choice import Choice
-    from workers.rows import Predicted
     from workers.settings import WorkerSettings
 
 _log = logging.getLogger(__name__)
@@ -100,9 +95,9 @@ class Predicting:
             controller = Allowed(controller, sizes)
         self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
         identity = Identity(model.name, model.version, instance)
-        self.kernel = _Waking(codec, identity, self._batcher, settings.partitions, beside)
-        load_beside = make or (lambda version: _executor(version, settings, now_us, lambda _: None))
-        make = make or (lambda version: _executor(version, settings, now_us, self._chose))
+        self.kernel = Waking(codec, identity, self._batcher, settings.partitions, beside)
+        load_beside = make or (lambda version: executor_of(version, settings, now_us, lambda _: None))
+        make = make or (lambda version: executor_of(version, settings, now_us, self._chose))
         self._executor = executor or make(model)
         recent = Recent(recall)
         self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first, recent=recent)
@@ -288,100 +283,5 @@ class _Done(NamedTuple):
     started_us: int
 
 
-class _Waking(ModelWorker):
-    """The kernel, with a bell for the task that predicts."""
-
-    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int, beside: str) -> None:
-        super().__init__(codec, identity, batcher, partitions, beside)
-        self._is_rung = False
-        self._bell: asyncio.Future[None] | None = None
-        self.versions: Versions | None = None
-        self.beside: Beside | None = None
-
-    def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
-        effects = super().offer(items, now_us, ranks)
-        self.ring()
-        return effects
-
-    def on_model(self, record: Record) -> None:
-        if self.versions is not None:
-            self.versions.on_record(record, self._codec)
-        if self.beside is not None:
-            self.beside.route()
-
-    def ring(self) -> None:
-        """Wake the task that predicts."""
-        self._is_rung = True
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
-
-    def statistics(self) -> Mapping[str, float]:
-        if self.versions is None or self.beside is None:
-            return super().statistics()
-        model = self.identity.model
-        label = f"{{model={model}}}"
-        return {
-            **super().statistics(),
-            **{f"ready_s{{model={model},version={version}}}": took for version, took in self.versions.ready_s.items()},
-            f"version_switches_total{label}": float(self.versions.switches),
-            f"version_failures_total{label}": float(self.versions.failures + self.beside.failures),
-        }
-
-    def forget_ring(self) -> None:
-        """Wait for the next ring, whatever there has been."""
-        self._is_rung = False
-
-    async def wait_records(self, timeout_s: float | None = None) -> None:
-        """Return when there have been records since the last time, or after so long."""
-        if not self._is_rung:
-            loop = asyncio.get_running_loop()
-            self._bell = loop.create_future()
-            timer = None if timeout_s is None else loop.call_later(timeout_s, self.ring)
-            try:
-                await self._bell
-            finally:
-                self._bell = None
-                if timer is not None:
-                    timer.cancel()
-        self._is_rung = False
-
-
 def _seconds(until_us: int | None, now_us: int) -> float | None:
     return None if until_us is None else max(0, until_us - now_us) / 1e6
-
-
-def _executor(
-    model: Model, settings: WorkerSettings, now_us: Callable[[], int], chose: Callable[[Choice], None]
-) -> Executor:
-    options: dict[str, Any] = {
-        "digest": model.digest,
-        "threads": settings.threads,
-        "allow_pickle": settings.allow_pickle,
-    }
-    sizes = settings.allowed_batch_sizes.get(model.name, ())
-    memory = settings.memory_bytes.get(model.name, 0)
-    if count := settings.processes_of(model.name):
-        options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory, "chose": chose}
-        options["measured_sizes"] = sizes or _sizes(settings)
-        children = [ProcessExecutor(model.path, now_us, **options) for _ in range(count)]
-        return children[0] if count == 1 else PoolExecutor(children, now_us, sizes)
-
-    def load() -> Callable[[Sequence[Input]], Predicted]:
-        loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
-        if loaded.choice is not None:
-            chose(loaded.choice)
-        if getattr(loaded.runtime, "waits", False):
-            executor.keep_in_thread()
-        elif getattr(loaded.runtime, "leaves_lock", False):
-            executor.leaves_lock()
-        return predictor(loaded, sizes)
-
-    executor = ThreadExecutor(load, now_us, settings.load_s)
-    return executor
-
-
-def _sizes(settings: WorkerSettings) -> tuple[int, ...]:
-    """Return the batch sizes by which a runtime is chosen: the one that is in use, where that is known."""
-    if settings.controller != "fixed":
-        return SIZES
-    return (int((settings.parameters or {}).get("rows", 1)),)

@@ -90,8 +90,9 @@ def model() -> None:
     type=click.Choice(CONVERSIONS),
     default="load",
     show_default=True,
-    help="Trees and linear models become arrays when they are loaded, if they agree and are faster; `none`: never. Or "
-    "kept in the package: an ONNX graph or arrays, which workers run, or `auto`, of all forms the fastest.",
+    help="Trees and linear models become arrays when they are loaded, if they agree and are faster; `hummingbird`: and "
+    "tensor operations of torch; `none`: never. Or kept in the package: an ONNX graph or arrays, which workers run, or "
+    "`auto`, of these forms the fastest.",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:

@@ -143,6 +143,7 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.rows": STACK,
     "workers.runtimes": PREDICT,
     "workers.sentinel": "hand over",
+    "workers.waking": "hand over",
 }
 # Of stacks that no rule knows: what the event loop called by itself.
 _LOOP_RULES: Final[Mapping[str, str]] = {

@@ -1,13 +1,14 @@
-"""Kafka for servers that have none: one poll at a time to the server, the answers to the sink, then the commit.
+"""Kafka for servers that have none: one poll at a time to the server, the answers to the sink, a commit now and then.
 
-At least once. A poll holds at most as many queries as may be in flight; they are asked concurrently, each by itself or
-in groups, as the server's setting says.
+At least once: what is committed has been answered. A poll holds at most as many queries as may be in flight; they are
+asked concurrently, each by itself or in groups, as the server's setting says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     Ask = Callable[[NDArray[np.generic]], Awaitable[Sequence[int]]]
 
 _POLL_MS = 200
+_COMMIT_S = 0.5
 _IN_FLIGHT = 512
 
 
@@ -46,11 +48,14 @@ async def bridge(task: Task, ask: Ask, group_rows: int) -> None:
     )
     await producer.start()
     await consumer.start()
+    committed_s = time.monotonic()
     while True:
         polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_IN_FLIGHT)
         if records := list(itertools.chain(*polled.values())):
             await _pass_on(records, work, ask, group_rows, producer, task.sink)
+        if time.monotonic() - committed_s >= _COMMIT_S:
             await consumer.commit()
+            committed_s = time.monotonic()
 
 
 async def _pass_on(

@@ -18,7 +18,7 @@ from load.pacing import pace
 from load.peers.ledger import Ledger, Tally
 from load.peers.running import APPLICATION
 from load.peers.sides import Asking, Side, backlog
-from load.processes import usage
+from load.processes import rest, total_cpu_s
 from load.rates import drain_rate
 from load.wire import Wire, linger_ms
 from load.workload import Rows
@@ -41,9 +41,6 @@ SLO_MS = 100.0
 _BACKLOG_SLO_MS = 600_000.0  # a backlog waits; with a shorter one Skysail would answer it by defaults
 _BACKLOG_LINGER_MS = 5.0
 _COMMIT_S = 0.6  # after the last answer: the commit belongs to the work
-_IDLE_CORES = 0.1
-_IDLE_LOOK_S = 0.5
-_IDLE_LIMIT_S = 20.0
 # Queries are made before they are due: so long for each, and a little to spare.
 _MAKING_US = 40
 _LEAD_US = 50_000
@@ -165,15 +162,11 @@ class Client:
     def _rest(self) -> None:
         """Let it commit; one that learns goes on until all is learnt: until it is idle."""
         time.sleep(_COMMIT_S)
-        end_s = time.monotonic() + _IDLE_LIMIT_S
-        while self.feedback and time.monotonic() < end_s:
-            before_s = self._cpu_s()
-            time.sleep(_IDLE_LOOK_S)
-            if self._cpu_s() - before_s < _IDLE_CORES * _IDLE_LOOK_S:
-                return
+        if self.feedback:
+            rest(self.running.pids)
 
     def _cpu_s(self) -> float:
-        return sum(used.cpu_s for used in usage(self.running.pids()).values())
+        return total_cpu_s(self.running.pids())
 
     def _wire(self, linger_ms: float) -> Wire:
         stage = self.ground.stage

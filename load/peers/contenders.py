@@ -88,6 +88,7 @@ CONTENDERS = (
         "hand_aiokafka",
         "by hand: aiokafka",
         {"client": "aiokafka", "batched": True},
+        {"client": "aiokafka", "batched": True, "uvloop": True},
         {"client": "aiokafka", "batched": False},
     ),
     _hand(

@@ -25,8 +25,8 @@ each row of a large batch. Goodput is the rate of right answers within the objec
 objective. AIMD and fixed batches are asked by turns, side by side, around AIMD's best rate, one objective after the
 other; the table has the middle round of each one's best rate, the ratio what the best of every second round did in the
 others (of so many the best is also the luckiest). Against the peers Skysail's best lane counts at each objective.
-Those peers are asked that were the fastest without a bridge; the short form asks three and takes the first setting of
-each grid. Written by `skysail load run forest`.
+Everybody else is asked who is asked above; the short form asks one hand loop and four of the peers, at the first
+setting of each grid. Written by `skysail load run forest`.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),

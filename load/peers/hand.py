@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import uvloop
+
 from load.floor import hand_confluent
 from load.floor.hand_aiokafka import Loop
 from load.floor.job import Job
@@ -13,13 +15,13 @@ from load.peers.shared import Task, Work
 def main(task: Task) -> None:
     """Run until terminated."""
     setting = dict(task.setting)
-    client = setting.pop("client")
+    client, run = setting.pop("client"), uvloop.run if setting.pop("uvloop", False) else asyncio.run
     job = Job(task.bootstrap, task.source, task.sink, **setting)
     work = Work(task.model)
     if client == "confluent":
         hand_confluent.run(job, work)
     else:
-        asyncio.run(Loop(job, work).run())
+        run(Loop(job, work).run())
 
 
 if __name__ == "__main__":

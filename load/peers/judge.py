@@ -10,6 +10,7 @@ import json
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ from schemas import topics as names
 from schemas.records import Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from load.peers.speech import Speech
 
 _LEAST_QUERIES = 700  # with fewer it cannot be sure of a 99th percentile
@@ -41,6 +44,8 @@ class Courier:
         inputs = [Tensor.of(row) for row in np.load(case.rows)]
         self._rows = Rows(case.application, inputs, seed=case.seed, slo_ms=case.objective_ms)
         self._open: dict[str, int] = {}
+        self._defaults: deque[tuple[float, int]] = deque()  # when each is too late, and LoadGen's id
+        self._objective_s = case.objective_ms / 1e3
         self._asked = 0
         self._wire = Wire(case.bootstrap, case.prefix, linger_ms=linger_ms(case.rate_per_s))
         self._wire.follow((case.sink,))
@@ -56,17 +61,32 @@ class Courier:
             self._wire.produce(names.QUERIES, query.query_id.encode(), self._speech.query(query), self._speech.headers)
 
     def carry(self) -> None:
-        """Take answers to LoadGen until stopped; a query without one is given back when it is over."""
+        """Take answers to LoadGen until stopped; a query without one is given back when it is over.
+
+        A default is no answer: LoadGen gets it when it is too late.
+        """
         quiet_s = 0.0
         while not self._stopped.is_set():
             arrived = self._wire.values(_POLL_S)
             quiet_s = 0.0 if arrived else quiet_s + _POLL_S
-            ids = [self._open.pop(self._speech.said(value or b"").query_id, None) for value in arrived]
-            _complete([sample_id for sample_id in ids if sample_id is not None])
+            _complete([*self._answers(arrived), *self._too_late(time.monotonic())])
             if quiet_s > _GIVE_UP_S:
                 self.unanswered += len(self._open)
                 _complete(list(self._open.values()))
                 self._open.clear()
+
+    def _answers(self, arrived: Iterable[bytes | None]) -> Iterator[int]:
+        for value in arrived:
+            said = self._speech.said(value or b"")
+            sample_id = self._open.pop(said.query_id, None)
+            if sample_id is not None and said.labels:
+                yield sample_id
+            elif sample_id is not None:
+                self._defaults.append((time.monotonic() + self._objective_s, sample_id))
+
+    def _too_late(self, now_s: float) -> Iterator[int]:
+        while self._defaults and self._defaults[0][0] <= now_s:
+            yield self._defaults.popleft()[1]
 
     def stop(self) -> None:
         """End `carry`."""

@@ -14,6 +14,7 @@ from load.peers import environments, running
 from load.peers.case import Case, Judgement
 from load.peers.shared import MODEL
 from load.peers.speech import V2
+from load.processes import rest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +38,7 @@ def bounded_rate(
     """
     row: dict[str, Any] = {"system": contender.name, "label": contender.label, "valid_per_s": 0.0, "tried": []}
     for index, rate in enumerate(sorted(rates, reverse=True)):
+        rest(run.pids)  # of what was too much for it
         folder = ground.stage.folder / f"judge-{run.prefix}-{index}"
         try:
             judgement = _judge(_case(contender, ground, run, rate, seconds, folder), ground.stage.folder / "path")

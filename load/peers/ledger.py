@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from load.peers.speech import Speech
 
 POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
+_FLAT_US = 50_000  # in two seconds: a rate that is 3 % too high shows
 OBJECTIVES_MS = (20, 50, 100)
 
 
@@ -51,6 +52,18 @@ class Tally:
     def missing(self) -> int:
         """Queries without an answer."""
         return self.asked - self.answered
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether no backlog grew: nothing is missing, and the last fifth waited no longer than the first half did.
+
+        In the middle of each, and by no more than 50 ms.
+        """
+        latencies, count = self.latencies_us, len(self.latencies_us)
+        if self.missing or not count:
+            return False
+        grown_us = np.median(latencies[-max(1, count // 5) :]) - np.median(latencies[: max(1, count // 2)])
+        return bool(grown_us <= _FLAT_US)
 
     def latency_ms(self) -> dict[str, float]:
         """Return the percentiles; nothing where nothing was answered."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from load.peers.contenders import SHORTEST, WHOLE
+from load.peers.contenders import SHORTEST, UNCONVERTED, WHOLE
 from load.peers.visit import COUNTS, Seen
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ Row = dict[str, Any]
 # Figures on which contenders are ranked, and whether more is better.
 RANKED: Mapping[str, bool] = {
     "rate_per_s": True,
+    "flat_per_s": True,
     "cpu_us_per_query": False,
     "peak_mib": False,
     "goodput_20ms_per_s": True,
@@ -104,8 +105,8 @@ def figures(rows: Sequence[Row]) -> dict[str, float]:
 def _ratios(rows: Sequence[Row]) -> dict[str, float]:
     ratios: dict[str, float] = {}
     latencies = ((f"at_{rate}_p50_ms", f"at_{rate}_p50") for rate in (200, 500))
-    compared = (("rate_per_s", "rate"), ("cpu_us_per_query", "cpu"), *latencies)
-    for lane, kind, (figure, end) in product((SHORTEST, WHOLE), ("hand", "peer"), compared):
+    compared = (("rate_per_s", "rate"), ("flat_per_s", "flat"), ("cpu_us_per_query", "cpu"), *latencies)
+    for lane, kind, (figure, end) in product((SHORTEST, UNCONVERTED, WHOLE), ("hand", "peer"), compared):
         own, other = _value(rows, lane.name, figure), best(rows, kind, figure)
         if own and other:
             ratios[f"{lane.name}_to_{kind}_ratio_{end}"] = own / other

@@ -87,9 +87,11 @@ class Seen:
     judgement: dict[str, Any] | None = None
     latencies_us: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, name: str, part: Part, seconds: float) -> None:
-        """Add a stretch."""
+    def add(self, name: str, part: Part, rate: float, seconds: float) -> None:
+        """Add a stretch of so many seconds at a rate (1/s)."""
         self._count(part)
+        self.figures["flat_per_s"] = max(self.figures.get("flat_per_s", 0.0), rate * part.tally.is_flat)
+        self.figures[f"{name}_defaults_percent"] = 100.0 * part.tally.defaults / max(1, part.tally.answered)
         self.figures |= {f"{name}_{point}_ms": value for point, value in part.tally.latency_ms().items()}
         self.latencies_us[name] = part.tally.latencies_us
         self.figures[f"{name}_cpu_us_per_query"] = part.cpu_us_per_query
@@ -162,4 +164,4 @@ def _visit(contender: Contender, client: Client, plan: Plan, capacity_per_s: flo
 
 def _stretches(client: Client, seen: Seen, plan: Plan, rates: Mapping[str, float]) -> None:
     for name, rate in rates.items():
-        seen.add(name, client.stretch(rate, plan.seconds, _TAIL_S), plan.seconds)
+        seen.add(name, client.stretch(rate, plan.seconds, _TAIL_S), rate, plan.seconds)

@@ -2,14 +2,16 @@
 
 The keys are the first 500,000 of Twitter's cache cluster 52 (Yang, Yue and Rashmi, OSDI 2020), in their order. All go
 through the selection kernel with room for 1,000 and for 10,000 of them, a prefix through the whole system. Hits are
-counted by what reaches the model's topic, and every answer is compared with the model's.
+counted by what reaches the model's topic, and every answer is compared with the model's. Beside them stand the hits of
+CLOCK, what either rule costs, and what a cache costs where every input is new.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from typing import TYPE_CHECKING
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from load import topics
 from load.data import DATA, need
 from load.driving import deployed
 from load.models import MODULUS, residue
+from load.replacement import clock, lru
 from load.results import Result
 from load.system import Deployment
 from load.watching import written
@@ -30,7 +33,7 @@ from streams.operators.selection import Selection, SelectionSettings
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from load.system import Stage
     from streams.operators.contract import Effects
@@ -45,6 +48,8 @@ _PREFIX_ROOM = 1_000
 _RATE = 800.0
 _POLL = 500
 _START_US = 1_700_000_000_000_000
+_WIDTHS = (32, 384)  # numbers of 8 bytes in a row that was never seen: 256 bytes and 3 KiB
+_NEW = 10_000  # such rows in each of three rounds
 
 
 async def run(stage: Stage) -> Result:
@@ -61,10 +66,12 @@ async def run(stage: Stage) -> Result:
         await asyncio.to_thread(replay.run, keys)
         figures |= {
             f"kernel_{room}_hit_ratio": 1 - replay.asked / len(keys),
-            f"kernel_{room}_lru_hit_ratio": lru(keys, room) / len(keys),
+            **await asyncio.to_thread(_rules, keys, room),
             f"kernel_{room}_wrong": replay.wrong,
             f"kernel_{room}_lost": replay.lost,
         }
+    for width in _WIDTHS:
+        figures |= await asyncio.to_thread(_new_inputs, width)
     return Result(
         NAME,
         figures={**figures, **await _through_the_system(stage, keys[:_PREFIX])},
@@ -72,37 +79,56 @@ async def run(stage: Stage) -> Result:
     )
 
 
-def room_bytes(room: int) -> int:
+def room_bytes(room: int, width: int = 1) -> int:
     """Return the setting under which so many keys have room."""
-    return room * (ENTRY_BYTES + len(_input(0).data))
+    return room * (ENTRY_BYTES + len(_input(0, width).data))
 
 
-def lru(keys: Sequence[int], room: int) -> int:
-    """Return how many keys a plain least-recently-used cache hits."""
-    kept: OrderedDict[int, None] = OrderedDict()
-    hits = 0
-    for key in keys:
-        if key in kept:
-            hits += 1
-            kept.move_to_end(key)
-            continue
-        kept[key] = None
-        if len(kept) > room:
-            kept.popitem(last=False)
-    return hits
+def _rules(keys: Sequence[int], room: int) -> dict[str, float]:
+    """Return each rule's hits, and what it takes a key."""
+    found: dict[str, float] = {}
+    for name, rule in (("lru", lru), ("clock", clock)):
+        started = perf_counter()
+        hits = rule(keys, room)
+        found[f"kernel_{room}_{name}_us_per_key"] = (perf_counter() - started) / len(keys) * 1e6
+        found[f"kernel_{room}_{name}_hit_ratio"] = hits / len(keys)
+    return found
+
+
+def _new_inputs(width: int) -> dict[str, float]:
+    """Return what selection and combiner take a query where every input is new, without a cache and with a full one."""
+    replays = {"off": Replay(0, width), "full": Replay(_NEW, width)}
+    took: dict[str, list[float]] = {name: [] for name in replays}
+    for start in range(0, 4 * _NEW, _NEW):
+        for name, replay in replays.items():
+            before_s = replay.busy_s
+            replay.run(range(start, start + _NEW))
+            took[name].append((replay.busy_s - before_s) / _NEW * 1e6)
+    # The first round fills the cache.
+    return {f"new_{8 * width}_bytes_{name}_us_per_query": median(each[1:]) for name, each in took.items()}
 
 
 class Replay:
-    """A selection kernel with room for so many keys, and a model that answers each poll's rows before the next."""
+    """A selection kernel with room for so many keys, and a model that answers each poll's rows before the next.
 
-    def __init__(self, room: int) -> None:
+    Attributes:
+        asked: rows that the model was asked.
+        wrong: answers that are not the model's.
+        lost: queries without an answer.
+        busy_s: how long the kernel took.
+    """
+
+    def __init__(self, room: int, width: int = 1) -> None:
         self.asked = self.wrong = self.lost = 0
+        self.busy_s = 0.0
+        self._width = width
+        self._polls = 0
         self._codec = Codec()
         self._now_us = _START_US
         self._expected: dict[str, int] = {}
-        self._kernel = Selection(self._codec, SelectionSettings(1, 1, cache_bytes=room_bytes(room)))
+        self._kernel = Selection(self._codec, SelectionSettings(1, 1, cache_bytes=room_bytes(room, width)))
         self._kernel.on_assigned({0: 0})
-        model = Model(_MODEL, "1", "function", "", "", "label", "int64", (1,))
+        model = Model(_MODEL, "1", "function", "", "", "label", "int64", (width,))
         self._take(names.MODELS, self._codec.encode(model), _MODEL)
         self._take(names.APPLICATIONS, self._codec.encode(_APPLICATION), _APPLICATION.name)
 
@@ -110,17 +136,19 @@ class Replay:
         """Ask about every key, poll by poll."""
         for start in range(0, len(keys), _POLL):
             self._now_us += 1_000
-            self._poll({query_id(start, row): key for row, key in enumerate(keys[start : start + _POLL])})
+            self._polls += 1
+            self._poll({query_id(self._polls, row): key for row, key in enumerate(keys[start : start + _POLL])})
             self._answered(self._kernel.on_timer(self._now_us))
         self.lost = len(self._expected)
 
     def _poll(self, keys: dict[str, int]) -> None:
         self._expected |= {name: key % MODULUS for name, key in keys.items()}
-        queries = [Query(name, _APPLICATION.name, _input(key), None, self._now_us) for name, key in keys.items()]
+        inputs = {name: _input(key, self._width) for name, key in keys.items()}
+        queries = [Query(name, _APPLICATION.name, row, None, self._now_us) for name, row in inputs.items()]
         records = [Record(names.QUERIES, 0, 0, self._now_us, None, self._codec.encode(query)) for query in queries]
-        effects = self._kernel.on_records(records, self._now_us)
+        effects = self._timed(self._kernel.on_records, records)
         for wanted in [effect for effect in effects if isinstance(effect, FetchStates)]:
-            effects += self._kernel.on_states(dict.fromkeys(wanted.keys), self._now_us)
+            effects += self._timed(self._kernel.on_states, dict.fromkeys(wanted.keys))
         self._answered(effects)
         for asked in [e for e in effects if isinstance(e, Emit) and e.topic != names.PREDICTIONS]:
             self._answered(self._take(names.MODEL_PREDICTIONS, self._worked(asked.value)))
@@ -130,7 +158,7 @@ class Replay:
         count = len(asked.query_ids)
         self.asked += count
         assert isinstance(asked.inputs, Tensor)
-        answers = Tensor.of(residue(asked.inputs.numpy().astype(np.int64)))
+        answers = Tensor.of(residue(asked.inputs.numpy()[:, :1].astype(np.int64)))
         fine = (Outcome.OK,) * count
         return self._codec.encode(
             ModelPredictions(_MODEL, "1", "w", asked.query_ids, fine, answers, None, (0,) * count, 1, count, count, 0)
@@ -143,7 +171,14 @@ class Replay:
                 self.wrong += prediction.answer != self._expected.pop(prediction.query_id)
 
     def _take(self, topic: str, value: bytes, key: str = "") -> Effects:
-        return self._kernel.on_records([Record(topic, 0, 0, self._now_us, key.encode(), value)], self._now_us)
+        record = Record(topic, 0, 0, self._now_us, key.encode(), value)
+        return self._timed(self._kernel.on_records, [record])
+
+    def _timed(self, call: Callable[[Any, int], Effects], what: Any) -> Effects:
+        started = perf_counter()
+        effects = call(what, self._now_us)
+        self.busy_s += perf_counter() - started
+        return effects
 
 
 async def _through_the_system(stage: Stage, keys: Sequence[int]) -> dict[str, float]:
@@ -183,5 +218,5 @@ def _asked(stage: Stage, prefix: str) -> int:
     return sum(len(found.query_ids) for found in written(stage, prefix, names.model_queries(_MODEL), ModelQueries))
 
 
-def _input(key: int) -> Tensor:
-    return Tensor.of(np.array([key], dtype=np.int64))
+def _input(key: int, width: int = 1) -> Tensor:
+    return Tensor.of(np.full(width, key, dtype=np.int64))

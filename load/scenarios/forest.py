@@ -5,7 +5,7 @@ row of a large batch. Goodput is the rate of right answers within the objective,
 double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
 objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
 grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at rates
-around AIMD's best. The short form takes 32 minutes.
+around AIMD's best. The short form takes 40 minutes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 NAME = "forest"
 SECONDS = 3.0
-SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver")
+SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver", "ray", "bentoml")
 TREES = 30
 _ROUNDS = 3
 _TURNS, _SHORT_TURNS = 9, 5

@@ -1,11 +1,13 @@
 """`runtimes`: what a batch takes under scikit-learn and under each runtime that a model of it can be converted to.
 
-Trees and linear models of the digits, one thread. Nothing here goes over Kafka.
+Trees and linear models of the digits, one thread; and what it takes to load two of them. Nothing here goes over Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -19,7 +21,8 @@ from load.section import section
 from load.tables import Table, number
 from load.training import digits
 from workers.choice import measure
-from workers.forms import runtime_module
+from workers.errors import PackageError
+from workers.forms import ON_REQUEST, answers, apart, compiled, runtime_module
 from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
@@ -34,10 +37,20 @@ NAME = "runtimes"
 SIZES: Final = (1, 16, 256, 1_024)
 _SAMPLE_ROWS = 256
 _SEED = 1
+# Model -> in which forms it is loaded, by a process that has done nothing else: s of CPU time, and bytes in memory.
+_LOADED: Final = {
+    "random forest of 100 trees": ("none", "load", "trees", "onnx", "hummingbird"),
+    "logistic regression": ("none", "load", "linear"),
+}
+_LOAD = (
+    "import sys, time, psutil; from workers.loading import load_package; load_package(sys.argv[1]); "
+    "print(time.process_time(), psutil.Process().memory_info().rss)"
+)
 TITLE: Final = "What a batch takes under each runtime"
 INTRODUCTION: Final = """\
 Microseconds, the shortest of five calls, one thread. The models are fitted on scikit-learn's digits (64 features,
-float32, ten classes) and packaged with `--convert auto`. Written by `skysail load run runtimes`.
+float32, ten classes) and packaged with `--convert auto`; `hummingbird` is what `--convert hummingbird` adds on the CPU.
+Written by `skysail load run runtimes`.
 """
 MODELS: Mapping[str, tuple[Any, str]] = {
     "random forest of 100 trees": (RandomForestClassifier(100, random_state=_SEED), "label"),
@@ -56,17 +69,20 @@ MODELS: Mapping[str, tuple[Any, str]] = {
 async def run(stage: Stage) -> Result:
     """Measure one model after the other."""
     data = digits()
-    rows = [row for name in MODELS for row in await asyncio.to_thread(_measured, name, data, stage.folder)]
+    left_out: list[str] = []
+    loading = [row for name in _LOADED for row in await asyncio.to_thread(_loading, name, data, stage.folder, left_out)]
+    rows = [row for name in MODELS for row in await asyncio.to_thread(_measured, name, data, stage.folder, left_out)]
     return Result(
         NAME,
         figures={f"{_slug(row['model'])}_{row['runtime']}_{size}_us": row[str(size)] for row in rows for size in SIZES},
         parameters={"seed": _SEED},
-        series={"batches": rows},
+        series={"batches": rows, "loading": loading},
+        notes=tuple(left_out),
     )
 
 
-def _measured(name: str, data: Digits, folder: Path) -> list[dict[str, Any]]:
-    """Return a row for each runtime of a model."""
+def _measured(name: str, data: Digits, folder: Path, left_out: list[str]) -> list[dict[str, Any]]:
+    """Return a row for each runtime of a model; says of those that were left out why."""
     estimator, output = MODELS[name]
     fitted = estimator.fit(data.train_x, data.train_y)
     path, sample = folder / _slug(name), data.test_x[:_SAMPLE_ROWS]
@@ -75,11 +91,36 @@ def _measured(name: str, data: Digits, folder: Path) -> list[dict[str, Any]]:
         runtime: runtime_module(runtime).load(manifest, path, allow_pickle=False, threads=1)
         for runtime in (manifest.runtime, *manifest.options["conversion"]["to"])
     }
+    for also in ON_REQUEST:
+        try:
+            form = compiled(also, manifest, fitted, sample.dtype)
+            apart(answers(runtimes[manifest.runtime], sample), form, sample)
+            runtimes[also] = form
+        except PackageError as error:
+            left_out.append(f"{name} not under {also}: {error}")
     taken = measure(runtimes, data.test_x, SIZES).batch_us
     return [
         {"model": name, "runtime": runtime, **{str(size): us for size, us in sizes.items()}}
         for runtime, sizes in taken.items()
     ]
+
+
+def _loading(name: str, data: Digits, folder: Path, left_out: list[str]) -> list[dict[str, Any]]:
+    """Return what loading a model takes, by how it was packaged; says of what cannot be packaged so why."""
+    estimator, output = MODELS[name]
+    fitted, rows = estimator.fit(data.train_x, data.train_y), []
+    for convert in _LOADED[name]:
+        path = folder / f"{_slug(name)}-{convert}"
+        try:
+            package_sklearn(fitted, path, "toy", "1", data.test_x[:_SAMPLE_ROWS], output=output, convert=convert)
+        except PackageError as error:
+            left_out.append(f"{name} not loaded as {convert}: {error}")
+            continue
+        command = (sys.executable, "-c", _LOAD, str(path))
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603  # our own command
+        s, size = map(float, said.split())
+        rows.append({"model": name, "convert": convert, "s": s, "mib": size / 2**20})
+    return rows
 
 
 def _slug(name: str) -> str:
@@ -92,7 +133,15 @@ def tables(result: Result) -> list[Table]:
     rows = tuple(
         (row["model"], row["runtime"], *(number(row[str(size)]) for size in SIZES)) for row in result.series["batches"]
     )
-    return [Table("Microseconds a batch", heads, rows)]
+    loading = tuple(
+        (row["model"], row["convert"], f"{row['s']:.1f}", number(row["mib"])) for row in result.series["loading"]
+    )
+    return [
+        Table("Microseconds a batch", heads, rows),
+        Table(
+            "Loading a package, in a process that does nothing else", ("model", "--convert", "s of CPU", "MiB"), loading
+        ),
+    ]
 
 
 def page(result: Result, environment: Mapping[str, Any]) -> str:

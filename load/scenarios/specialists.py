@@ -3,7 +3,8 @@
 The public MNIST predictions of seven models, of which each knows four digits: model k those from k to k + 3. What it
 says of any other digit is drawn at random, so it names its own ones wrongly, too. One weight a model (`exp4`) cannot
 tell when to believe it; a weight for each class that it answers (`class_vote`) can. Both see the same rows in the same
-order and learn from every label. Where that file is not there, five models of digits are made specialists alike.
+order and learn from every label. Then the models answer as they are: they know all digits, and err alike. Where that
+file is not there, five models of digits are asked.
 """
 
 from __future__ import annotations
@@ -49,12 +50,14 @@ class Replay:
         rows: (n, models) uint8, what each model says about row t.
         labels: (n,) the truth.
         seed: of the ids.
+        suffix: of the applications' names.
         wrong: (policies, n) whether that query was answered wrongly or not at all.
     """
 
     rows: NDArray[np.uint8]
     labels: NDArray[np.uint8]
     seed: int
+    suffix: str = ""
     wrong: NDArray[np.bool_] = field(init=False)
     _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -67,7 +70,7 @@ class Replay:
         t, lane = divmod(index, len(POLICIES))
         name = query_id(self.seed, index)
         self._asked[name] = lane, t
-        query = Query(name, APPLICATIONS[lane], Tensor.of(self.rows[t]), sent_us=intended_us)
+        query = Query(name, APPLICATIONS[lane] + self.suffix, Tensor.of(self.rows[t]), sent_us=intended_us)
         return Asked(query, int(self.labels[t]))
 
     def judge(self, predictions: Sequence[Prediction]) -> None:
@@ -88,29 +91,35 @@ class Replay:
 
 
 async def run(stage: Stage) -> Result:
-    """Replay, and set the errors beside a plain vote's and the best model's."""
+    """Replay both ways, and set the errors beside a plain vote's and the best model's."""
     rows, labels, source = load_rows(_FEW if stage.short else _QUERIES)
-    rows = specialised(rows, labels, stage.seed)
     names = tuple(f"knows-{k}-to-{(k + _KNOWN - 1) % _CLASSES}" for k in range(rows.shape[1]))
-    replay = Replay(rows, labels, stage.seed)
+    replays = {
+        "": Replay(specialised(rows, labels, stage.seed), labels, stage.seed),
+        "alike_": Replay(rows, labels, stage.seed + 1, suffix="-alike"),
+    }
     deployment = Deployment(
         topics.new_prefix(NAME),
         tuple(
-            Application(name, names, policy, slo_ms=_SLO_MS)
+            Application(name + replay.suffix, names, policy, slo_ms=_SLO_MS)
+            for replay in replays.values()
             for name, policy in zip(APPLICATIONS, POLICIES, strict=True)
         ),
         replayed.package(stage.folder, names, rows),
         roles=("selection", "joiner", "learner"),
         settings={"log_level": "warning", "selection": {"inline": names}},
     )
-    offsets_us = [int(index * 1e6 / _RATE) for index in range(replay.wrong.size)]
+    offsets_us = [int(index * 1e6 / _RATE) for index in range(len(POLICIES) * len(labels))]
+    figures: dict[str, float] = {}
     async with deployed(stage, deployment, Tensor.of(rows[0])) as driver:
-        stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
+        for prefix, replay in replays.items():
+            stretch = await driver.drive(offsets_us, replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
+            figures |= {prefix + name: value for name, value in {**errors(replay), **stretch.faults}.items()}
     return Result(
         NAME,
-        figures={**errors(replay), **stretch.faults},
+        figures=figures,
         parameters={"queries": len(offsets_us), "rate": _RATE, "seed": stage.seed, "source": source},
-        series={"error": replay.curves()},
+        series={f"{prefix}error": replay.curves() for prefix, replay in replays.items()},
     )
 
 

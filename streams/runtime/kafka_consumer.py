@@ -5,7 +5,7 @@ has already advanced, so every position is set back to what was handed out; a ca
 `max_poll_interval` for good, so it is never cancelled; records can be fetched while the assignment callback still
 decides where to start, so they are held back until it has; exceptions of rebalance callbacks are swallowed, so they
 are kept and raised by the next poll; commit and stop wait for a dead broker for ever, so both get a limit; a static
-member never leaves its group, so it becomes a dynamic one for its last request.
+member never leaves its group, so it becomes a dynamic one for its last request, unless it shall stay.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class ConsumerSettings:
         member: a name that makes this a static member (KIP-345): whoever joins under the name of a killed member has
             its partitions at once, without waiting for its session to end and without a rebalance of the others. No two
             processes of a group may have it at the same time: they would take the partitions from each other for ever.
+        leave: the group when it is told to stop. Otherwise a static member only falls silent: the next one of its name
+            has its partitions back without a rebalance, and where none comes they wait for the end of its session.
     """
 
     fetch_wait_ms: int = 200
@@ -90,6 +92,7 @@ class ConsumerSettings:
     backoff_s: float = 0.25
     commit_s: float = 5.0
     member: str | None = None
+    leave: bool = True
 
 
 class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
@@ -202,11 +205,11 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         return Vitals(len(self._next), self._lag(), self._polled_us, self._progressed_us, self._failures)
 
     async def stop(self, timeout_s: float) -> None:
-        """Leave the group; see `ports.Consumer`."""
+        """Leave the group, unless told to stay; see `ports.Consumer`."""
         if self._consumer is None:
             return
-        # A static member would only fall silent, and its partitions wait for the end of its session.
-        self._consumer._coordinator._group_instance_id = None  # noqa: SLF001 - there is no public way to leave
+        if self._settings.leave:
+            self._consumer._coordinator._group_instance_id = None  # noqa: SLF001 - there is no public way to leave
         self._leaving = asyncio.create_task(self._consumer.stop(), name="consumer leaving")
         await asyncio.wait([self._leaving], timeout=timeout_s)
         if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception():

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     GradientBoostingClassifier,
     HistGradientBoostingClassifier,
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 NEEDS_ONNX = pytest.mark.skipif(
     importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed"
+)
+NEEDS_HUMMINGBIRD = pytest.mark.skipif(
+    importlib.util.find_spec("hummingbird") is None, reason="Hummingbird is not installed"
 )
 X = np.random.default_rng(5).normal(size=(60, 4)).astype(np.float32)
 Y = (X[:, 0] > X[:, 1]).astype(np.int64)
@@ -302,6 +306,29 @@ def test_a_form_that_only_a_later_version_knows_is_left_out(tmp_path: Path, capl
     path.write_text(path.read_text().replace('"trees"', '"quantum"'))
     assert load_package(tmp_path / "p").choice is None
     assert "nothing is converted to 'quantum' when it is loaded" in caplog.text
+
+
+@NEEDS_HUMMINGBIRD
+def test_hummingbird_is_measured_beside_the_others_where_that_is_asked_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is made of the original at load, must agree, and the log says what each form took."""
+    conversion = package(tmp_path / "p", "hummingbird", output="scores").options["conversion"]
+    assert (conversion["at"], conversion["to"]) == ("load", ["trees", "hummingbird"])
+    assert conversion["difference"] <= 1e-5
+    with caplog.at_level(logging.INFO):
+        model = load_package(tmp_path / "p")
+    assert model.choice is not None
+    assert set(model.choice.batch_us) == {"sklearn", "trees", "hummingbird"}
+    assert "hummingbird" in caplog.text
+
+
+@NEEDS_HUMMINGBIRD
+def test_what_hummingbird_cannot_convert_is_not_packaged_for_it(tmp_path: Path) -> None:
+    """Nobody would notice that it never ran."""
+    with pytest.raises(PackageError, match=r"is not converted to hummingbird .*QuadraticDiscriminantAnalysis"):
+        package(tmp_path / "p", "hummingbird", QuadraticDiscriminantAnalysis().fit(X, Y))
+    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize("convert", ["load", "none"])

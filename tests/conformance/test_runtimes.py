@@ -34,8 +34,9 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Outcome, Tensor
+from workers.choice import Choice
 from workers.errors import PackageError
-from workers.forms import RUNTIMES
+from workers.forms import ON_REQUEST, RUNTIMES
 from workers.loading import load_package
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
 from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
@@ -67,6 +68,7 @@ class Case:
 
     package: Callable[[Path], Any]
     inputs: list[Input]
+    fastest: str = ""  # the form that is chosen, whatever is measured
 
 
 def tensors(rows: NDArray[np.float32]) -> list[Input]:
@@ -81,7 +83,8 @@ def fitted(estimator: Any, targets: Any = LABELS, rows: Any = X, **options: Any)
     def package(folder: Path) -> None:
         package_sklearn(estimator.fit(rows, targets), folder, "toy", "1", rows[:3], **options)
 
-    return Case(package, inputs)
+    asked = options.get("convert", "")
+    return Case(package, inputs, asked if asked in ON_REQUEST else "")
 
 
 def network(factory: str, *, output: str, outputs: int = 4, **options: Any) -> Case:
@@ -217,6 +220,16 @@ CASES = {
     ),
     "linear-measured-logistic": fitted(LogisticRegression(), NAMES, convert="auto"),
     "trees-measured-histogram": fitted(HistGradientBoostingClassifier(max_iter=5), output="scores", convert="auto"),
+    "hummingbird-boosting-scores": fitted(
+        GradientBoostingClassifier(n_estimators=5), output="scores", convert="hummingbird"
+    ),
+    "hummingbird-forest-float64-value": fitted(
+        RandomForestRegressor(20, random_state=0), X[:, 3], X.astype(float), output="value", convert="hummingbird"
+    ),
+    "hummingbird-boosting-label": fitted(GradientBoostingClassifier(n_estimators=5), convert="hummingbird"),
+    "hummingbird-histogram-scores": fitted(
+        HistGradientBoostingClassifier(max_iter=5), output="scores", convert="hummingbird"
+    ),
     "onnx-graph-label": graph(output="label"),
     "onnx-graph-names-scores": graph(output="scores", classes=("cat", "dog", "emu", "fox")),
 }
@@ -224,6 +237,9 @@ NEEDS = {
     "torch": NEEDS_TORCH,
     "onnx": pytest.mark.skipif(
         importlib.util.find_spec("skl2onnx") is None, reason="the extra `onnx` is not installed"
+    ),
+    "hummingbird": pytest.mark.skipif(
+        importlib.util.find_spec("hummingbird") is None, reason="Hummingbird is not installed"
     ),
 }
 
@@ -244,11 +260,14 @@ def documented_runtime() -> Iterator[str]:
 @pytest.fixture(
     params=[pytest.param(name, marks=NEEDS.get(name.partition("-")[0], ())) for name in CASES], scope="module"
 )
-def packaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Case]:
+def packaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Case]]:
     """Package one case; returns the folder and the case."""
-    folder = tmp_path_factory.mktemp(request.param) / "package"
-    CASES[request.param].package(folder)
-    return folder, CASES[request.param]
+    folder, case = tmp_path_factory.mktemp(request.param) / "package", CASES[request.param]
+    case.package(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        if case.fastest:
+            patch.setattr("workers.choice.measure", lambda *_: Choice(((1, case.fastest),), {case.fastest: {1: 1.0}}))
+        yield folder, case
 
 
 def predict(model: LoadedModel, inputs: list[Input]) -> Predicted:

@@ -22,15 +22,18 @@ PARTITIONS = 4
 # A member that says nothing any more is missed after 45 s; a test that waited for that would fail.
 SILENT = ConsumerSettings(session_timeout_ms=45_000, heartbeat_ms=40_000, rebalance_timeout_ms=45_000)
 AT_ONCE_S = 10.0
+# Hears of others soon, and stays in its group when it stops.
+STAYING = ConsumerSettings(heartbeat_ms=200, leave=False)
 
 
 class Member:
     """A consumer of topic `in` that knows what it owns."""
 
-    def __init__(self, kafka: KafkaConnection, name: str | None) -> None:
-        self._consumer = KafkaConsumer(kafka, ["in"], "group", CLOCK, replace(SILENT, member=name))
+    def __init__(self, kafka: KafkaConnection, name: str | None, settings: ConsumerSettings = SILENT) -> None:
+        self._consumer = KafkaConsumer(kafka, ["in"], "group", CLOCK, replace(settings, member=name))
         self._assigned = asyncio.Event()
         self.owned: set[int] = set()
+        self.rebalances = 0
 
     async def on_assigned(self, offsets: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
         """Note what is ours."""
@@ -41,16 +44,26 @@ class Member:
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Nothing is ours any more."""
         self.owned = set()
+        self.rebalances += 1
+        self._assigned.clear()
+
+    async def join(self) -> None:
+        """Join; returns when partitions are ours."""
+        await self._consumer.start(self)
+        await self.assigned()
+
+    async def assigned(self) -> None:
+        """Wait until partitions are ours."""
+        async with asyncio.timeout(AT_ONCE_S):
+            await self._assigned.wait()
 
     async def owns_all(self) -> bool:
         """Join; whether all partitions are ours at once."""
-        await self._consumer.start(self)
-        async with asyncio.timeout(AT_ONCE_S):
-            await self._assigned.wait()
+        await self.join()
         return self.owned == set(range(PARTITIONS))
 
     async def leave(self) -> None:
-        """Leave in an orderly way."""
+        """Stop in an orderly way."""
         await self._consumer.stop(3)
 
 
@@ -77,3 +90,18 @@ async def test_a_named_member_that_stops_leaves_its_group(place: KafkaConnection
     await first.leave()
     assert await second.owns_all()
     await second.leave()
+
+
+async def test_a_restart_that_stays_in_its_group_disturbs_nobody(place: KafkaConnection) -> None:
+    """The other member keeps its half and is not asked to hand it over; the restarted one has its own half back."""
+    other, before, after = (Member(place, name, STAYING) for name in ("other", "name", "name"))
+    await other.join()
+    await before.join()
+    await other.assigned()
+    halves, rebalances = (other.owned, before.owned), other.rebalances
+    assert len(halves[0]) == len(halves[1]) == PARTITIONS // 2
+    await before.leave()
+    await after.join()
+    assert ((other.owned, after.owned), other.rebalances) == (halves, rebalances)
+    for member in (other, after):
+        await member.leave()

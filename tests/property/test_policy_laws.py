@@ -178,10 +178,10 @@ def test_a_loss_lies_in_the_unit_interval_or_is_refused(
 def test_aimd_stays_within_its_bounds(max_rows: int, batches: list[tuple[int, int]]) -> None:
     """No history takes the cap out of [1, max_rows]."""
     aimd = Aimd(max_rows=max_rows)
-    cap = aimd.init()
+    state = aimd.init()
     for rows, duration_us in batches:
-        cap = aimd.observe(cap, min(rows, cap), duration_us, 20_000)
-        assert 1 <= cap <= max_rows
+        state = aimd.observe(state, min(rows, aimd.cap(state)), duration_us, 20_000)
+        assert 1 <= aimd.cap(state) <= max_rows
 
 
 numbers = st.lists(st.tuples(st.floats(0.0, 1.0), st.floats(-1e6, 1e6)), min_size=1, max_size=6)

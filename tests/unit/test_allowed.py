@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policies.aimd import Aimd
+from policies.aimd import Aimd, Cap
 from policies.allowed import Allowed, Sized, padded
 from policies.batching import BatchController, create_controller
 from policies.errors import PolicyError
@@ -74,7 +74,7 @@ def test_a_fixed_cap_is_lowered_to_an_allowed_size() -> None:
 def test_a_batch_that_does_not_fill_its_cap_does_not_raise_it() -> None:
     """As without fixed sizes: under light load nothing is known of larger ones."""
     controller = Allowed(Aimd(), SIZES)
-    state = Sized(20, ())
+    state = Sized(Cap(20), ())
     for _ in range(50):
         state = controller.observe(state, 3, 6_000, OBJECTIVE_US)
     assert controller.inner.cap(state.inner) == 20

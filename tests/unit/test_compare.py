@@ -54,6 +54,14 @@ def test_figures_that_only_one_side_has_are_named() -> None:
     assert (comparison.only_base, comparison.only_head) == (("a",), ("c",))
 
 
+def test_the_short_form_is_not_compared_with_the_full_one() -> None:
+    """It does less of everything."""
+    short, full = (Result("loop", {}, {"form": form}) for form in ("short", "full"))
+    with pytest.raises(ValueError, match="the forms were short and full"):
+        compare(short, full)
+    assert not compare(short, short).worse
+
+
 def test_different_scenarios_cannot_be_compared() -> None:
     """A scenario's id means the same work for ever."""
     with pytest.raises(ValueError, match="different scenarios"):

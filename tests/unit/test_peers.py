@@ -67,6 +67,26 @@ def test_what_has_no_answer_is_missing(ledger: Ledger) -> None:
     assert (tally.missing, tally.latency_ms(), tally.goodput_per_s(100, 1.0)) == (2, {}, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("latencies_ms", "is_flat"),
+    [([5] * 10, True), ([5] * 8 + [50] * 2, True), ([5] * 8 + [60] * 2, False), ([70] * 10, True), ([5] * 9, False)],
+    ids=["even", "a little later", "growing", "slow but even", "one is missing"],
+)
+def test_a_backlog_is_flat_where_the_last_answers_waited_no_longer(latencies_ms: list[int], is_flat: bool) -> None:
+    """By 50 ms, in the middle of the last fifth and of the first half."""
+    latencies_us = [1_000 * latency_ms for latency_ms in latencies_ms]
+    assert Tally(asked=10, answered=len(latencies_us), latencies_us=latencies_us).is_flat is is_flat
+
+
+def test_the_highest_rate_with_a_flat_backlog_is_kept() -> None:
+    """Whatever order they were tried in."""
+    found, flat, growing = Seen(), [5_000] * 10, [5_000] * 5 + [90_000] * 5
+    for rate, latencies_us in ((100.0, flat), (400.0, growing), (200.0, flat)):
+        tally = Tally(asked=10, answered=10, defaults=1, latencies_us=latencies_us)
+        found.add(f"at_{rate:g}", Part(tally, 1.0, 1.0, 0, settled=True), rate, 1.0)
+    assert (found.figures["flat_per_s"], found.figures["at_100_defaults_percent"]) == (200.0, 10.0)
+
+
 def test_avro_says_what_each_model_said() -> None:
     """Only outputs that are there speak; a default says nothing."""
     output = ModelOutput("logistic", "1", Outcome.OK, 7)
@@ -261,7 +281,7 @@ def test_missing_answers_are_lost_once_nothing_more_comes() -> None:
     """While answers are still coming they are merely not there in time: unanswered."""
     found = Seen()
     part = peers_part(settled=True)
-    found.add("at_500", part, 1.0)
+    found.add("at_500", part, 500.0, 1.0)
     found.drained(peers_part(settled=False))
     assert (found.counts["lost"], found.counts["unanswered"]) == (1, 1)
 

@@ -3,10 +3,12 @@
 import pytest
 
 from load import scale_page
+from load.driving import Stretch
+from load.recorder import Recorder
 from load.results import Result
 from load.scaling import Chunk, Many, Size, by_role
 from load.scenarios.scale import SIZES, growth, ratios
-from schemas.records import Tensor
+from schemas.records import Status, Tensor
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
 ROW = Tensor((1,), "<f4", b"\0\0\0\0")
@@ -36,10 +38,15 @@ def test_figures_weigh_backlogs_by_their_queries() -> None:
         Chunk(100, 10.0, {"selection": 30.0, "worker.a": 10.0}, {"selection": 1.0, "worker.a": 2.0}, 0, 0),
         Chunk(300, 20.0, {"selection": 70.0, "worker.a": 10.0}, {"selection": 3.0, "worker.a": 2.0}, 1, 2),
     )
-    found = Size(5.0, chunks, 9.0).figures()
+    recorder = Recorder(0, 100_000)
+    for number in range(4):
+        recorder.sent(str(number), 0, 0)
+    recorder.answered("0", 2_000, Status.COMPLETE)
+    found = Size(5.0, chunks, 9.0, Stretch(recorder, {}, 0)).figures()
+    assert (found["at_200_p50_ms"], found["at_200_p99_ms"], found["at_200_within_slo"]) == (2.0, 2.0, 0.25)
     assert (found["start_s"], found["per_s"], found["cpu_us_per_query"]) == (5.0, 20.0, 70.0)
     assert (found["selection_mib"], found["worker_mib"], found["all_mib"]) == (3.0, 2.0, 5.0)
-    assert (found["lost"], found["defaults"]) == (1, 2)
+    assert (found["lost"], found["defaults"]) == (1 + 3, 2)
 
 
 def test_instances_of_a_role_are_added_up() -> None:

@@ -43,7 +43,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     return save(compiled(estimator, rows.dtype), folder)
 
 
-def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any]) -> LinearRuntime:
+def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: int = 1) -> LinearRuntime:
     """Return what runs the estimator as arrays, for rows of `dtype`.
 
     Raises:

@@ -137,7 +137,12 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     torch.backends.cudnn.allow_tf32 = False
     options = manifest.options
     module = rebuild(folder / STATE_FILE, str(options.get("architecture", "")), options.get("arguments", {}))
-    return TorchRuntime(manifest, module, torch.device("cuda" if torch.cuda.is_available() else "cpu"), threads)
+    return TorchRuntime(manifest, module, device(), threads)
+
+
+def device() -> torch.device:
+    """Return where models run: a GPU, where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:

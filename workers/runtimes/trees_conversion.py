@@ -69,7 +69,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     return save(compiled(estimator, rows.dtype), folder)
 
 
-def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any]) -> TreesRuntime:
+def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: int = 1) -> TreesRuntime:
     """Return what runs the estimator's trees as arrays, for rows of `dtype`.
 
     Raises:

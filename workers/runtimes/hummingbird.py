@@ -1,0 +1,43 @@
+"""Runs what Hummingbird makes of an estimator, tensor operations of torch: on a GPU, where there is one.
+
+It is made when a package is loaded; nothing of it is stored.
+
+References:
+    Nakandala et al., A Tensor Compiler for Unified Machine Learning Prediction Serving, OSDI 2020.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from hummingbird.ml import convert
+
+from workers.runtimes.torch import TorchRuntime, device
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from workers.manifest import Manifest
+
+
+class _Numbers(torch.nn.Module):
+    """What a converted estimator computes: of a classifier the scores, without the labels before them."""
+
+    def __init__(self, graph: torch.nn.Module) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        found = self._graph(rows)
+        numbers: torch.Tensor = found[1] if isinstance(found, tuple) else found
+        return numbers
+
+
+def runtime(manifest: Manifest, estimator: Any, _dtype: np.dtype[Any], threads: int = 1) -> TorchRuntime:
+    """Return what runs the estimator under torch; Hummingbird raises what it likes if it cannot."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it calls what torch and onnx deprecate (0.4.12)
+        graph = convert(estimator, "torch", extra_config={"n_threads": threads}).model
+    return TorchRuntime(manifest, _Numbers(graph), device(), threads)
