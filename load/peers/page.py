@@ -31,7 +31,18 @@ it can do. CPU time is that of all processes of a system; memory is the sum of t
 id against the model. The code of each is a file in `load/peers/`, 45 to 90 lines around one shared helper, and of the
 hand loops in `load/floor/`; the environments are pinned in `load/peers/requirements/`.
 """
-_COLUMNS: Final = (*(f"{point}_ms" for point in (*POINTS, "p999")), "defaults_percent", "sender_late_ms")
+_RATES: Final = {
+    "rate_per_s": "queries/s",
+    "flat_per_s": "flat at",
+    "cpu_us_per_query": "CPU ms/1,000",
+    "peak_mib": "peak MiB",
+}
+_LATENCY: Final = {
+    **{f"{point}_ms": point for point in POINTS},
+    "p999_ms": "p999 of all rounds",
+    "defaults_percent": "defaults %",
+    "sender_late_ms": "sender late",
+}
 YOURSELF: Final = """
 ## Run it yourself
 
@@ -70,21 +81,19 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
 
 
 def _rates(systems: Sequence[Row]) -> Table:
-    heads = ("system", "guarantee", "queries/s", "flat at", "CPU ms/1,000", "peak MiB")
     counts = ("lost", "unanswered", "duplicates", "wrong", "defaults")
+    shown = {figure: head for figure, head in _RATES.items() if any(figure in row for row in systems)}
     rows = tuple(
         (
             row["label"],
             row["guarantee"],
-            _spread(row, "rate_per_s"),
-            _spread(row, "flat_per_s"),
-            _spread(row, "cpu_us_per_query"),
-            _spread(row, "peak_mib"),
+            *(_spread(row, figure) for figure in shown),
             *(f"{row[count]:,}" for count in counts),
         )
         for row in systems
     )
-    return Table("Rate, CPU time and memory; what became of all queries", (*heads, *counts), rows)
+    heads = ("system", "guarantee", *shown.values(), *counts)
+    return Table("Rate, CPU time and memory; what became of all queries", heads, rows)
 
 
 def _goodput(systems: Sequence[Row]) -> Table:
@@ -95,18 +104,19 @@ def _goodput(systems: Sequence[Row]) -> Table:
 
 
 def _latency(systems: Sequence[Row], stretch: str) -> Table:
-    heads = ("system", "queries/s", *POINTS, "p999 of all rounds", "defaults %", "sender late")
+    shown = {figure: head for figure, head in _LATENCY.items() if any(f"{stretch}_{figure}" in row for row in systems)}
     rows = tuple(
         (
             row["label"],
             f"{_rate(row, stretch):,.0f}",
-            *(_spread(row, f"{stretch}_{point}") for point in _COLUMNS),
+            *(_spread(row, f"{stretch}_{figure}") for figure in shown),
         )
         for row in systems
         if f"{stretch}_p50_ms" in row
     )
     share = stretch.removeprefix("at_").replace("pct", " % of its own rate")
-    return Table(f"Latency in ms at {share if share != stretch[3:] else f'{share}/s'}", heads, rows)
+    title = f"Latency in ms at {share if share != stretch[3:] else f'{share}/s'}"
+    return Table(title, ("system", "queries/s", *shown.values()), rows)
 
 
 def _stretches(systems: Sequence[Row]) -> list[str]:
