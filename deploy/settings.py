@@ -96,16 +96,18 @@ class Kafka(Section):
     member: str | None = None
     """A name that a process keeps over restarts and no other process has at the same time, such as a host and a role:
     killed, it has its partitions back as soon as it is, and not only when Kafka's session timeout of 10 s is over.
-    `{host}` in it is the machine's or container's (`skysail-{host}`). `skysail run` names what it starts."""
+    `{host}` in it is the machine's or container's (`skysail-{host}`, where one process of a role or model runs there).
+    `skysail run` names what it starts."""
     leave: bool = True
     """Whether a process that is told to stop leaves its groups, so that others have its partitions at once. `false` is
     for rolling restarts of processes with a name: it falls silent, and the next one of its name has them back, the
-    others undisturbed; if none comes within 10 s, they have them. What `skysail run` stops leaves."""
+    others undisturbed; if none comes within 10 s, they have them. What `skysail run` stops leaves; a page
+    with a name does not."""
 
     @field_validator("member")
     @classmethod
     def _with_host(cls, member: str | None) -> str | None:
-        return member and member.replace("{host}", socket.gethostname())
+        return None if member is None else member.replace("{host}", socket.gethostname())
 
     @model_validator(mode="before")
     @classmethod

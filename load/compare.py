@@ -58,6 +58,7 @@ RULES = (
     Rule("saved_over_*", Better.HIGHER, 0.0, 0.01),
     Rule("*error*", Better.LOWER, 0.0, 0.004),  # three standard deviations of Exp3 between seeds (.0012)
     Rule("*within_slo", Better.HIGHER, 0.0, 0.005),
+    Rule("*flat_per_s", Better.HIGHER, 0.4),  # one of a few shares of the rate: from .75 to .5 is one step
     Rule("*_per_s", Better.HIGHER, 0.25),
     Rule("*_per_core_s", Better.HIGHER, 0.25),
     Rule("scale_*", Better.HIGHER, 0.1),
@@ -66,7 +67,7 @@ RULES = (
     Rule("*_least_share", Better.HIGHER, 0.05),
     Rule("*ing_batches", Better.LOWER, 0.5, 2.0),
     Rule("backoff_batches", Better.LOWER, 0.0, 1.0),
-    Rule("*ratio_flat", Better.HIGHER, 0.25),
+    Rule("*ratio_flat", Better.HIGHER, 0.4),
     Rule("*ratio_rate", Better.HIGHER, 0.2),  # both parts come from one run, so the machine's share cancels
     Rule("*ratio*", Better.LOWER, 0.3),
     Rule("*gain*", Better.HIGHER, 0.2),

@@ -37,7 +37,7 @@ def cpu_seconds(before: Mapping[str, Usage], after: Mapping[str, Usage]) -> dict
 
 
 def rest(pids: Callable[[], Mapping[str, int]]) -> None:
-    """Wait until the processes do nothing for half a second, at most 20 s.
+    """Wait until the processes do next to nothing (a twentieth of a second in half a second), at most 20 s.
 
     Raises:
         psutil.NoSuchProcess: an instance is gone.

@@ -102,7 +102,7 @@ class Size(NamedTuple):
     calm: Stretch
 
     def figures(self) -> dict[str, float]:
-        """Return start, rate and CPU time of all backlogs together, and memory at the end, by role and in all."""
+        """Return start, rate and CPU time of all backlogs together, then latency, and memory by role and in all."""
         queries = sum(chunk.queries for chunk in self.chunks)
         calm = self.calm.recorder
         cpu_us = sum(chunk.queries * sum(chunk.cpu_us.values()) for chunk in self.chunks) / max(1, queries)

@@ -9,16 +9,18 @@ from policies.errors import require
 from policies.lingering import Lingering
 
 # A batch this far over the objective costs two steps: with one, a model that turns twice as slow breaks it for nine
-# batches (5 ms and 0.1 ms a row, under 20 ms).
-_FAR_OVER = 1.15
+# batches (5 ms and 0.1 ms a row, under 20 ms), with two for five.
+_FAR_OVER = 1.08
 # Below this part of the objective the cap grows by a factor of at most its inverse, which cannot pass the objective
 # where time is a + b * rows.
 _FAR_BELOW = 0.5
-# Full takes before a larger cap is tried inside the dead band; twice as many after each that was too slow.
+# Full takes before a cap is tried that may be too large; twice as many after each that was, until the model takes less
+# than half of the objective.
 _PATIENCE, _MOST_PATIENCE = 6, 1024
-# What is tried keeps twice the spread of those takes below this part of the objective, some five standard deviations:
-# nothing of a model that takes the same time each time, more than the dead band of one that shares its cores. The rest
-# is for what six takes do not show (without it 99 % of a kernel SVM's batches took 20.3 ms instead of 20).
+# What is tried keeps twice the spread of those takes below this part of the objective; of six takes that is some five
+# standard deviations: nothing of a model that takes the same time each time, more than the dead band of one that shares
+# its cores. The other 3 % are for what six takes do not show: without them the 99th percentile of a kernel SVM's
+# batches was 20.3 ms under 20.
 _ROOM, _SPREADS = 0.97, 2
 
 
@@ -27,15 +29,15 @@ class Cap(NamedTuple):
 
     Attributes:
         rows: that a take may hold.
-        is_late: the last take was far over the objective.
+        goal: the cap after the first of the late takes that have made it smaller still; 0 = it was reached again.
         before: the cap before the present one, if that is on trial; 0 = it is not.
-        patience: full takes inside the dead band before a larger cap is tried.
+        patience: full takes before a larger cap is tried.
         takes: how many there have been.
         least_us, most_us: the shortest and the longest of them.
     """
 
     rows: int
-    is_late: bool = False
+    goal: int = 0
     before: int = 0
     patience: int = _PATIENCE
     takes: int = 0
@@ -49,16 +51,18 @@ class Aimd(Lingering):
 
     A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`, one that
     took less than half of the objective by 1 / `backoff` if that is more: TCP's slow start, without which 4,000 rows of
-    a cheap model are 2,000 batches away instead of 60. Any take above the objective lowers the cap by the factor
-    `backoff`, one that is far above it does so twice, and the next one, if it is, too, by as much as it was above. Only
-    full takes raise it: Clipper adjusted the size of the last batch instead, so under light load its cap fell to that
-    and had to climb again. A pause (garbage collection, a neighbour) costs two steps down, however long it was, which a
-    few full takes make good.
+    a cheap model are 2,000 batches away instead of 60; but to no size that might not fit. Any take above the objective
+    lowers the cap by the factor `backoff`, one that is far above it does so twice. What the first of several such takes
+    left is reached again by steps of 1 / `backoff`: a burst counts once, as it does for TCP. Only full takes raise it:
+    Clipper adjusted the size of the last batch instead, so under light load its cap fell to that and had to climb
+    again. A pause (garbage collection, a neighbour) costs two steps down, however long it was, which a few full takes
+    make good.
 
-    Inside the dead band the cap stays, unless its takes are so even that there is room: then one is tried that fits for
-    certain, or one row more, and is left at once if it is too slow. With time a + b * rows it settles within `add`
-    above (objective * (1 - dead_band) - a) / b where times spread, and 3 % below the objective where they do not.
-    Without that, a model whose call alone takes half of the objective would do 89 % of what the best size does.
+    Inside the dead band, and where the next size might not fit, the cap stays, unless its takes are so even that there
+    is room: then one is tried that fits for certain, or one row more, and is left at once if it is too slow. With time
+    a + b * rows it settles within `add` above (objective * (1 - dead_band) - a) / b where times spread, and within 3 %
+    of the objective where they do not. Without that, a model whose call alone takes half of the objective would do 89 %
+    of what the best size does.
 
     Args:
         add: Rows added, at least 1.
@@ -109,32 +113,35 @@ class Aimd(Lingering):
         if duration_us > objective_us:
             return self._shrunk(state, duration_us, objective_us)
         if rows < state.rows:
-            return state._replace(is_late=False)
-        if duration_us >= objective_us * (1.0 - self.dead_band):
-            return self._tried(state, duration_us, objective_us)
-        raised = rows + self.add
+            return state
         if duration_us < objective_us * _FAR_BELOW:
-            raised = max(raised, int(rows * min(1 / self.backoff, 1 / _FAR_BELOW)))
-        return Cap(min(raised, self.max_rows))
+            factor = min(1 / self.backoff, 1 / _FAR_BELOW)
+            return Cap(min(max(rows + self.add, int(rows * factor)), self.max_rows))
+        fitting = rows * objective_us // max(1, duration_us)  # no batch of more rows takes longer than in proportion
+        if fitting == rows or duration_us >= objective_us * (1.0 - self.dead_band):
+            return self._tried(state, duration_us, objective_us)
+        wanted = rows + self.add
+        if wanted < state.goal:
+            wanted = min(max(wanted, int(rows / self.backoff)), state.goal)
+        raised = min(wanted, fitting, self.max_rows)
+        return Cap(raised, state.goal if raised < state.goal else 0, patience=state.patience)
 
     def _shrunk(self, state: Cap, duration_us: int, objective_us: int) -> Cap:
         """Return the cap after a take above the objective."""
-        is_late = duration_us > objective_us * _FAR_OVER
         if state.before:
-            return Cap(state.before, is_late, patience=min(2 * state.patience, _MOST_PATIENCE))
-        factor = self.backoff**2 if is_late else self.backoff
-        if is_late and state.is_late:
-            factor = min(factor, objective_us / duration_us)
-        return Cap(max(1, int(state.rows * factor)), is_late, patience=state.patience)
+            return Cap(state.before, patience=min(2 * state.patience, _MOST_PATIENCE))
+        factor = self.backoff**2 if duration_us > objective_us * _FAR_OVER else self.backoff
+        rows = max(1, int(state.rows * factor))
+        return Cap(rows, state.goal or rows, patience=state.patience)
 
     def _tried(self, state: Cap, duration_us: int, objective_us: int) -> Cap:
-        """Return the cap after a full take inside the dead band."""
+        """Return the cap after a full take after which a larger one might be too large."""
         rows, takes = state.rows, state.takes + 1
         least_us, most_us = min(state.least_us or duration_us, duration_us), max(state.most_us, duration_us)
         if takes < state.patience:
-            return state._replace(is_late=False, takes=takes, least_us=least_us, most_us=most_us)
+            return state._replace(takes=takes, least_us=least_us, most_us=most_us)
         limit_us = objective_us * _ROOM - _SPREADS * (most_us - least_us)
         if most_us >= limit_us or rows == self.max_rows:
             return Cap(rows, patience=state.patience)
-        raised = max(rows + 1, int(rows * limit_us / most_us))  # in proportion it cannot pass the limit
+        raised = max(rows + 1, int(rows * limit_us / most_us))
         return Cap(min(raised, self.max_rows), before=rows, patience=state.patience)

@@ -25,7 +25,8 @@ class Allowed:
     The controller inside would never learn what lies between two sizes: a batch that fills the lower one does not fill
     its cap. It is told of a batch that did, with the time that such a one would take: on the line through the next
     size that has been measured, and at most in proportion; before there is a second one, in no more time. So a size is
-    tried when it should fit the objective, and one that was too slow not again before the one below has become faster.
+    tried when it should fit the objective, and one that was too slow ever more seldom, unless the one below has become
+    faster.
 
     Args:
         inner: The controller.

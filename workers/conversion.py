@@ -6,6 +6,7 @@ They are added to the package, or made again by whoever loads it.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -67,33 +68,34 @@ def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, conv
     )
 
 
-def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str = "load") -> Manifest:
+def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
     """Have whoever loads the package convert the estimator: note to what, and keep the rows to check that by.
 
     What nothing can be converted to, and what takes no tensors, stays as it is, unless a form was asked for.
 
     Raises:
-        PackageError: the form that was asked for, one of `ON_REQUEST`, cannot be had.
+        PackageError: the form that was asked for, one of `ON_REQUEST`, cannot be had, or answers otherwise.
     """
     if convert == "load" and not isinstance(sample, np.ndarray):
         return manifest
-    rows, forms = _examples(manifest, sample), {}
+    rows, found = _examples(manifest, sample), {}
     for name in AT_LOAD:
-        try:
-            runtime = compiled(name, manifest, estimator, rows.dtype)
-        except PackageError:  # it is neither of trees nor linear
-            continue
-        try:
-            forms[name] = _compared(path, manifest, runtime, rows)
-        except PackageError as error:
-            _log.warning("%s %s will not be converted to %s: %s", manifest.name, manifest.version, name, error)
+        with suppress(PackageError):  # it is neither of trees nor linear
+            found[name] = compiled(name, manifest, estimator, rows.dtype)
     if convert in ON_REQUEST:
-        forms[convert] = _compared(path, manifest, compiled(convert, manifest, estimator, rows.dtype), rows)
+        found[convert] = compiled(convert, manifest, estimator, rows.dtype)
+    if not found:
+        return manifest
+    original, expected, forms = _original(path, manifest), None, {}
+    for name, runtime in found.items():
+        try:
+            expected = answers(original, rows) if expected is None else expected
+            forms[name] = Form(runtime, apart(expected, runtime, rows))
+        except PackageError as error:
+            if name == convert:
+                raise
+            _log.warning("%s %s will not be converted to %s: %s", manifest.name, manifest.version, name, error)
     return _noted(path, manifest, forms, rows, {"at": "load"}) if forms else manifest
-
-
-def _compared(path: Path, manifest: Manifest, runtime: Runtime, rows: NDArray[np.generic]) -> Form:
-    return Form(runtime, apart(answers(_original(path, manifest), rows), runtime, rows))
 
 
 def _examples(manifest: Manifest, sample: Rows) -> NDArray[np.generic]:

@@ -45,4 +45,4 @@ def refusing(what: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[No
     except ours:
         raise
     except Exception as error:
-        raise PackageError(f"{what} ({type(error).__name__}: {error})") from error
+        raise PackageError(f"{what} ({type(error).__name__}: {' '.join(str(error).split())})") from error

@@ -36,7 +36,7 @@ CONVERTERS: Mapping[str, str] = {
     "linear": "workers.runtimes.linear_conversion",
     "hummingbird": "workers.runtimes.hummingbird",
 }
-# What whoever loads a package converts it to, so that nothing is stored. Unasked only what takes no library of its own.
+# Forms that are made by whoever loads a package, so that nothing is stored; unasked those that need no library.
 AT_LOAD = ("trees", "linear")
 ON_REQUEST = ("hummingbird",)
 EXAMPLES_FILE = "examples.npy"

@@ -53,7 +53,7 @@ async def bridge(task: Task, ask: Ask, group_rows: int) -> None:
         polled = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_IN_FLIGHT)
         if records := list(itertools.chain(*polled.values())):
             await _pass_on(records, work, ask, group_rows, producer, task.sink)
-        if time.monotonic() - committed_s >= _COMMIT_S:
+        if not records or time.monotonic() - committed_s >= _COMMIT_S:
             await consumer.commit()
             committed_s = time.monotonic()
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from load.errors import PeerFailedError
 from load.peers import environments, running
@@ -38,11 +39,11 @@ def bounded_rate(
     """
     row: dict[str, Any] = {"system": contender.name, "label": contender.label, "valid_per_s": 0.0, "tried": []}
     for index, rate in enumerate(sorted(rates, reverse=True)):
-        rest(run.pids)  # of what was too much for it
         folder = ground.stage.folder / f"judge-{run.prefix}-{index}"
         try:
+            rest(run.pids)  # until it has worked off the rate before
             judgement = _judge(_case(contender, ground, run, rate, seconds, folder), ground.stage.folder / "path")
-        except PeerFailedError as error:
+        except (PeerFailedError, psutil.NoSuchProcess) as error:
             row["failed"] = str(error)
             break
         row["tried"].append({"rate_per_s": rate, **asdict(judgement)})

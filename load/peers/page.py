@@ -28,7 +28,7 @@ most. The rate is that of draining a backlog: from its first query to the time w
 counts from the time when a query was meant to be sent, default answers included; goodput counts right answers within
 the objective at the best of the rates tried, which for whoever is faster than sender and sink alone are not the highest
 it can do. CPU time is that of all processes of a system; memory is the sum of their peaks. Every answer is checked by
-id against the model. The code of each is a file in `load/peers/`, 45 to 90 lines around one shared helper, and of the
+id against the model. The code of each is a file in `load/peers/`, 45 to 90 lines around one shared helper, that of the
 hand loops in `load/floor/`; the environments are pinned in `load/peers/requirements/`.
 """
 _RATES: Final = {
@@ -51,7 +51,7 @@ YOURSELF: Final = """
     skysail load run peers --docs docs/benchmark.md             # everybody, the grid, five rounds, the judge: 50
     skysail load run forest                                     # a model that needs batching: hours; --short 40
     skysail load run trio                                       # one slow model among three: 8; --short 2
-    skysail load run scale                                      # what grows, and how: 5; --short 3
+    skysail load run scale                                      # what grows, and how: 8; --short 4
     cd reports/load && skysail load page peers.json forest.json trio.json scale.json   # this page, from those results
 
 A broker and Redis of its own are started unless `--broker` and `--redis` name others. Each peer is installed, when it

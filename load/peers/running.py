@@ -34,7 +34,7 @@ APPLICATION = "digits"
 PARTITIONS = 4
 _GRACE_S = 3.0
 _TAIL_CHARS = 600
-_RECOMMENDED = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}
+_RAY = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}  # recommended by its documentation, and read while it is imported
 _MARK = "SKYSAIL_PEER"  # in the environment of a contender's processes: how they are found again
 
 
@@ -145,7 +145,7 @@ async def _skysail(
 def variables(path: Path) -> dict[str, str]:
     """Return the environment for a process that imports Skysail's files from `path` and computes in one thread."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return {**own, "PYTHONPATH": str(environments.python_path(path)), **ONE_THREAD, **_RECOMMENDED}
+    return {**own, "PYTHONPATH": str(environments.python_path(path)), **ONE_THREAD, **_RAY}
 
 
 def _spawn(command: tuple[str, ...], folder: Path, path: Path) -> subprocess.Popen[bytes]:

@@ -90,7 +90,8 @@ class Seen:
     def add(self, name: str, part: Part, rate: float, seconds: float) -> None:
         """Add a stretch of so many seconds at a rate (1/s)."""
         self._count(part)
-        self.figures["flat_per_s"] = max(self.figures.get("flat_per_s", 0.0), rate * part.tally.is_flat)
+        flat_per_s = rate if part.tally.is_flat else 0.0
+        self.figures["flat_per_s"] = max(self.figures.get("flat_per_s", 0.0), flat_per_s)
         self.figures[f"{name}_defaults_percent"] = 100.0 * part.tally.defaults / max(1, part.tally.answered)
         self.figures |= {f"{name}_{point}_ms": value for point, value in part.tally.latency_ms().items()}
         self.latencies_us[name] = part.tally.latencies_us

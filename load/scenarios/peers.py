@@ -160,7 +160,7 @@ def _result(
             "Skysail runs the model as arrays, where nothing else is said; everybody else scikit-learn",
             "CPU time of the whole loop includes joining and learning; nobody else does either",
             "CPU time and memory of Redis, where the whole loop keeps its states, count as little as the broker's",
-            "LoadGen asks everybody once, in the last round, and gives no feedback; a default answer is none to it",
+            "LoadGen asks in the last round alone, and gives no feedback; a default answer is none to it",
             "MLServer reads and writes JSON, four times the bytes, and loses what it holds when it dies",
             "Ray Serve and BentoML have no Kafka: one poll at a time goes through load/peers/bridge.py",
         ),

@@ -70,8 +70,9 @@ async def run(stage: Stage) -> Result:
     figures = {f"{row['part']}_{row['size']}_{key}": row[key] for row in rows for key in row if key not in _ABOUT}
     if "memory" in named:
         _say("memory")
-        series["memory"] = _held(await _memory(stage))
-        figures |= growth(series["memory"])
+        filled = await _memory(stage)
+        series["memory"] = _held(filled)
+        figures |= {**growth(series["memory"]), "memory_lost": filled.figures()["lost"]}
     return Result(
         NAME,
         figures={**figures, **ratios(rows)},

@@ -92,12 +92,16 @@ async def test_a_named_member_that_stops_leaves_its_group(place: KafkaConnection
     await second.leave()
 
 
-async def test_a_restart_that_stays_in_its_group_disturbs_nobody(place: KafkaConnection) -> None:
+@pytest.mark.parametrize("restarts_first", [True, False], ids=["the leader", "another one"])
+async def test_a_restart_that_stays_in_its_group_disturbs_nobody(
+    place: KafkaConnection, *, restarts_first: bool
+) -> None:
     """The other member keeps its half and is not asked to hand it over; the restarted one has its own half back."""
     other, before, after = (Member(place, name, STAYING) for name in ("other", "name", "name"))
-    await other.join()
-    await before.join()
-    await other.assigned()
+    first, second = (before, other) if restarts_first else (other, before)
+    await first.join()
+    await second.join()
+    await first.assigned()
     halves, rebalances = (other.owned, before.owned), other.rebalances
     assert len(halves[0]) == len(halves[1]) == PARTITIONS // 2
     await before.leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 from pathlib import Path
 
@@ -68,6 +69,13 @@ def test_an_unknown_key_is_an_error_that_names_the_nearest(tmp_path: Path, text:
     """A misspelt key never passes silently."""
     with pytest.raises(SettingsError, match=expected):
         settings_from(tmp_path, text)
+
+
+def test_a_member_may_be_called_after_its_host() -> None:
+    """One setting for many machines; without it nobody has a name."""
+    named = load(environment={"SKYSAIL_KAFKA__MEMBER": "skysail-{host}"}).kafka
+    assert named.member == f"skysail-{socket.gethostname()}"
+    assert load(environment={"SKYSAIL_KAFKA__MEMBER": "null"}).kafka.member is load(environment={}).kafka.member is None
 
 
 def test_a_misspelt_environment_variable_is_an_error() -> None:

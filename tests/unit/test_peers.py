@@ -68,23 +68,33 @@ def test_what_has_no_answer_is_missing(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("latencies_ms", "is_flat"),
-    [([5] * 10, True), ([5] * 8 + [50] * 2, True), ([5] * 8 + [60] * 2, False), ([70] * 10, True), ([5] * 9, False)],
-    ids=["even", "a little later", "growing", "slow but even", "one is missing"],
+    ("latencies_ms", "defaults", "is_flat"),
+    [
+        ([5] * 10, 0, True),
+        ([5] * 8 + [50] * 2, 0, True),
+        ([5] * 8 + [60] * 2, 0, False),
+        ([70] * 10, 0, True),
+        ([5] * 9, 0, False),
+        ([70] * 10, 1, False),
+    ],
+    ids=["even", "a little later", "growing", "slow but even", "one is missing", "one is a default"],
 )
-def test_a_backlog_is_flat_where_the_last_answers_waited_no_longer(latencies_ms: list[int], is_flat: bool) -> None:
-    """By 50 ms, in the middle of the last fifth and of the first half."""
+def test_a_backlog_is_flat_where_the_last_answers_waited_no_longer(
+    latencies_ms: list[int], defaults: int, *, is_flat: bool
+) -> None:
+    """By 50 ms, in the middle of the last fifth and of the first half; nothing is missing or given up."""
     latencies_us = [1_000 * latency_ms for latency_ms in latencies_ms]
-    assert Tally(asked=10, answered=len(latencies_us), latencies_us=latencies_us).is_flat is is_flat
+    tally = Tally(asked=10, answered=len(latencies_us), defaults=defaults, latencies_us=latencies_us)
+    assert tally.is_flat is is_flat
 
 
 def test_the_highest_rate_with_a_flat_backlog_is_kept() -> None:
     """Whatever order they were tried in."""
     found, flat, growing = Seen(), [5_000] * 10, [5_000] * 5 + [90_000] * 5
     for rate, latencies_us in ((100.0, flat), (400.0, growing), (200.0, flat)):
-        tally = Tally(asked=10, answered=10, defaults=1, latencies_us=latencies_us)
+        tally = Tally(asked=10, answered=10, latencies_us=latencies_us)
         found.add(f"at_{rate:g}", Part(tally, 1.0, 1.0, 0, settled=True), rate, 1.0)
-    assert (found.figures["flat_per_s"], found.figures["at_100_defaults_percent"]) == (200.0, 10.0)
+    assert (found.figures["flat_per_s"], found.figures["at_100_defaults_percent"]) == (200.0, 0.0)
 
 
 def test_avro_says_what_each_model_said() -> None:

@@ -6,6 +6,7 @@ import pytest
 from load import registry, report
 from load.compare import compare
 from load.rates import central_rate
+from load.replacement import lru
 from load.report import describe
 from load.results import Result
 from load.scenarios import batching, cache, figure8
@@ -99,4 +100,4 @@ def test_the_replayed_keys_hit_as_often_as_in_a_plain_lru() -> None:
     keys = np.random.default_rng(1).zipf(1.1, 6_000).clip(max=2_000).tolist()
     replay = cache.Replay(room=600)
     replay.run(keys)
-    assert (len(keys) - replay.asked, replay.wrong, replay.lost) == (cache.lru(keys, 600), 0, 0)
+    assert (len(keys) - replay.asked, replay.wrong, replay.lost) == (lru(keys, 600), 0, 0)

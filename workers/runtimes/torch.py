@@ -50,6 +50,8 @@ class TorchRuntime:
     leaves_lock = True
 
     def __init__(self, manifest: Manifest, module: torch.nn.Module, device: torch.device, threads: int) -> None:
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cudnn.allow_tf32 = False
         self._manifest = manifest
         self._device = device
         self._threads = threads
@@ -133,8 +135,6 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     Raises:
         PackageError: the architecture cannot be built, or the state is not its state.
     """
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.allow_tf32 = False
     options = manifest.options
     module = rebuild(folder / STATE_FILE, str(options.get("architecture", "")), options.get("arguments", {}))
     return TorchRuntime(manifest, module, device(), threads)
