@@ -24,12 +24,11 @@ Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions),
 writes predictions back, at the best setting of the grid below: everybody with fastavro and scikit-learn, Skysail with
 its codec and, one lane apart, the model as arrays. Rounds are interleaved; figures are medians with the least and the
 most. The rate is that of draining a backlog: from its first query to the time when the broker had 95 % of the answers.
-"Flat at" is the highest of the rates tried, shares of the former among them, at which the backlog did not grow. Latency
-counts from the time when a query was meant to be sent, default answers included; goodput counts right answers within
-the objective at the best of the rates tried, which for whoever is faster than sender and sink alone are not the highest
-it can do. CPU time is that of all processes of a system; memory is the sum of their peaks. Every answer is checked by
-id against the model. The code of each is a file in `load/peers/`, 45 to 90 lines around one shared helper, that of the
-hand loops in `load/floor/`; the environments are pinned in `load/peers/requirements/`.
+Latency counts from the time when a query was meant to be sent, default answers included; goodput counts right answers
+within the objective at the best of the rates tried, which for whoever is faster than sender and sink alone are not the
+highest it can do. CPU time is that of all processes of a system; memory is the sum of their peaks. Every answer is
+checked by id against the model. The code of each is a file in `load/peers/`, 45 to 90 lines around one shared helper,
+that of the hand loops in `load/floor/`; the environments are pinned in `load/peers/requirements/`.
 """
 _RATES: Final = {
     "rate_per_s": "queries/s",
