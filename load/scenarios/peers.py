@@ -158,7 +158,7 @@ def _result(
         notes=(
             _limit(comparison.plan.ceiling_per_s, climbed),
             "Skysail runs the model as arrays, where nothing else is said; everybody else scikit-learn",
-            '"flat at" is the highest of the rates tried, shares of the drain rate among them, at which no backlog grew',
+            '"flat at" is the highest of the rates tried, shares of the drain rate too, at which no backlog grew',
             "CPU time of the whole loop includes joining and learning; nobody else does either",
             "CPU time and memory of Redis, where the whole loop keeps its states, count as little as the broker's",
             "LoadGen asks in the last round alone, and gives no feedback; a default answer is none to it",
