@@ -101,8 +101,8 @@ class Kafka(Section):
     leave: bool = True
     """Whether a process that is told to stop leaves its groups, so that others have its partitions at once. `false` is
     for rolling restarts of processes with a name: it falls silent, and the next one of its name has them back, the
-    others undisturbed; if none comes within 10 s, they have them. What `skysail run` stops leaves; a page
-    with a name does not."""
+    others undisturbed; if none comes within 10 s, they have them. What `skysail run` stops leaves; a page with a name
+    does not."""
 
     @field_validator("member")
     @classmethod

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from load import arrivals
 from load.collecting import frozen
 from load.flood import flood, make
 from load.openloop import OpenLoop
-from load.processes import Usage, cpu_seconds, usage
+from load.processes import Usage, cpu_seconds, rest, usage
 from load.recorder import Recorder
 from load.topics import delete
 from load.wire import Wire, linger_ms
@@ -145,12 +144,7 @@ class Driver:
 
     async def _quiet(self) -> None:
         """Wait until the system has nothing left to do."""
-        end_s = time.monotonic() + _LEARN_S
-        while time.monotonic() < end_s:
-            before = usage(self.system.pids)
-            await asyncio.sleep(_QUIET_S)
-            if sum(cpu_seconds(before, self._after(before)).values()) < _QUIET_CORES * _QUIET_S:
-                return
+        await asyncio.to_thread(rest, lambda: self.system.pids, cores=_QUIET_CORES, look_s=_QUIET_S, limit_s=_LEARN_S)
 
     def _flood(self, queries: Sequence[Made], drain_s: float) -> tuple[Recorder, Taken]:
         with self._wire(_BACKLOG_LINGER_MS) as wire:

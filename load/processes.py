@@ -11,8 +11,6 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-_IDLE_CORES, _IDLE_LOOK_S, _IDLE_LIMIT_S = 0.1, 0.5, 20.0
-
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -36,18 +34,26 @@ def cpu_seconds(before: Mapping[str, Usage], after: Mapping[str, Usage]) -> dict
     return {name: after[name].cpu_s - before[name].cpu_s for name in before}
 
 
-def rest(pids: Callable[[], Mapping[str, int]]) -> None:
-    """Wait until the processes do next to nothing (a twentieth of a second in half a second), at most 20 s.
+def rest(
+    pids: Callable[[], Mapping[str, int]], *, cores: float = 0.1, look_s: float = 0.5, limit_s: float = 20.0
+) -> None:
+    """Wait until the processes do next to nothing.
+
+    Args:
+        pids: theirs, by instance.
+        cores: that are next to nothing, of all of them together.
+        look_s: for how long they must use no more.
+        limit_s: how long it is waited at most.
 
     Raises:
         psutil.NoSuchProcess: an instance is gone.
     """
-    end_s = time.monotonic() + _IDLE_LIMIT_S
+    end_s = time.monotonic() + limit_s
     before_s = total_cpu_s(pids())
     while time.monotonic() < end_s:
-        time.sleep(_IDLE_LOOK_S)
+        time.sleep(look_s)
         now_s = total_cpu_s(pids())
-        if now_s - before_s < _IDLE_CORES * _IDLE_LOOK_S:
+        if now_s - before_s < cores * look_s:
             return
         before_s = now_s
 

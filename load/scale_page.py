@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.scaling import RATE
 from load.section import section
-from load.tables import Table, number
+from load.tables import Table, number, present
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
 
 
 def _sizes(part: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    heads = {key: head for key, head in _HEADS.items() if any(key in row for row in rows)}
+    heads = present(_HEADS, rows)
     lines = tuple((f"{row['size']:,}", *(number(row.get(key)) for key in heads)) for row in rows)
     return Table(_TITLES[part], (part, *heads.values()), lines)
 

@@ -52,6 +52,11 @@ def left_out(rows: Sequence[Mapping[str, str]]) -> Table:
     return Table("Left out", ("system", "why"), tuple((row["label"], row["why"]) for row in rows))
 
 
+def present(heads: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """Return the heads of those figures that some row has: older results lack some."""
+    return {figure: head for figure, head in heads.items() if any(figure in row for row in rows)}
+
+
 def number(value: float | None) -> str:
     """Return a number as it stands in tables; nothing for None."""
     if value is None:

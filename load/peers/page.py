@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from load.peers.contenders import DIRECT
 from load.peers.ledger import OBJECTIVES_MS, POINTS
-from load.tables import Table, left_out, number, spread
+from load.tables import Table, left_out, number, present, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
 
 def _rates(systems: Sequence[Row]) -> Table:
     counts = ("lost", "unanswered", "duplicates", "wrong", "defaults")
-    shown = {figure: head for figure, head in _RATES.items() if any(figure in row for row in systems)}
+    shown = present(_RATES, systems)
     rows = tuple(
         (
             row["label"],
@@ -103,12 +103,12 @@ def _goodput(systems: Sequence[Row]) -> Table:
 
 
 def _latency(systems: Sequence[Row], stretch: str) -> Table:
-    shown = {figure: head for figure, head in _LATENCY.items() if any(f"{stretch}_{figure}" in row for row in systems)}
+    shown = present({f"{stretch}_{figure}": head for figure, head in _LATENCY.items()}, systems)
     rows = tuple(
         (
             row["label"],
             f"{_rate(row, stretch):,.0f}",
-            *(_spread(row, f"{stretch}_{figure}") for figure in shown),
+            *(_spread(row, figure) for figure in shown),
         )
         for row in systems
         if f"{stretch}_p50_ms" in row

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class Replay:
             self._now_us += 1_000
             self._polls += 1
             self._poll({query_id(self._polls, row): key for row, key in enumerate(keys[start : start + _POLL])})
-            self._answered(self._timed(lambda _, now_us: self._kernel.on_timer(now_us), None))
+            self._answered(self._timed(self._kernel.on_timer))
         self.lost = len(self._expected)
 
     def _poll(self, keys: dict[str, int]) -> None:
@@ -173,9 +173,9 @@ class Replay:
         record = Record(topic, 0, 0, self._now_us, key.encode(), value)
         return self._timed(self._kernel.on_records, [record])
 
-    def _timed(self, call: Callable[[Any, int], Effects], what: Any) -> Effects:
+    def _timed(self, call: Callable[..., Effects], *what: object) -> Effects:
         started = perf_counter()
-        effects = call(what, self._now_us)
+        effects = call(*what, self._now_us)
         self.busy_s += perf_counter() - started
         return effects
 
