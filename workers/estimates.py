@@ -10,6 +10,9 @@ if TYPE_CHECKING:
 
 # Clockwork (OSDI'20) predicts a batch by the 99th percentile of the last 10 of the same size: of 10, the largest.
 SAMPLES = 10
+# For so many batches one is reckoned with: rows are dropped rather than taken in a batch of a size that was slow, so
+# what a pause (a neighbour, the collector) made slow would never be tried again.
+REMEMBERED = 50
 # Slacks remembered, and how many of one poll (a fast one brings thousands that are all alike).
 SLACKS = 1024
 SLACKS_A_POLL = 8
@@ -33,25 +36,31 @@ class ServiceTimes:
     """Predicts how long a batch takes, from the last batches of like size (1, 2-3, 4-7, 8-15, ... rows)."""
 
     def __init__(self) -> None:
-        self._buckets: dict[int, deque[int]] = {}
+        self._batches = 0
+        self._buckets: dict[int, deque[tuple[int, int]]] = {}  # (number of the batch, us)
         self._usual: dict[int, int] = {}
         self.least_us = 0  # what the fastest size usually takes: what a call costs, however few its rows
 
     def observe(self, rows: int, duration_us: int) -> None:
         """Take the time that a batch of `rows` took."""
         samples = self._buckets.setdefault(rows.bit_length(), deque(maxlen=SAMPLES))
-        samples.append(duration_us)
-        self._usual[rows.bit_length()] = sorted(samples)[len(samples) // 2]
+        self._batches += 1
+        samples.append((self._batches, duration_us))
+        self._usual[rows.bit_length()] = sorted(took_us for _, took_us in samples)[len(samples) // 2]
         self.least_us = min(self._usual.values())
 
     def predict(self, rows: int) -> int:
         """Return the time (us) to reckon with for a batch of `rows`.
 
-        For a size never run, that of the next smaller one is the least it can take; the AIMD cap grows by little, so
-        it is seldom asked. 0 before the first batch.
+        For a size that was not run lately, that of the next smaller one is the least it can take; the AIMD cap grows by
+        little, so it is seldom asked. Where there is none, what it takes as a rule; 0 before the first batch.
         """
-        smaller = [bucket for bucket in self._buckets if bucket <= rows.bit_length()]
-        return max(self._buckets[max(smaller)]) if smaller else 0
+        since = self._batches - REMEMBERED
+        for bucket in sorted(self._buckets, reverse=True):
+            samples = self._buckets[bucket]
+            if bucket <= rows.bit_length() and samples[-1][0] > since:
+                return max(took_us for number, took_us in samples if number > since)
+        return self.usual(rows)
 
     def usual(self, rows: int) -> int:
         """Return the time (us) that a batch of `rows` takes as a rule: the median of its size.

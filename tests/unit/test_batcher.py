@@ -13,6 +13,7 @@ from workers.batcher import Batcher, Take
 from workers.estimates import (
     DEFAULT_OBJECTIVE_US,
     MIN_OBJECTIVE_US,
+    REMEMBERED,
     SLACK_HORIZON_US,
     SLACK_MEMORY_US,
     SLACK_REFRESH_US,
@@ -244,7 +245,32 @@ def test_service_times_are_the_longest_of_the_last_ten_of_like_size() -> None:
     for duration in [90, *range(1, 11)]:
         times.observe(4, duration)
     times.observe(64, 7)
-    assert [times.predict(rows) for rows in (1, 3, 4, 7, 8, 63, 64, 1000)] == [0, 0, 10, 10, 10, 10, 7, 7]
+    assert [times.predict(rows) for rows in (4, 7, 8, 63, 64, 1000)] == [10, 10, 10, 10, 7, 7]
+
+
+def test_service_times_forget_a_size_that_was_not_run_for_fifty_batches() -> None:
+    """It is judged by the next smaller one again; what it takes as a rule stays known."""
+    times = ServiceTimes()
+    times.observe(4, 90)
+    for _ in range(REMEMBERED - 1):
+        times.observe(2, 10)
+    assert times.predict(4) == 90
+    times.observe(2, 10)
+    assert (times.predict(4), times.usual(4)) == (10, 90)
+
+
+def test_a_size_whose_only_batch_met_a_pause_is_tried_again() -> None:
+    """Five rows wait, due in time for a call of them, but not if it were as slow as the one that the pause met."""
+    queue = batcher(cap=8, objective_us=None)
+    now_us, taken = 0, []
+    for turn in range(100):
+        queue.offer([(now_us + 20 * MS, "")] * (3 if turn < 10 else 5), now_us)
+        taken.append(len(queue.take(now_us).rows))
+        duration_us = 200 * MS if turn == 10 else 6 * MS
+        now_us += duration_us
+        queue.done(taken[-1], duration_us, now_us)
+        queue.forget(lambda _: True)
+    assert taken == [3] * 10 + [5] + [3] * REMEMBERED + [5] * (89 - REMEMBERED)
 
 
 @dataclass
