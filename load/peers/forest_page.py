@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 from load.peers import by_turns
@@ -22,11 +22,11 @@ INTRODUCTION: Final = """\
 A random forest on images of 784 pixels, a byte each, costs milliseconds a call before the first row, and little for
 each row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried
 (doubled until most answers are late, then two in between). Everybody has the best setting of its grid for each
-objective. AIMD and fixed batches are asked by turns, side by side, around AIMD's best rate, one objective after the
-other; the table has the middle round of each one's best rate, the ratio what the best of every second round did in the
-others (of so many the best is also the luckiest). Against the peers Skysail's best lane counts at each objective.
-Everybody else is asked who is asked above; the short form asks one hand loop and four of the peers, at the first
-setting of each grid. Written by `skysail load run forest`.
+objective. AIMD and fixed batches are asked by turns, side by side, near AIMD's best rate, one objective after the
+other; the ratio has the mean of the rounds, of fixed batches what the best size of every second round did in the others
+(of several the best is also the luckiest), and its standard error. Against the peers Skysail's best lane counts at each
+objective. Everybody else is asked who is asked above; the short form asks one hand loop and four of the peers, at the
+first setting of each grid. Written by `skysail load run forest`.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),
@@ -57,13 +57,13 @@ def _goodput(systems: Sequence[Row]) -> Table:
 
 
 def _by_turns(rows: Sequence[Row]) -> Table:
-    """Return each batch size's best rate: middle, least and most of its rounds."""
+    """Return mean, least and most of the rounds of each batch size."""
     lines = []
     for label, setting in dict.fromkeys((row["label"], row["setting"]) for row in rows):
         mine = [row for row in rows if (row["label"], row["setting"]) == (label, setting)]
-        found = [by_turns.best(mine, mine[0]["name"], objective)["goodput_per_s"] for objective in OBJECTIVES_MS]
-        lines.append((f"{label} ({setting})", *(spread([median(each), min(each), max(each)]) for each in found)))
-    heads = ("by turns", *(f"within {ms} ms" for ms in OBJECTIVES_MS))
+        found = (row["goodput_per_s"] for row in mine)  # in the order of the objectives
+        lines.append((f"{label} ({setting})", *(spread([mean(each), min(each), max(each)]) for each in found)))
+    heads = ("by turns, mean (range)", *(f"within {ms} ms" for ms in OBJECTIVES_MS))
     return Table("AIMD and fixed batches side by side: right answers a second", heads, tuple(lines))
 
 
@@ -80,8 +80,17 @@ def _ratios(result: Result) -> Table:
         for name, lane in labels.items():
             keys = [f"{name}_{ms}ms_to_{kind}_ratio_rate" for ms in OBJECTIVES_MS]
             if all(key in result.figures for key in keys):
-                rows.append((f"{lane} / {label}", *(f"{result.figures[key]:.2f}" for key in keys)))
+                errors = _errors(result) if kind == "fixed" else ("",) * len(keys)
+                shown = (f"{result.figures[key]:.2f}{error}" for key, error in zip(keys, errors, strict=True))
+                rows.append((f"{lane} / {label}", *shown))
     return Table("Ratios", ("", *(f"within {ms} ms" for ms in OBJECTIVES_MS)), tuple(rows))
+
+
+def _errors(result: Result) -> tuple[str, ...]:
+    turned = result.series["by_turns"]
+    keys = (f"aimd_{ms}ms_to_fixed_ratio_rate" for ms in OBJECTIVES_MS)
+    relative = (by_turns.relative_error(turned, ms) for ms in OBJECTIVES_MS)
+    return tuple(f" ± {result.figures[key] * error:.2f}" for key, error in zip(keys, relative, strict=True))
 
 
 def _stretches(stretches: Sequence[Row], objective: int) -> Table:

@@ -4,8 +4,8 @@ A random forest on MNIST under scikit-learn costs milliseconds a call before the
 row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried: they
 double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
 objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
-grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at rates
-around AIMD's best. The short form takes 40 minutes.
+grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at a rate
+near AIMD's best. The short form takes 40 minutes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SECONDS = 3.0
 SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver", "ray", "bentoml")
 TREES = 30
 _ROUNDS = 3
-_TURNS, _SHORT_TURNS = 9, 5
+_TURNS, _SHORT_TURNS = 24, 12
 _SAMPLE = 256
 _FAILURES = (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError)
 _WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
