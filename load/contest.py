@@ -2,7 +2,8 @@
 
 For every model all contenders run at once, each with a worker of its own, and are asked in turn, round by round, with
 half a second's rows waiting. A first round finds the fixed sizes that are worth asking again: those whose batches meet
-the objective, and do nearly as much as the best of these.
+the objective, and do nearly as much as the best of these. They and the controllers are started several times over: with
+equal batches one process does up to 12 % more than another for as long as it runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from load import topics
 from load.backlog import Asker, settled
-from load.rounds import over_rounds
+from load.rounds import held_out, over_rounds
 from load.system import Deployment
 from load.training import clippers, digits, package_all
 from schemas.records import Application
@@ -32,8 +33,8 @@ OBJECTIVE_MS = 20.0
 SIZES = tuple(4 << power for power in range(11))
 _SHORT = ("linear-svm", "forest", "kernel-svm")  # the cheapest row, the dearest call, the dearest row
 _SECONDS, _SHORT_SECONDS = 1.8, 1.2
-_ROUNDS = 7
-_FIRST_SECONDS = 1.5  # of the first round; a controller has settled by then
+_STARTS, _ROUNDS = 3, 3
+_FIRST_SECONDS = 1.5  # of the first round after a start; a controller has settled by then
 _WORTH = 0.85  # of the best rate of the first round
 _PATIENCE_S = 90.0
 
@@ -52,23 +53,27 @@ async def contest(stage: Stage) -> list[dict[str, Any]]:
 async def _measured(stage: Stage, model: str, package: Path, rows: NDArray[Any]) -> dict[str, dict[str, Any]]:
     contenders: dict[str, tuple[str, dict[str, float]]] = {name: (name, {}) for name in ADAPTIVE}
     contenders |= {f"fixed-{size}": ("fixed", {"rows": float(size)}) for size in SIZES}
-    async with AsyncExitStack() as stack:
-        askers = {}
-        for name, given in contenders.items():
-            deployment = _deployment(model, package, given)
-            stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
-            await stack.enter_async_context(stage.launch(deployment))
-            askers[name] = stack.enter_context(Asker(stage, deployment.prefix, model, rows))
-        first = {name: await _busy(asker, _FIRST_SECONDS) for name, asker in askers.items()}
-        again = (*ADAPTIVE, *worth_asking({name: first[name] for name in first if name not in ADAPTIVE}))
-        seconds = _SHORT_SECONDS if stage.short else _SECONDS
-        rounds = [{name: await _busy(askers[name], seconds) for name in again} for _ in range(_ROUNDS)]
+    seconds = _SHORT_SECONDS if stage.short else _SECONDS
+    rounds: list[dict[str, dict[str, float]]] = []
+    for _ in range(_STARTS):
+        async with AsyncExitStack() as stack:
+            askers = {}
+            for name, given in contenders.items():
+                deployment = _deployment(model, package, given)
+                stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
+                await stack.enter_async_context(stage.launch(deployment))
+                askers[name] = stack.enter_context(Asker(stage, deployment.prefix, model, rows))
+            first = {name: await _busy(asker, _FIRST_SECONDS) for name, asker in askers.items()}
+            if not rounds:
+                again = {*ADAPTIVE, *worth_asking({name: first[name] for name in first if name not in ADAPTIVE})}
+                contenders = {name: given for name, given in contenders.items() if name in again}
+            rounds += [{name: await _busy(askers[name], seconds) for name in contenders} for _ in range(_ROUNDS)]
     return {
         name: {
             **over_rounds([measured[name] for measured in rounds]),
             "rounds_per_s": [measured[name]["per_s"] for measured in rounds],
         }
-        for name in again
+        for name in contenders
     }
 
 
@@ -102,8 +107,9 @@ def worth_asking(first: Mapping[str, Mapping[str, float]]) -> list[str]:
 def shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what each controller reaches of the best fixed batch within the objective, by model, and at least.
 
-    In the middle round: with equal batches one contender's rates are up to 7 % apart from round to round, and where the
-    machine is slow for a moment it is so for all.
+    In the middle round, each beside the fixed batch that was the best after the other starts: with equal batches one
+    contender's rates are up to 7 % apart from round to round, and where the machine is slow for a moment it is so for
+    all.
 
     A model of which no batch is within it says nothing.
 
@@ -120,8 +126,9 @@ def shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         best = max(within, key=lambda row: row["per_s"])
         found[f"{model}_best_fixed_per_s"] = best["per_s"]
         found[f"{model}_best_fixed_rows"] = best["rows_a_batch"]
+        best_of_others = held_out([row["rounds_per_s"] for row in within], _STARTS)
         for name in ADAPTIVE:
-            pairs = zip(mine[name]["rounds_per_s"], best["rounds_per_s"], strict=True)
+            pairs = zip(mine[name]["rounds_per_s"], best_of_others, strict=True)
             found[f"{model}_{name}_share_of_best"] = statistics.median(own / its for own, its in pairs)
             found[f"{model}_{name}_batch_p99_ms"] = mine[name]["batch_p99_ms"]
     for name in ADAPTIVE:

@@ -4,11 +4,8 @@ Where two cores are full, three seconds say little: asked 4,000 times a second, 
 2,382 right answers a second within 20 ms, in seven stretches of a quarter of an hour. One climb after another compares
 the minutes in which they were made. Here everybody has each minute alike, and all rounds are at one rate: that at which
 all together had most, in a round which counts no further. One objective comes after the other, as an application has
-but one.
-
-The best of three sizes is also the luckiest: what is chosen by every second round counts by the others, and the other
-way round. Of two that are alike one still comes out some percent ahead of the other, so the ratio has its standard
-error beside it.
+but one. Everybody is started several times over: of two that are alike one does better for as long as both run. Still
+one of them comes out some percent ahead in the end, so the ratio has its standard error beside it.
 """
 
 from __future__ import annotations
@@ -17,15 +14,19 @@ import asyncio
 import math
 import statistics
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from load.peers import batching
 from load.peers.client import Client
 from load.peers.ledger import OBJECTIVES_MS
+from load.rounds import held_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from load.peers.contenders import Contender
+    from load.peers.ledger import Tally
     from load.peers.running import Ground
 
     Row = Mapping[str, Any]
@@ -33,101 +34,118 @@ if TYPE_CHECKING:
 # The controller's own best rate, which is the luckiest of those it climbed, and those next to it.
 AROUND: Final = (2**-0.5, 1.0, 2**0.5)
 _LIMIT_S = 20.0
+_STARTS = 3
 _CONTENDERS: Final = tuple((each, setting) for each in (batching.AIMD, batching.FIXED) for setting in each.grid)
 
 
 async def compare(
     ground: Ground, rates: Mapping[int, float], ceiling_per_s: float, rounds: int, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Return one row for each contender and objective, with the goodput (1/s) of every round.
+    """Return one row for each objective and contender, with the goodput (1/s) of every round.
 
     Args:
         ground: rows, models and truth.
         rates: the controller's best rate (1/s) by objective (ms).
         ceiling_per_s: no rate is higher.
-        rounds: stretches of each, at least two.
+        rounds: stretches of each, in all; a multiple of twelve has each order as often after each start.
         say: is told what is done.
     """
-    async with AsyncExitStack() as stack:
-        clients = []
-        for contender, setting in _CONTENDERS:
-            running = await stack.enter_async_context(contender.start(ground, setting))
-            client = Client(ground, running, contender.speech)
-            await asyncio.to_thread(client.ready)
-            clients.append(client)
-        seconds, rows = ground.stage.seconds, []
-        for objective in OBJECTIVES_MS:
-            say(f"AIMD and fixed batches by turns, within {objective} ms: {rounds} rounds")
-            asked = [min(rates[objective] * factor, ceiling_per_s) for factor in AROUND]
-            rows += await asyncio.to_thread(_ask, clients, objective, list(dict.fromkeys(asked)), seconds, rounds)
-    return rows
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for start in range(_STARTS):
+        async with AsyncExitStack() as stack:
+            clients = [await _started(stack, ground, *contender) for contender in _CONTENDERS]
+            for objective in OBJECTIVES_MS:
+                say(f"AIMD and fixed batches by turns, within {objective} ms: start {start + 1} of {_STARTS}")
+                near = [min(rates[objective] * factor, ceiling_per_s) for factor in AROUND]
+                asked = _Asked(clients, objective, ground.stage.seconds)
+                if objective in rows:
+                    await asyncio.to_thread(asked.together, rows[objective][0]["rate_per_s"])  # they settle
+                else:
+                    rows[objective] = await asyncio.to_thread(asked.best_rate, dict.fromkeys(near))
+                await asyncio.to_thread(asked.by_turns, rows[objective], rounds // _STARTS)
+    return [row for objective in OBJECTIVES_MS for row in rows[objective]]
 
 
-def _ask(
-    clients: Sequence[Client], objective: int, rates: Sequence[float], seconds: float, rounds: int
-) -> list[dict[str, Any]]:
-    for client in clients:
-        client.slo_ms = float(objective)
-    sought = {rate: _together(clients, rate, objective, seconds) for rate in rates}
-    rate = max(sought, key=sought.__getitem__)
-    rows: list[dict[str, Any]] = [
-        {
-            "name": contender.name,
-            "label": contender.label,
-            "setting": batching.setting_words(setting),
-            "objective_ms": objective,
-            "rate_per_s": rate,
-            "sought_per_s": sought,
-            "goodput_per_s": [],
-            "wrong": 0,
-        }
-        for contender, setting in _CONTENDERS
-    ]
-    asked = list(zip(rows, clients, strict=True))
-    for number in range(rounds):
-        for row, client in asked if number // 2 % 2 == 0 else asked[::-1]:  # so each half has both orders
-            tally = client.stretch(rate, seconds, _LIMIT_S).tally
-            row["goodput_per_s"].append(tally.goodput_per_s(objective, seconds))
-            row["wrong"] += tally.wrong
-    return rows
+async def _started(stack: AsyncExitStack, ground: Ground, contender: Contender, setting: Mapping[str, Any]) -> Client:
+    running = await stack.enter_async_context(contender.start(ground, setting))
+    client = Client(ground, running, contender.speech)
+    await asyncio.to_thread(client.ready)
+    return client
 
 
-def _together(clients: Sequence[Client], rate: float, objective: int, seconds: float) -> float:
-    """Return the mean goodput (1/s) of all at a rate."""
-    tallies = [client.stretch(rate, seconds, _LIMIT_S).tally for client in clients]
-    return statistics.mean(tally.goodput_per_s(objective, seconds) for tally in tallies)
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Everybody, asked with one objective.
+
+    Attributes:
+        clients: of the contenders, in their order.
+        objective: ms.
+        seconds: of a stretch.
+    """
+
+    clients: Sequence[Client]
+    objective: int
+    seconds: float
+
+    def best_rate(self, rates: Iterable[float]) -> list[dict[str, Any]]:
+        """Return rows without rounds, at the rate (1/s) at which all together had most."""
+        sought = {rate: self.together(rate) for rate in rates}
+        return [
+            {
+                "name": contender.name,
+                "label": contender.label,
+                "setting": batching.setting_words(setting),
+                "objective_ms": self.objective,
+                "rate_per_s": max(sought, key=sought.__getitem__),
+                "goodput_per_s": [],
+                "wrong": 0,
+            }
+            for contender, setting in _CONTENDERS
+        ]
+
+    def together(self, rate: float) -> float:
+        """Return the mean goodput (1/s) of all at a rate."""
+        return statistics.mean(
+            self._stretch(client, rate).goodput_per_s(self.objective, self.seconds) for client in self.clients
+        )
+
+    def by_turns(self, rows: Sequence[dict[str, Any]], rounds: int) -> None:
+        """Add rounds to the rows."""
+        asked = list(zip(rows, self.clients, strict=True))
+        for number in range(rounds):
+            for row, client in asked if number // 2 % 2 == 0 else asked[::-1]:
+                tally = self._stretch(client, row["rate_per_s"])
+                row["goodput_per_s"].append(tally.goodput_per_s(self.objective, self.seconds))
+                row["wrong"] += tally.wrong
+
+    def _stretch(self, client: Client, rate: float) -> Tally:
+        client.slo_ms = float(self.objective)
+        return client.stretch(rate, self.seconds, _LIMIT_S).tally
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the controller's goodput as a ratio to that of the best fixed batch, by objective; needs two rounds."""
-    aimd, fixed = batching.AIMD.name, batching.FIXED.name
+    """Return the controller's goodput as a ratio to that of the best fixed batch, by objective."""
+    compared = {objective: _compared(rows, objective) for objective in OBJECTIVES_MS if rows}
     return {
-        f"{aimd}_{objective}ms_to_{fixed}_ratio_rate": _held_out(rows, aimd, objective)
-        / max(1.0, _held_out(rows, fixed, objective))
-        for objective in OBJECTIVES_MS
-        if rows
+        f"{batching.AIMD.name}_{objective}ms_to_{batching.FIXED.name}_ratio_rate": _ratio(aimd, fixed)
+        for objective, (aimd, fixed) in compared.items()
     }
 
 
-def relative_error(rows: Sequence[Row], objective: int) -> float:
-    """Return the standard error of an objective's ratio, as a part of it; needs two rounds."""
-    errors = []
-    for name in (batching.AIMD.name, batching.FIXED.name):
-        best = max(_goodput(rows, name, objective), key=statistics.mean)
-        errors.append(statistics.stdev(best) / len(best) ** 0.5 / max(1.0, statistics.mean(best)))
-    return math.hypot(*errors)
+def standard_error(rows: Sequence[Row], objective: int) -> float:
+    """Return the standard error of an objective's ratio: of the mean of those that the starts have."""
+    aimd, fixed = _compared(rows, objective)
+    size = len(aimd) // _STARTS
+    parts = (slice(start, start + size) for start in range(0, size * _STARTS, size))
+    return statistics.stdev(_ratio(aimd[part], fixed[part]) for part in parts) / math.sqrt(_STARTS)
 
 
-def _goodput(rows: Sequence[Row], name: str, objective: int) -> list[list[float]]:
-    return [row["goodput_per_s"] for row in rows if (row["name"], row["objective_ms"]) == (name, objective)]
+def _compared(rows: Sequence[Row], objective: int) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the rounds of the controller, and of the fixed batches that were best after the other starts."""
+    mine = [row for row in rows if row["objective_ms"] == objective]
+    (aimd,) = (row["goodput_per_s"] for row in mine if row["name"] == batching.AIMD.name)
+    return aimd, held_out([row["goodput_per_s"] for row in mine if row["name"] == batching.FIXED.name], _STARTS)
 
 
-def _held_out(rows: Sequence[Row], name: str, objective: int) -> float:
-    """Return the goodput of the best size, in the rounds by which it was not chosen; over both halves."""
-    mine = _goodput(rows, name, objective)
-    halves = ([(goodput[place::2], goodput[1 - place :: 2]) for goodput in mine] for place in (0, 1))
-    return statistics.mean(statistics.mean(max(half, key=_chosen_by)[1]) for half in halves)
-
-
-def _chosen_by(halves: tuple[Sequence[float], Sequence[float]]) -> float:
-    return statistics.mean(halves[0])
+def _ratio(aimd: Sequence[float], fixed: Sequence[float]) -> float:
+    return sum(aimd) / max(1.0, sum(fixed))

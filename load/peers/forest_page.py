@@ -23,10 +23,10 @@ A random forest on images of 784 pixels, a byte each, costs milliseconds a call 
 each row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried
 (doubled until most answers are late, then two in between). Everybody has the best setting of its grid for each
 objective. AIMD and fixed batches are asked by turns, side by side, near AIMD's best rate, one objective after the
-other; the ratio has the mean of the rounds, of fixed batches what the best size of every second round did in the others
-(of several the best is also the luckiest), and its standard error. Against the peers Skysail's best lane counts at each
-objective. Everybody else is asked who is asked above; the short form asks one hand loop and four of the peers, at the
-first setting of each grid. Written by `skysail load run forest`.
+other, and started three times; the ratio has the mean of the rounds, of fixed batches what the best size of two starts
+did after the third (of several the best is also the luckiest), and its standard error. Against the peers Skysail's best
+lane counts at each objective. Everybody else is asked who is asked above; the short form asks one hand loop and four of
+the peers, at the first setting of each grid. Written by `skysail load run forest`.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),
@@ -80,17 +80,12 @@ def _ratios(result: Result) -> Table:
         for name, lane in labels.items():
             keys = [f"{name}_{ms}ms_to_{kind}_ratio_rate" for ms in OBJECTIVES_MS]
             if all(key in result.figures for key in keys):
-                errors = _errors(result) if kind == "fixed" else ("",) * len(keys)
-                shown = (f"{result.figures[key]:.2f}{error}" for key, error in zip(keys, errors, strict=True))
+                shown = [f"{result.figures[key]:.2f}" for key in keys]
+                if kind == "fixed":
+                    errors = (by_turns.standard_error(result.series["by_turns"], ms) for ms in OBJECTIVES_MS)
+                    shown = [f"{ratio} ± {error:.2f}" for ratio, error in zip(shown, errors, strict=True)]
                 rows.append((f"{lane} / {label}", *shown))
     return Table("Ratios", ("", *(f"within {ms} ms" for ms in OBJECTIVES_MS)), tuple(rows))
-
-
-def _errors(result: Result) -> tuple[str, ...]:
-    turned = result.series["by_turns"]
-    keys = (f"aimd_{ms}ms_to_fixed_ratio_rate" for ms in OBJECTIVES_MS)
-    relative = (by_turns.relative_error(turned, ms) for ms in OBJECTIVES_MS)
-    return tuple(f" ± {result.figures[key] * error:.2f}" for key, error in zip(keys, relative, strict=True))
 
 
 def _stretches(stretches: Sequence[Row], objective: int) -> Table:
