@@ -8,7 +8,8 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.errors import KafkaError
+from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
 # What aiokafka raises where a broker or its connection is gone. uvloop's word for a connection that is closed under a
 # request is a RuntimeError, which aiokafka lets through (seen when a broker was killed on a busy machine).
 LOST = (KafkaError, RuntimeError)
+_send = AIOKafkaConnection.send
+
+
+def _send_or_break(connection: AIOKafkaConnection, request: Any, **options: bool) -> Any:
+    """Send a request; a connection that uvloop has closed is a broken one, as it is with asyncio's own loop.
+
+    Also for aiokafka's background tasks: such an error ends the one that keeps the metadata, and whoever looks for the
+    coordinator of a group waits for that one (a joiner committed nothing any more after its broker had been killed).
+    """
+    try:
+        return _send(connection, request, **options)
+    except RuntimeError as fault:
+        connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=fault)
+        raise KafkaConnectionError(f"the connection broke: {fault}") from fault
+
+
+AIOKafkaConnection.send = _send_or_break
 
 # It says ten times a second that a topic is missing; the adapters say it once, and with what to do.
 logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)

@@ -175,6 +175,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._failures = 0
         self._polled_us = self._clock.now_us()
         self._check_callbacks()
+        self._check_metadata()
         if not self._ready.is_set():
             return []  # fetched before the start positions were known; `_assigned` seeks, so they come again
         return self._hand_out(fetched)
@@ -266,6 +267,14 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         for task in [task for task in self._callbacks if task.done()]:
             self._callbacks.discard(task)
             task.result()
+
+    def _check_metadata(self) -> None:
+        """Give up where the task that keeps the metadata has ended: without it no lost coordinator is found again."""
+        task = self._running()._client._sync_task  # noqa: SLF001 - nobody else looks at it
+        if task is not None and task.done():
+            raise StuckError("aiokafka keeps its metadata no longer") from (
+                None if task.cancelled() else task.exception()
+            )
 
     async def _recover(self, fault: Exception) -> None:
         """Set every position back to what was handed out last: records drained before the exception are gone."""

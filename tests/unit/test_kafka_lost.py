@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.admin import ApiVersionRequest
 
 from streams.runtime import kafka_wire
 from streams.runtime.clock import SystemClock
+from streams.runtime.errors import StuckError
 from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
@@ -30,6 +34,17 @@ class Gone:
         raise CLOSED
 
 
+class Idle:
+    """A group member for which nothing came, and the task of its client that keeps the metadata."""
+
+    def __init__(self, keeper: asyncio.Future[None]) -> None:
+        self._client = SimpleNamespace(_sync_task=keeper)
+
+    async def getmany(self, *partitions: Any, timeout_ms: int) -> dict[Any, list[Any]]:
+        """Return nothing."""
+        return {}
+
+
 def test_offsets_are_committed_with_the_next_ones_and_polls_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """As with every other way of losing a broker; both are told."""
     consumer = KafkaConsumer(
@@ -43,6 +58,41 @@ def test_offsets_are_committed_with_the_next_ones_and_polls_tried_again(caplog: 
     assert run(lose()) == (False, [])
     assert "offsets not committed, they will be with the next ones: RuntimeError" in caplog.text
     assert "poll failed (1 in a row): RuntimeError" in caplog.text
+
+
+def test_requests_of_aiokafka_itself_fail_as_over_a_broken_connection() -> None:
+    """An error of another kind would end its background tasks, and nobody would find the group's coordinator again."""
+
+    def write(_: bytes) -> None:
+        raise CLOSED
+
+    async def ask() -> bool:
+        connection = AIOKafkaConnection("b", 9092, on_close=lambda _, reason: reasons.append(reason))
+        connection._reader = asyncio.StreamReader()
+        connection._writer = SimpleNamespace(write=write, close=lambda: None)
+        connection._read_task = asyncio.get_running_loop().create_future()
+        with pytest.raises(KafkaConnectionError, match="handler is closed"):
+            await connection.send(ApiVersionRequest())
+        return connection.connected()
+
+    reasons: list[CloseReason] = []
+    assert not run(ask())
+    assert reasons == [CloseReason.CONNECTION_BROKEN]
+
+
+def test_a_member_whose_metadata_nobody_keeps_any_more_gives_up() -> None:
+    """Only a new process helps: it would neither commit nor follow a rebalance."""
+
+    async def poll() -> None:
+        keeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        keeper.set_exception(CLOSED)
+        consumer = KafkaConsumer(KafkaConnection("b:9092"), ("queries",), "g", SystemClock())
+        consumer._consumer = Idle(keeper)
+        with pytest.raises(StuckError, match="metadata") as stuck:
+            await consumer.poll(0)
+        assert stuck.value.__cause__ is CLOSED
+
+    run(poll())
 
 
 def test_a_request_over_it_fails_as_one_over_a_broken_connection() -> None:
