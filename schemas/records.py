@@ -67,6 +67,7 @@ class Outcome(enum.Enum):
     FAILED = "failed"  # the model raised on this row, or returned something that is not an answer
     MISSING = "missing"  # nothing had arrived when the answer was given
     UNKNOWN_VERSION = "unknown_version"  # the query names a version of the model that does not run
+    OVERLOADED = "overloaded"  # not asked: so much waited for the model that its output would have come too late
 
 
 class JoinStatus(enum.Enum):

@@ -28,6 +28,7 @@ class Cached:
 
     def __init__(self, *models: str, cache_bytes: int = MIB, admission: bool = False, policy: str = "exp4") -> None:
         self.now_us = NOW
+        self.predictions: list[Prediction] = []
         settings = SelectionSettings(partitions=4, model_partitions=1, cache_bytes=cache_bytes, admission=admission)
         self.kernel = Selection(CODEC, settings)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
@@ -48,7 +49,7 @@ class Cached:
 
     def ask(self, query_id: str, given: Input, partition: int = 0, version: str | None = None) -> list[str]:
         """Send a query now; returns the models that are asked by it, or its answer as `=<answer>`."""
-        return said(self._query(query_id, given, partition, version))
+        return self._said(self._query(query_id, given, partition, version))
 
     def land(self, query_id: str, *models: str, answer: int = 7, partition: int = 0, **changes: object) -> list[str]:
         """Let models answer; returns who has an answer now, as `<id>=<answer>`, and the models asked anew."""
@@ -62,18 +63,23 @@ class Cached:
             effects += self.kernel.on_records(
                 [Record(topics.MODEL_PREDICTIONS, partition, 0, self.now_us, None, CODEC.encode(batch))], self.now_us
             )
-        return said(effects)
+        return self._said(effects)
 
     def wait(self, seconds: float) -> list[str]:
         """Let time pass; returns what the timer answers."""
         self.now_us += int(seconds * 1e6)
-        return said(self.kernel.on_timer(self.now_us))
+        return self._said(self.kernel.on_timer(self.now_us))
 
     def counted(self, model: str = "m") -> tuple[int, ...]:
         """Return hits, coalesced and misses, less the first query's."""
         found = self.kernel.statistics()
         results = [int(found.get(f"cache_total{{model={model},result={r}}}", 0)) for r in ("hit", "coalesced", "miss")]
         return (*results[:2], results[2] - 1)
+
+    def _said(self, effects: Effects) -> list[str]:
+        answers = (effect for effect in effects if isinstance(effect, Emit) and effect.topic == topics.PREDICTIONS)
+        self.predictions += [CODEC.decode(Prediction, answer.value) for answer in answers]
+        return said(effects)
 
     def _query(self, query_id: str, given: Input, partition: int, version: str | None = None) -> Effects:
         value = CODEC.encode(Query(query_id, "digits", given, None, self.now_us, version=version))

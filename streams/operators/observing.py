@@ -24,7 +24,7 @@ _OK, _JOINED = Outcome.OK, JoinStatus.JOINED
 NO_ANSWER_LOSS = 1.0
 GIVEN = "given"
 # They say nothing about the model.
-_CALLERS_FAULT = (Outcome.INVALID, Outcome.UNKNOWN_VERSION)
+_TELLING_NOTHING = (Outcome.INVALID, Outcome.UNKNOWN_VERSION, Outcome.OVERLOADED)
 # Kinds of loss for which an answer and a label are enough.
 _OF_ANSWERS = frozenset(("zero_one", "absolute", "squared"))
 
@@ -91,7 +91,7 @@ def default_observation(prediction: Prediction, default_loss: float | None, end_
     decision = prediction.decision
     if default_loss is None or decision is None:
         return None
-    asked = {output.model for output in prediction.outputs if output.outcome not in _CALLERS_FAULT}
+    asked = {output.model for output in prediction.outputs if output.outcome not in _TELLING_NOTHING}
     losses = tuple(default_loss if arm in asked else None for arm in decision.arms)
     return _observation(prediction, decision, losses, default_loss, None, JoinStatus.DEFAULT, end_us)
 
@@ -179,7 +179,7 @@ def _arm_loss(
     classes: Mapping[str, Sequence[str]],
 ) -> float | None:
     if output.outcome is not _OK:
-        return None if output.outcome in _CALLERS_FAULT else NO_ANSWER_LOSS
+        return None if output.outcome in _TELLING_NOTHING else NO_ANSWER_LOSS
     alike = output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None

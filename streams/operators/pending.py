@@ -65,8 +65,3 @@ class Pending:
     def is_alone(self) -> bool:
         """Whether one model was to be asked, and no other."""
         return self.decision is not None and len(self.decision.chosen) == 1
-
-    @property
-    def is_reduced(self) -> bool:
-        """Whether some of the decision's models were overloaded, and not asked."""
-        return self.decision is not None and len(self.models) < len(self.decision.chosen)

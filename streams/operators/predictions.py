@@ -22,6 +22,7 @@ _REASONS = (
     (Outcome.UNKNOWN_VERSION, "unknown_version"),
     (Outcome.FAILED, "model_failed"),
     (Outcome.EXPIRED, "expired_in_queue"),
+    (Outcome.OVERLOADED, "overloaded"),
     (Outcome.MISSING, "deadline"),
 )
 
@@ -42,12 +43,12 @@ def predicted(query: Pending, now_us: int, reason: str | None, stand_ins: StandI
             outputs = stand_ins.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
-        reason = None if status is Status.COMPLETE else _why(outputs, query)
+        reason = None if status is Status.COMPLETE else _why(outputs)
         if confidence < application.confidence_floor:
             answer, status, reason = application.default_output, Status.DEFAULT, "low_confidence"
     else:
         answer = application.default_output if application else None
-        confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs, query)
+        confidence, status, reason = 0.0, Status.DEFAULT, reason or _why(outputs)
     return answered(query, now_us, status, reason, answer, confidence, tuple(outputs.values()))
 
 
@@ -80,14 +81,15 @@ def answered(
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:
-    """Return the output of every asked arm, MISSING where nothing arrived."""
+    """Return the output of every chosen arm: MISSING where nothing arrived, OVERLOADED where it was not asked."""
     decision = query.decision
     if decision is None:
         return {}
     found: dict[int, ModelOutput] = {}
     for arm in decision.chosen:
         name = decision.arms[arm]
-        found[arm] = query.outputs.get(name) or ModelOutput(name, "", Outcome.MISSING, None)
+        without = Outcome.MISSING if name in query.models else Outcome.OVERLOADED
+        found[arm] = query.outputs.get(name) or ModelOutput(name, "", without, None)
     return found
 
 
@@ -104,7 +106,6 @@ def _combined(
     return answer, sum(votes[arm] for arm in usable if agrees(answers[arm], answer)) / total
 
 
-def _why(outputs: Mapping[int, ModelOutput], query: Pending) -> str:
+def _why(outputs: Mapping[int, ModelOutput]) -> str:
     outcomes = {output.outcome for output in outputs.values()}
-    reason = next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")
-    return "overloaded" if reason == "deadline" and query.is_reduced else reason
+    return next((reason for outcome, reason in _REASONS if outcome in outcomes), "deadline")

@@ -95,15 +95,15 @@ class Serving:
             if (query.features or left not in asked) and (reason := self._impossible(query, arms)) is not None:
                 effects.append(self.combiner.answer(query, now_us, reason))
                 continue
-            drawn[query.models] += 1
             if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
                 slack_us = query.deadline_us - query.sent_us
                 kept_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
             due_us = query.until_us - (0 if inside and inside.issuperset(left) else kept_us)
             if not is_plain:
                 left = self._left(query, left, due_us, now_us, effects)
-                if left is None:
-                    continue
+            drawn[query.models] += 1
+            if left is None:
+                continue
             opened.append(query)
             given, query.input = query.input, None
             if left:
@@ -140,6 +140,7 @@ class Serving:
             admitted = self._admitted(self._admission, query, due_us, now_us)
             if admitted is not query.models:
                 if not admitted:
+                    query.decision, query.models = None, ()  # what asks nobody has decided nothing
                     effects.append(self.combiner.answer(query, now_us, "overloaded"))
                     return None
                 query.models = admitted

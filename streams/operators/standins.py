@@ -21,6 +21,7 @@ LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
 _OUTPUTS = 1_000  # the mean forgets older ones: models and what they are asked drift
 _NOT_IN_TIME = (
     Outcome.MISSING,
+    Outcome.OVERLOADED,
     Outcome.EXPIRED,
 )  # a model that failed on this input is not replaced by others' answers
 _LABELS = 1_000  # different ones that are counted, for each model

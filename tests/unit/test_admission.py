@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.records import ModelPredictions, Outcome, Tensor
+from schemas.records import Feedback, ModelPredictions, Outcome, Tensor
 from streams.operators.admission import FEW_ROWS, LOST_US, PROBE_US, Admission
+from streams.operators.observing import default_observation, observation
 from tests.cached import Cached
 from tests.loops import row
 from tests.overload import BATCH_US, CAPACITY, NOW, ROW_US, SLO_US, simulate
@@ -148,6 +149,31 @@ def test_an_overloaded_model_costs_the_answer_at_once() -> None:
     found = asks.cached.kernel.statistics()
     assert found["overloaded_total{model=m}"] == 1
     assert found["answers_total{application=digits,status=default,reason=overloaded}"] == 1
+
+
+def test_a_refused_query_teaches_nothing() -> None:
+    """No model was asked: none is counted as asked, and feedback finds nothing decided."""
+    asks = _Asks("m")
+    before = asks.cached.kernel.statistics()["asked_total{application=digits,model=m}"]
+    asks.cached.ask("q", row(1.0))
+    (prediction,) = asks.cached.predictions[-1:]
+    assert (prediction.decision, prediction.outputs) == (None, ())
+    assert observation(prediction, Feedback("q", 7), "zero_one", {}, NOW) is None
+    assert asks.cached.kernel.statistics()["asked_total{application=digits,model=m}"] == before
+
+
+def test_a_refused_model_of_an_ensemble_loses_nothing() -> None:
+    """The record names it; feedback teaches what the others cost, and nothing of a model that was not asked."""
+    asks = _Asks("m", "n")
+    asks.cached.ask("q", row(1.0))
+    asks.cached.land("q", "n")
+    (prediction,) = asks.cached.predictions[-1:]
+    assert [output.outcome for output in prediction.outputs] == [Outcome.OVERLOADED, Outcome.OK]
+    joined = observation(prediction, Feedback("q", 7), "zero_one", {}, NOW)
+    ended = default_observation(prediction, 0.5, NOW)
+    assert joined is not None
+    assert ended is not None
+    assert (joined.losses, ended.losses) == ((None, 0.0), (None, 0.5))
 
 
 def test_what_the_cache_knows_is_answered_however_busy_the_model_is() -> None:

@@ -270,7 +270,7 @@ def test_an_outcome_beyond_the_known_is_refused() -> None:
     """A byte of the column of outcomes that stands for none is invalid."""
     value = CODEC.encode(FULL[2])
     at = value.index(b"\x04\x00\x02", HEAD)
-    assert refusal(ModelPredictions, value[:at] + b"\x04\x00\x06" + value[at + 3 :]) == "invalid"
+    assert refusal(ModelPredictions, value[:at] + b"\x04\x00\x07" + value[at + 3 :]) == "invalid"
 
 
 @pytest.mark.parametrize(
