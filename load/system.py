@@ -93,3 +93,8 @@ class Stage:
     properties: Mapping[str, str] = field(default_factory=dict)
     short: bool = False
     only: tuple[str, ...] = ()
+
+    @property
+    def form(self) -> str:
+        """Which form is run; a result says so, and only results of one form are compared."""
+        return "short" if self.short else "full"

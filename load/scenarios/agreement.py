@@ -112,7 +112,13 @@ async def run(stage: Stage) -> Result:
             "confidence_off": _confidence_off(replay.answered["all"], len(names)),
             **stretch.faults,
         },
-        parameters={"queries": len(offsets_us), "rate": _RATE, "seed": stage.seed, "missing": names[best]},
+        parameters={
+            "form": stage.form,
+            "queries": len(offsets_us),
+            "rate": _RATE,
+            "seed": stage.seed,
+            "missing": names[best],
+        },
         series={"agreement": by_agreement(replay.answered["all"], labels, len(names))},
     )
 

@@ -83,7 +83,7 @@ async def run(stage: Stage) -> Result:
             **real,
         },
         parameters={
-            "form": "short" if stage.short else "full",
+            "form": stage.form,
             "objective_ms": _OBJECTIVE_MS,
             "best_rows": _BEST_ROWS,
             "best_per_s": _BEST_PER_S,

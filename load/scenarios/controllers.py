@@ -74,7 +74,12 @@ async def run(stage: Stage) -> Result:
             **{f"whole_{how}_per_s": rate for how, rate in whole.items()},
             "whole_gain": whole["aimd"] / max(1.0, whole["none"]),
         },
-        parameters={"objective_ms": OBJECTIVE_MS, "seconds": _seconds(stage), "seed": stage.seed},
+        parameters={
+            "form": stage.form,
+            "objective_ms": OBJECTIVE_MS,
+            "seconds": _seconds(stage),
+            "seed": stage.seed,
+        },
         series={"sizes": grid},
     )
 

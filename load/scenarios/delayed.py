@@ -54,6 +54,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures=figures,
         parameters={
+            "form": stage.form,
             "rate": RATE,
             "seconds": _seconds(stage),
             "slo_ms": SLO_MS,

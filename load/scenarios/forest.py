@@ -179,7 +179,7 @@ def _result(
         parameters={
             "source": source,
             "trees": TREES,
-            "form": "short" if stage.short else "full",
+            "form": stage.form,
             "rounds": rounds,
             "seconds": stage.seconds,
             "seed": stage.seed,

@@ -54,7 +54,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures=rate if stage.short else {**rate, **await _memory(stage, packages)},
         parameters={
-            "form": "short" if stage.short else "full",
+            "form": stage.form,
             "observations": _OBSERVATIONS,
             "contexts": _CONTEXTS,
             "pending": _PENDING,

@@ -141,7 +141,7 @@ def _result(
         NAME,
         figures=figures(rows),
         parameters={
-            "form": "short" if stage.short else "full",
+            "form": stage.form,
             "rounds": rounds,
             "seconds": stage.seconds,
             "seed": stage.seed,

@@ -144,7 +144,13 @@ async def run(stage: Stage) -> Result:
             **{f"reference_{name}_error": error for name, error in _PUBLISHED.items()},
             **stretch.faults,
         },
-        parameters={"queries": replay.wrong.size, "runs": replay.runs, "rate": rate, "seed": stage.seed},
+        parameters={
+            "form": stage.form,
+            "queries": replay.wrong.size,
+            "runs": replay.runs,
+            "rate": rate,
+            "seed": stage.seed,
+        },
         series={"error": replay.curves()},
     )
 

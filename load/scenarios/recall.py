@@ -69,7 +69,13 @@ async def run(stage: Stage) -> Result:
     return Result(
         NAME,
         figures=figures,
-        parameters={"queries": count, "rounds": ROUNDS, "models": len(MODELS), "rows": len(inputs)},
+        parameters={
+            "form": stage.form,
+            "queries": count,
+            "rounds": ROUNDS,
+            "models": len(MODELS),
+            "rows": len(inputs),
+        },
     )
 
 

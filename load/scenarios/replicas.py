@@ -49,7 +49,8 @@ async def run(stage: Stage) -> Result:
         figures[f"workers_{workers}_seen"] = len({batch.worker for batch in batches})
     for workers in COUNTS[1:]:
         figures[f"scale_{workers}"] = figures[f"workers_{workers}_per_s"] / figures["workers_1_per_s"]
-    return Result(NAME, figures=figures, parameters={"capacity_per_s": CAPACITY, "rows": ROWS, "seconds": seconds})
+    parameters = {"form": stage.form, "capacity_per_s": CAPACITY, "rows": ROWS, "seconds": seconds}
+    return Result(NAME, figures=figures, parameters=parameters)
 
 
 async def _drain(stage: Stage, package: Path, workers: int, count: int) -> tuple[list[Answered], int]:

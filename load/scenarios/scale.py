@@ -76,7 +76,7 @@ async def run(stage: Stage) -> Result:
     return Result(
         NAME,
         figures={**figures, **ratios(rows)},
-        parameters={"form": "short" if stage.short else "full", "states": STATES, "seed": stage.seed},
+        parameters={"form": stage.form, "states": STATES, "seed": stage.seed},
         series=series,
         notes=("models of `models`, `applications` and `contexts` run inline: 64 workers would be 64 processes",),
     )

@@ -118,7 +118,13 @@ async def run(stage: Stage) -> Result:
     return Result(
         NAME,
         figures=figures,
-        parameters={"queries": len(offsets_us), "rate": _RATE, "seed": stage.seed, "source": source},
+        parameters={
+            "form": stage.form,
+            "queries": len(offsets_us),
+            "rate": _RATE,
+            "seed": stage.seed,
+            "source": source,
+        },
         series={f"{prefix}error": replay.curves() for prefix, replay in replays.items()},
     )
 

@@ -100,7 +100,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures=figures,
         parameters={
-            "form": "short" if stage.short else "full",
+            "form": stage.form,
             "rate": RATE,
             "asked_rate": ASKED_RATE,
             "seconds": _seconds(stage, RATE),

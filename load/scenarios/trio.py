@@ -145,7 +145,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures=figures(systems),
         parameters={
-            "form": "short" if stage.short else "full",
+            "form": stage.form,
             "rate": RATE,
             "objective_ms": SLO_MS,
             "dawdles_ms": DAWDLES_MS,
