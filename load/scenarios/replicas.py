@@ -49,8 +49,11 @@ async def run(stage: Stage) -> Result:
         figures[f"workers_{workers}_seen"] = len({batch.worker for batch in batches})
     for workers in COUNTS[1:]:
         figures[f"scale_{workers}"] = figures[f"workers_{workers}_per_s"] / figures["workers_1_per_s"]
-    parameters = {"form": stage.form, "capacity_per_s": CAPACITY, "rows": ROWS, "seconds": seconds}
-    return Result(NAME, figures=figures, parameters=parameters)
+    return Result(
+        NAME,
+        figures=figures,
+        parameters={"form": stage.form, "capacity_per_s": CAPACITY, "rows": ROWS, "seconds": seconds},
+    )
 
 
 async def _drain(stage: Stage, package: Path, workers: int, count: int) -> tuple[list[Answered], int]:
