@@ -1,17 +1,19 @@
-"""The laws that every registered batch controller obeys."""
+"""The laws that every registered batch controller obeys, by itself and where only some sizes are allowed."""
 
 from __future__ import annotations
 
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from policies.allowed import Allowed
 from policies.batching import CONTROLLERS, BatchController, create_controller
 from workers.batcher import Batcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 OBJECTIVE_US = 20_000
 MAX_ROWS = 4096
@@ -27,23 +29,46 @@ NOT_ADAPTIVE = {"fixed": "its cap is what was configured, whatever is measured"}
 LINGERING = {"linger_ms": 8.0}
 
 
+# Steps of one percent, so that the best of them is next to the best of all.
+SIZES = tuple(sorted({int(1.01**power) for power in range(836)}))
+
+
+def built(
+    name: str, parameters: Mapping[str, float] = MappingProxyType({}), *, is_padded: bool
+) -> BatchController[Any]:
+    """Return a controller, of which only some sizes may be allowed."""
+    inner = create_controller(name, parameters)
+    return Allowed(inner, SIZES) if is_padded else inner
+
+
+@pytest.fixture(params=[False, True], ids=["any size", "allowed sizes"])
+def is_padded(request: pytest.FixtureRequest) -> bool:
+    """Whether only some sizes are allowed."""
+    return bool(request.param)
+
+
 @pytest.fixture(
     params=[*((name, {}) for name in sorted(CONTROLLERS)), *((name, LINGERING) for name in sorted(CONTROLLERS))]
 )
-def controller(request: pytest.FixtureRequest) -> BatchController[Any]:
+def controller(request: pytest.FixtureRequest, is_padded: bool) -> BatchController[Any]:
     """Each registered controller with its default parameters, and lingering."""
-    return create_controller(*request.param)
+    return built(*request.param, is_padded=is_padded)
 
 
 @pytest.fixture(params=sorted(set(CONTROLLERS) - set(NOT_ADAPTIVE)))
-def adaptive(request: pytest.FixtureRequest) -> BatchController[Any]:
+def adaptive(request: pytest.FixtureRequest, is_padded: bool) -> BatchController[Any]:
     """Each controller that adapts."""
-    return create_controller(request.param)
+    return built(request.param, is_padded=is_padded)
 
 
 def model(rows: int, row_us: int = ROW_US) -> int:
     """Return how long a batch takes, in microseconds."""
     return BASE_US + row_us * rows
+
+
+def lowered(controller: BatchController[Any], rows: float) -> float:
+    """Return the largest allowed size that so many rows hold."""
+    return max(size for size in SIZES if size <= rows) if isinstance(controller, Allowed) else rows
 
 
 def driven(
@@ -117,11 +142,14 @@ def test_backs_off_within_five_batches_when_the_model_turns_twice_as_slow(adapti
 
 
 def test_one_pause_costs_little_and_is_made_good(adaptive: BatchController[Any]) -> None:
-    """A half-second stall lowers the cap by no more than a fifth, and 20 batches later it is back within a step."""
+    """A half-second stall lowers the cap by no more than a fifth, and 20 batches later it is back within a step.
+
+    Where only some sizes are allowed, to the next one below.
+    """
     settled = driven(adaptive, adaptive.init(), 200)
     paused = adaptive.observe(settled, adaptive.cap(settled), 500_000, OBJECTIVE_US)
-    assert adaptive.cap(paused) >= 0.8 * adaptive.cap(settled)
-    assert adaptive.cap(driven(adaptive, paused, 20)) >= 0.98 * adaptive.cap(settled)
+    assert adaptive.cap(paused) >= lowered(adaptive, 0.8 * adaptive.cap(settled))
+    assert adaptive.cap(driven(adaptive, paused, 20)) >= lowered(adaptive, 0.98 * adaptive.cap(settled))
 
 
 def test_light_load_neither_raises_nor_lowers_the_cap(adaptive: BatchController[Any]) -> None:
