@@ -52,16 +52,14 @@ async def compare(
     """
     rows: dict[int, list[dict[str, Any]]] = {}
     for start in range(_STARTS):
+        say(f"AIMD and fixed batches by turns: start {start + 1} of {_STARTS}")
         async with AsyncExitStack() as stack:
             clients = [await _started(stack, ground, *contender) for contender in _CONTENDERS]
             for objective in OBJECTIVES_MS:
-                say(f"AIMD and fixed batches by turns, within {objective} ms: start {start + 1} of {_STARTS}")
-                near = [min(rates[objective] * factor, ceiling_per_s) for factor in AROUND]
+                say(f"within {objective} ms")
+                near = dict.fromkeys(min(rates[objective] * factor, ceiling_per_s) for factor in AROUND)
                 asked = _Asked(clients, objective, ground.stage.seconds)
-                if objective in rows:
-                    await asyncio.to_thread(asked.together, rows[objective][0]["rate_per_s"])  # they settle
-                else:
-                    rows[objective] = await asyncio.to_thread(asked.best_rate, dict.fromkeys(near))
+                rows[objective] = await asyncio.to_thread(asked.settled, rows.get(objective, []), near)
                 await asyncio.to_thread(asked.by_turns, rows[objective], rounds // _STARTS)
     return [row for objective in OBJECTIVES_MS for row in rows[objective]]
 
@@ -87,8 +85,11 @@ class _Asked:
     objective: int
     seconds: float
 
-    def best_rate(self, rates: Iterable[float]) -> list[dict[str, Any]]:
-        """Return rows without rounds, at the rate (1/s) at which all together had most."""
+    def settled(self, rows: list[dict[str, Any]], rates: Iterable[float]) -> list[dict[str, Any]]:
+        """Let everybody settle; return the rows, new ones at the rate (1/s) at which all together had most."""
+        if rows:
+            self.together(rows[0]["rate_per_s"])
+            return rows
         sought = {rate: self.together(rate) for rate in rates}
         return [
             {

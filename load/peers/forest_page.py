@@ -80,12 +80,15 @@ def _ratios(result: Result) -> Table:
         for name, lane in labels.items():
             keys = [f"{name}_{ms}ms_to_{kind}_ratio_rate" for ms in OBJECTIVES_MS]
             if all(key in result.figures for key in keys):
-                shown = [f"{result.figures[key]:.2f}" for key in keys]
-                if kind == "fixed":
-                    errors = (by_turns.standard_error(result.series["by_turns"], ms) for ms in OBJECTIVES_MS)
-                    shown = [f"{ratio} ± {error:.2f}" for ratio, error in zip(shown, errors, strict=True)]
+                errors = _errors(result) if kind == "fixed" else [""] * len(keys)
+                shown = (f"{result.figures[key]:.2f}{error}" for key, error in zip(keys, errors, strict=True))
                 rows.append((f"{lane} / {label}", *shown))
     return Table("Ratios", ("", *(f"within {ms} ms" for ms in OBJECTIVES_MS)), tuple(rows))
+
+
+def _errors(result: Result) -> list[str]:
+    errors = (by_turns.standard_error(result.series["by_turns"], objective) for objective in OBJECTIVES_MS)
+    return [f" ± {error:.2f}" for error in errors]
 
 
 def _stretches(stretches: Sequence[Row], objective: int) -> Table:
