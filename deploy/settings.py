@@ -161,7 +161,7 @@ class Worker(Section):
     at most, and no longer than its most urgent row can: always, or with `deferred` above a load of `eager_below`."""
     objective_ms: float | None = Field(default=None, gt=0)
     """How long a batch may take; without it half of what the deadline leaves after the time outside the
-    worker (the most that it has left in the last five seconds), but at least twice what a call of the model
+    worker (the most that it has left in the last half minute), but at least twice what a call of the model
     costs, and up to four times as far as all of that time goes."""
     replicas: dict[Name, Replicas] = Field(default_factory=dict)
     """By model: how many workers `skysail run` starts, which share its queries; for models that hold Python's lock or

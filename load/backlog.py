@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -149,14 +150,21 @@ class Asker:
         self.asked += count
 
 
-def settled(batches: Sequence[Answered]) -> dict[str, float]:
-    """Return what the second half of the batches' time says: rows a second in all and while predicting, and batches."""
+def settled(batches: Sequence[Answered], objective_ms: float = math.inf) -> dict[str, float]:
+    """Return what the second half of the batches' time says: rows a second, and batches.
+
+    Rows a second in all (`per_s`), in batches that took no longer than the objective (`good_per_s`), and while
+    predicting (`model_per_s`).
+    """
     middle_us = (batches[0].at_us + batches[-1].at_us) // 2
     late = [batch for batch in batches if batch.at_us > middle_us] or batches
     rows = sum(batch.rows for batch in late)
     times_us = [batch.predict_us for batch in late]
+    good = sum(batch.rows for batch in late if batch.predict_us <= objective_ms * 1e3)
+    took_us = max(1, late[-1].at_us - middle_us)
     return {
-        "per_s": rows / max(1, late[-1].at_us - middle_us) * 1e6,
+        "per_s": rows / took_us * 1e6,
+        "good_per_s": good / took_us * 1e6,
         "model_per_s": rows / max(1, sum(times_us)) * 1e6,
         "batch_p99_ms": float(np.percentile(times_us, 99)) / 1e3,
         "rows_a_batch": rows / len(late),

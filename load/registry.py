@@ -24,6 +24,7 @@ from load.scenarios import (
     floor,
     forest,
     idle,
+    latecomer,
     learn,
     lock,
     loop,
@@ -121,6 +122,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             short=True,
         ),
         Scenario(
+            latecomer.NAME,
+            "an ensemble of which one model is always late: waited for, replaced by its running mean, not asked",
+            latecomer.run,
+            short=True,
+        ),
+        Scenario(
             batching.NAME,
             "batch controllers: settling and backing off on a model of known cost, the best of them on real ones",
             batching.run,
@@ -159,6 +166,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             cache.NAME,
             "the keys of a production cache as queries: hits beside plain LRU and CLOCK, and what a cache costs",
             cache.run,
+            short=True,
         ),
         Scenario(
             overload.NAME,

@@ -25,6 +25,8 @@ class Target:
 
 
 _IN_FULL = ("form", "full")
+# An idle selection role, the ids of a million queries, and as many states as are configured, at 2 KiB each.
+_WITH_STATES_MIB = 76 + 30 + 100_000 * 2 / 2**10
 
 TARGETS: Mapping[str, tuple[Target, ...]] = {
     "loop": (
@@ -79,9 +81,23 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             Target(f"models_{models}_lost", "==", 0, only_with),
         )
     ),
+    "latecomer": (
+        *(
+            target
+            for lane in ("left_out", "replaced", "not_asked")
+            for target in (
+                Target(f"{lane}_in_time", ">=", 0.999),
+                Target(f"{lane}_lost", "==", 0),
+                Target(f"{lane}_defaults", "==", 0),
+            )
+        ),
+        Target("not_asked_late_share", "<=", 0.1),
+        Target("not_asked_p50_saved", ">=", 0.5),
+    ),
     "batching": (
         Target("settled_share_of_best", ">=", 0.9),
         Target("aimd_least_share", ">=", 0.95),
+        Target("default_behind", "<=", 0.05),  # equal contenders are as far apart
         Target("settling_batches", "<=", 200),
         Target("backoff_batches", "<=", 5),
         Target("gain_over_batch_1", ">=", 20),
@@ -125,9 +141,14 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
     ),
     "overload": (
         Target("kept", ">=", 0.9),
+        Target("kept_adaptive", ">=", 0.9),
         Target("ranked_highest_over_lowest", ">=", 2),
         Target("ranked_at_3_lost", "==", 0),
-        *(Target(f"{how}_at_{times}_lost", "==", 0) for how in ("admission", "without") for times in (1, 3)),
+        *(
+            Target(f"{how}_at_{times}_lost", "==", 0)
+            for how in ("admission", "without", "adaptive")
+            for times in (1, 3)
+        ),
     ),
     "learn": (
         Target("observations_per_s", ">=", 11_000),
@@ -170,6 +191,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("workers_cpu_off_mean", "<=", 0.1, ("form", "full")),
         Target("workers_rate_gain", ">=", 3.6, ("form", "full")),
         Target("contexts_1000000_states", "<=", 100_000, ("form", "full")),
+        Target("contexts_1000000_selection_mib", "<=", _WITH_STATES_MIB, ("form", "full")),
         *(
             Target(f"{part}_{size}_lost", "==", 0, ("form", "full"))
             for part, size in (("workers", 8), ("models", 64), ("applications", 1_000), ("contexts", 1_000_000))

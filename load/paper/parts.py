@@ -211,11 +211,16 @@ def _feedback(results: Results) -> Iterator[Row]:
 
 def _overload(results: Results) -> Iterator[Row]:
     figures = results["overload"].figures
-    for how, words in (("admission", "with admission"), ("without", "without")):
+    for how, words in (
+        ("admission", "with admission"),
+        ("adaptive", "with admission, batches size themselves"),
+        ("without", "without"),
+    ):
         at = {times: figures[f"{how}_at_{times}_goodput"] for times in overload.TIMES}
         told = ", ".join(f"{goodput:,.0f}/s at {times} x" for times, goodput in at.items())
         yield f"{words}: answered by the model within the objective", "", told
-    yield "kept of it at 3 x: with admission, without", "", f"{figures['kept']:.0%}, {figures['kept_without']:.0%}"
+    kept = (f"{figures[name]:.0%}" for name in ("kept", "kept_adaptive", "kept_without"))
+    yield "kept of it at 3 x: with admission, batches that size themselves, without", "", ", ".join(kept)
 
 
 _SETTLED: Final = {"aimd": "", "quantile": "quantile_", "deferred": "deferred_"}

@@ -215,7 +215,11 @@ def overloaded(results: Mapping[str, Result]) -> str:
     """Draw goodput by how much is asked, with admission and without; and who is answered, by priority."""
     figures = results["overload"].figures
     figure, (kept, ranked) = panels(2)
-    for how, label, colour in (("admission", "with admission", COLOURS[0]), ("without", "without", COLOURS[3])):
+    for how, label, colour in (
+        ("admission", "with admission", COLOURS[0]),
+        ("adaptive", "with admission, batches size themselves", COLOURS[1]),
+        ("without", "without", COLOURS[3]),
+    ):
         goodput = [figures[f"{how}_at_{times}_goodput"] for times in overload.TIMES]
         kept.plot(overload.TIMES, goodput, color=colour, marker="o", markersize=3, label=label)
     kept.axhline(overload.CAPACITY, color="black", linewidth=1, linestyle=":", label="what the model can do")

@@ -44,7 +44,8 @@ an answer carries what each model said and with what probability it was asked, s
 is that path by itself. What the cache saves is asking the models to begin with, which the other two bars include:
 queries, answers, feedback and learning, all on this machine.""",
     "overload": """The paper has no such figure. A model of known cost (889 rows a second at most) is asked what it
-can do and three times that, in fixed batches of 40. With admission what cannot be answered in time gets the default
+can do and three times that, in fixed batches of 40, and once in batches that size themselves, which the objective of
+150 ms lets become larger. With admission what cannot be answered in time gets the default
 at once, the reason with it. Without it queries wait until their deadline; the worker drops them and keeps the model
 busy with rows that can still be in time, so that goodput does not collapse, but those that are lost learn so only at
 their deadline.""",

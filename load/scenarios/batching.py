@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load import topics
-from load.contest import contest, shares, verdict
+from load.contest import behind, contest, shares, verdict
 from load.models import BATCH_S, ROW_S
 from load.results import Result
 from load.system import Deployment
@@ -81,6 +81,7 @@ async def run(stage: Stage) -> Result:
             "single_wall_per_s": _SINGLE_ROWS / single_s,
             **{f"{name}_{figure}": value for name, found in others.items() for figure, value in found.items()},
             **real,
+            **behind(real, WorkerSettings().controller),
         },
         parameters={
             "form": stage.form,

@@ -1,9 +1,10 @@
 """`cache`: the requests of a production cache as queries; each key that is not remembered costs one model query.
 
 The keys are the first 500,000 of Twitter's cache cluster 52 (Yang, Yue and Rashmi, OSDI 2020), in their order. All go
-through the selection kernel with room for 1,000 and for 10,000 of them, a prefix through the whole system. Hits are
-counted by what reaches the model's topic, and every answer is compared with the model's. Beside them stand the hits of
-CLOCK, what either rule costs, and what a cache costs where every input is new.
+through the selection kernel with room for 1,000 and for 10,000 of them, and through the whole system with room for
+1,000; in the short form a prefix of them. Hits are counted by what reaches the model's topic, and every answer is
+compared with the model's. Beside them stand the hits of CLOCK, what either rule costs, and what a cache costs where
+every input is new.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ KEYS = DATA / "traces/twitter_cluster52_first500k.npz"
 ROOMS = (1_000, 10_000)  # keys that there is room for
 _MODEL = "residue"
 _APPLICATION = Application("keys", (_MODEL,), "single", slo_ms=2_000.0)
-_PREFIX = 20_000  # keys that the whole system gets
-_PREFIX_ROOM = 1_000
-_RATE = 800.0
+_PREFIX = 20_000  # keys that the whole system gets in the short form
+_SYSTEM_ROOM = 1_000
+_RATE, _SHORT_RATE = 2_000.0, 800.0
 _POLL = 500
 _START_US = 1_700_000_000_000_000
 _WIDTHS = (32, 384)  # numbers of 8 bytes in a row that was never seen: 256 bytes and 3 KiB
@@ -72,10 +73,17 @@ async def run(stage: Stage) -> Result:
         }
     for width in _WIDTHS:
         figures |= await asyncio.to_thread(_new_inputs, width)
+    asked, rate = (keys[:_PREFIX], _SHORT_RATE) if stage.short else (keys, _RATE)
     return Result(
         NAME,
-        figures={**figures, **await _through_the_system(stage, keys[:_PREFIX])},
-        parameters={"keys": len(keys), "system_keys": _PREFIX, "system_room": _PREFIX_ROOM, "rate": _RATE},
+        figures={**figures, **await _through_the_system(stage, asked, rate)},
+        parameters={
+            "form": stage.form,
+            "keys": len(keys),
+            "system_keys": len(asked),
+            "system_room": _SYSTEM_ROOM,
+            "rate": rate,
+        },
     )
 
 
@@ -180,14 +188,14 @@ class Replay:
         return effects
 
 
-async def _through_the_system(stage: Stage, keys: Sequence[int]) -> dict[str, float]:
+async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) -> dict[str, float]:
     package_function("load.models:residue", stage.folder / _MODEL, _MODEL, "1", np.zeros((2, 1), np.int64))
     deployment = Deployment(
         topics.new_prefix(NAME),
         (_APPLICATION,),
         {_MODEL: stage.folder / _MODEL},
         roles=("selection", "worker"),
-        settings={"selection": {"cache_bytes": room_bytes(_PREFIX_ROOM)}},
+        settings={"selection": {"cache_bytes": room_bytes(_SYSTEM_ROOM)}},
     )
     expected = {query_id(stage.seed, row): key % MODULUS for row, key in enumerate(keys)}
     wrong = 0
@@ -197,11 +205,11 @@ async def _through_the_system(stage: Stage, keys: Sequence[int]) -> dict[str, fl
         wrong += sum(prediction.answer != expected[prediction.query_id] for prediction in predictions)
 
     workload = Rows(_APPLICATION.name, [_input(key) for key in keys], seed=stage.seed)
-    offsets_us = [int(i * 1e6 / _RATE) for i in range(len(keys))]
+    offsets_us = [int(i * 1e6 / rate) for i in range(len(keys))]
     async with deployed(stage, deployment) as driver:
         stretch = await driver.drive(offsets_us, workload, int(_APPLICATION.slo_ms * 1e3), check)
         asked = await asyncio.to_thread(_asked, stage, deployment.prefix)
-    hit_ratio, reference = 1 - asked / len(keys), lru(keys, _PREFIX_ROOM) / len(keys)
+    hit_ratio, reference = 1 - asked / len(keys), lru(keys, _SYSTEM_ROOM) / len(keys)
     return {
         "system_hit_ratio": hit_ratio,
         "system_lru_hit_ratio": reference,

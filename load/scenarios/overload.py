@@ -1,8 +1,9 @@
 """`overload`: goodput of a slow model at its capacity and at three times that, with and without admission, by priority.
 
 The model takes 5 ms a batch and 1 ms a row in batches of at most 40, so it does 889 rows a second. Goodput is what a
-model has answered within the objective; a default output does not count. Last, with admission, a third of the queries
-each has priority 0, 1 and 2: at three times the capacity those of one priority alone would keep the model busy.
+model has answered within the objective; a default output does not count. Then, with admission, a third of the queries
+each has priority 0, 1 and 2: at three times the capacity those of one priority alone would keep the model busy. Last
+the worker sizes its batches itself, as it does by default, and so does what it can do.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from streams.runtime.clock import SystemClock
 from workers.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from load.driving import Stretch
@@ -40,6 +41,12 @@ _ROWS = 40
 CAPACITY = _ROWS / (BATCH_S + _ROWS * 10 * ROW_S)  # rows/s
 _APPLICATION = Application("slow", (_MODEL,), "single", slo_ms=150.0, default_output=-1)
 _INPUT = Tensor.of(np.ones(1, np.float32))
+_FIXED = {"controller": "fixed", "parameters": {"rows": float(_ROWS)}}
+_LANES: Mapping[str, Mapping[str, object]] = {
+    "admission": {"selection": {"admission": True}, "worker": _FIXED},
+    "without": {"selection": {"admission": False}, "worker": _FIXED},
+    "adaptive": {"selection": {"admission": True}},
+}
 
 
 @dataclass(slots=True)
@@ -76,15 +83,15 @@ class Ranked:
 
 
 async def run(stage: Stage) -> Result:
-    """Ask at both rates, with admission and without; then with priorities."""
+    """Ask at both rates, with admission and without; then with priorities, and with batches that size themselves."""
     package = stage.folder / _MODEL
     package_function("load.models:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
     figures: dict[str, float] = {}
-    for how, admission in (("admission", True), ("without", False)):
-        stretches = await _stretches(stage, package, TIMES, is_admitting=admission)
+    for how, lane in _LANES.items():
+        stretches = await _stretches(stage, package, TIMES, lane)
         for times, (stretch, _) in zip(TIMES, stretches, strict=True):
             figures |= _counted(f"{how}_at_{times}", stretch, stage.seconds)
-    ((stretch, ranked),) = await _stretches(stage, package, TIMES[-1:], PRIORITIES, is_admitting=True)
+    ((stretch, ranked),) = await _stretches(stage, package, TIMES[-1:], _LANES["admission"], PRIORITIES)
     figures |= _counted("ranked_at_3", stretch, stage.seconds)
     for priority in PRIORITIES:
         figures[f"ranked_at_3_priority_{priority}_goodput"] = ranked.good[priority] / stage.seconds
@@ -93,6 +100,7 @@ async def run(stage: Stage) -> Result:
     figures["ranked_highest_over_lowest"] = highest / max(1e-3, lowest)
     for kept, name in (("kept", "admission"), ("kept_ranked", "ranked"), ("kept_without", "without")):
         figures[kept] = figures[f"{name}_at_3_goodput"] / max(1.0, figures["without_at_1_goodput"])
+    figures["kept_adaptive"] = figures["adaptive_at_3_goodput"] / max(1.0, figures["adaptive_at_1_goodput"])
     return Result(NAME, figures=figures, parameters={"capacity_per_s": CAPACITY, "slo_ms": _APPLICATION.slo_ms})
 
 
@@ -105,17 +113,14 @@ def _counted(name: str, stretch: Stretch, seconds: float) -> dict[str, float]:
 
 
 async def _stretches(
-    stage: Stage, package: Path, rates: Sequence[int], priorities: Sequence[int] = (), *, is_admitting: bool
+    stage: Stage, package: Path, rates: Sequence[int], settings: Mapping[str, object], priorities: Sequence[int] = ()
 ) -> list[tuple[Stretch, Ranked]]:
     deployment = Deployment(
         topics.new_prefix(NAME),
         (_APPLICATION,),
         {_MODEL: package},
         roles=("selection", "worker"),
-        settings={
-            "selection": {"admission": is_admitting},
-            "worker": {"controller": "fixed", "parameters": {"rows": float(_ROWS)}},
-        },
+        settings=settings,
     )
     stretches = []
     async with deployed(stage, deployment, _INPUT) as driver:

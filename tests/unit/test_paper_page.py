@@ -149,13 +149,14 @@ def test_the_curves_of_a_failure_end_at_its_errors() -> None:
 
 
 def test_the_page_draws_overload_with_admission_beside_the_collapse_without_it() -> None:
-    """Two lines and a bar for each priority, and in words what is kept."""
-    figures = {f"{how}_at_{times}_goodput": 800.0 for how in ("admission", "without") for times in overload.TIMES}
-    figures |= {"without_at_3_goodput": 80.0, "kept": 0.95, "kept_without": 0.1}
+    """Three lines and a bar for each priority, and in words what is kept."""
+    lanes = ("admission", "adaptive", "without")
+    figures = {f"{how}_at_{times}_goodput": 800.0 for how in lanes for times in overload.TIMES}
+    figures |= {"without_at_3_goodput": 80.0, "kept": 0.95, "kept_adaptive": 0.93, "kept_without": 0.1}
     figures |= {f"ranked_at_3_priority_{each}_good_share": each / 4 for each in overload.PRIORITIES}
     results = {"overload": Result("overload", figures)}
     part = parts.PARTS["overload"]
     assert part.draw(results).startswith("<svg")
-    (admitted, without, kept) = part.rows(results)
-    assert admitted[2] == "800/s at 1 x, 800/s at 3 x"
-    assert (without[2], kept[2]) == ("800/s at 1 x, 80/s at 3 x", "95%, 10%")
+    (admitted, adaptive, without, kept) = part.rows(results)
+    assert admitted[2] == adaptive[2] == "800/s at 1 x, 800/s at 3 x"
+    assert (without[2], kept[2]) == ("800/s at 1 x, 80/s at 3 x", "95%, 93%, 10%")

@@ -32,6 +32,7 @@ def test_targets_are_judged_and_a_missing_figure_is_a_miss() -> None:
     assert judged == {
         "settled_share_of_best": True,
         "aimd_least_share": False,
+        "default_behind": False,
         "settling_batches": False,
         "backoff_batches": True,
         "gain_over_batch_1": False,
