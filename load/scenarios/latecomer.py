@@ -39,9 +39,9 @@ _MARGIN_MS = 35.0  # as `straggler`
 _FITTED_ON = 150  # rows a tree
 _MODELS = ("tree-0", "tree-1", "tree-2", "late")
 _LANES = (
-    Application("left_out", _MODELS, "exp4", slo_ms=DEADLINE_MS),
+    Application("left-out", _MODELS, "exp4", slo_ms=DEADLINE_MS),
     Application("replaced", _MODELS, "exp4", slo_ms=DEADLINE_MS, missing="running_mean"),
-    Application("not_asked", _MODELS, "timely", slo_ms=DEADLINE_MS),
+    Application("not-asked", _MODELS, "timely", slo_ms=DEADLINE_MS),
 )
 
 
@@ -101,11 +101,11 @@ async def run(stage: Stage) -> Result:
 
 
 async def _asked(
-    driver: Driver, name: str, number: int, inputs: Sequence[Tensor], labels: Sequence[int]
+    driver: Driver, application: str, number: int, inputs: Sequence[Tensor], labels: Sequence[int]
 ) -> dict[str, float]:
     """Warm up, which is when `timely` learns who is late, then measure."""
-    stage, slo_us = driver.stage, int(DEADLINE_MS * 1e3)
-    warming, asked = (Rows(name, inputs, labels, seed=stage.seed * 1_000 + 2 * number + step) for step in (0, 1))
+    stage, slo_us, name = driver.stage, int(DEADLINE_MS * 1e3), application.replace("-", "_")
+    warming, asked = (Rows(application, inputs, labels, seed=stage.seed * 1_000 + 2 * number + step) for step in (0, 1))
     await driver.at(_WARM_UP_RATE, warming, _WARM_UP_S, slo_us)
     answers = Answers()
     seconds = _SHORT_SECONDS if stage.short else max(_SECONDS, stage.seconds)
