@@ -8,6 +8,7 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.helpers import create_ssl_context
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
 # What aiokafka raises where a broker or its connection is gone. uvloop's word for a connection that is closed under a
 # request is a RuntimeError, which aiokafka lets through (seen when a broker was killed on a busy machine).
 LOST = (KafkaError, RuntimeError)
-_send = AIOKafkaConnection.send
+_bootstrap, _send = AIOKafkaClient.bootstrap, AIOKafkaConnection.send
+
+
+async def _bootstrap_or_fail(client: AIOKafkaClient) -> None:
+    """Connect; a broker that names none, not even itself, is none to begin with: it is just starting or stopping.
+
+    aiokafka would keep that one connection to ask again; when it closes, nobody is left to be asked, for good (seen
+    while a broker was restarted: whoever connected as it went found no topic any more).
+    """
+    await _bootstrap(client)
+    if not client.cluster.brokers():
+        raise KafkaConnectionError("the broker knows of no broker, itself included: it is starting or stopping")
 
 
 def _send_or_break(connection: AIOKafkaConnection, request: Any, **options: bool) -> Any:
@@ -39,7 +51,7 @@ def _send_or_break(connection: AIOKafkaConnection, request: Any, **options: bool
         raise KafkaConnectionError(f"the connection broke: {fault}") from fault
 
 
-AIOKafkaConnection.send = _send_or_break
+AIOKafkaClient.bootstrap, AIOKafkaConnection.send = _bootstrap_or_fail, _send_or_break
 
 # It says ten times a second that a topic is missing; the adapters say it once, and with what to do.
 logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)

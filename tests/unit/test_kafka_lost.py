@@ -10,13 +10,15 @@ import pytest
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionRequest
+from aiokafka.protocol.metadata import MetadataResponse_v0
 
 from streams.runtime import kafka_wire
 from streams.runtime.clock import SystemClock
-from streams.runtime.errors import StuckError
+from streams.runtime.errors import BrokerUnavailableError, StuckError
 from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka_producer import KafkaTransport
 from tests.virtual import run
 
 CLOSED = RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
@@ -93,6 +95,41 @@ def test_a_member_whose_metadata_nobody_keeps_any_more_gives_up() -> None:
         assert stuck.value.__cause__ is CLOSED
 
     run(poll())
+
+
+class Telling:
+    """A connection to a broker that names these brokers, whatever it is asked."""
+
+    def __init__(self, brokers: list[tuple[int, str, int]]) -> None:
+        self._brokers = brokers
+
+    async def send(self, _: Any) -> MetadataResponse_v0:
+        """Return the brokers."""
+        return MetadataResponse_v0(brokers=self._brokers, topics=[])
+
+    def close(self, **_: Any) -> asyncio.Future[None]:
+        """Return what is done when it is closed: at once."""
+        closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        closed.set_result(None)
+        return closed
+
+
+def test_a_broker_that_names_none_is_none_to_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that stops answers so; a client that began with it would know of nobody to ask when it is gone."""
+    answers = [Telling([]), Telling([(1, "b", 9092)])]
+
+    async def connect(*_: Any, **__: Any) -> Telling:
+        return answers.pop(0)
+
+    async def start() -> None:
+        transport = KafkaTransport(KafkaConnection("b:9092"), SystemClock())
+        with pytest.raises(BrokerUnavailableError, match="starting or stopping"):
+            await transport.start()
+        await transport.start()
+        await transport.stop()
+
+    monkeypatch.setattr("aiokafka.client.create_conn", connect)
+    run(start())
 
 
 def test_a_request_over_it_fails_as_one_over_a_broken_connection() -> None:
