@@ -137,6 +137,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             for part in ("kernel_1000", "kernel_10000", "system")
             for count in ("wrong", "lost")
         ),
+        Target("system_defaults", "==", 0),
         Target("system_off_lru", "<=", 0.005),
     ),
     "overload": (

@@ -24,10 +24,21 @@ from load.replacement import clock, lru
 from load.results import Result
 from load.system import Deployment
 from load.watching import written
+from load.wire import linger_ms
 from load.workload import Rows, query_id
 from schemas import topics as names
 from schemas.codec import Codec
-from schemas.records import Application, Model, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
+from schemas.records import (
+    Application,
+    Model,
+    ModelPredictions,
+    ModelQueries,
+    Outcome,
+    Prediction,
+    Query,
+    Status,
+    Tensor,
+)
 from streams.operators.cache import ENTRY_BYTES
 from streams.operators.contract import Emit, FetchStates, Record
 from streams.operators.selection import Selection, SelectionSettings
@@ -202,12 +213,15 @@ async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) ->
 
     def check(predictions: Sequence[Prediction]) -> None:
         nonlocal wrong
-        wrong += sum(prediction.answer != expected[prediction.query_id] for prediction in predictions)
+        answers = (each for each in predictions if each.status is not Status.DEFAULT)
+        wrong += sum(answer.answer != expected[answer.query_id] for answer in answers)
 
     workload = Rows(_APPLICATION.name, [_input(key) for key in keys], seed=stage.seed)
     offsets_us = [int(i * 1e6 / rate) for i in range(len(keys))]
     async with deployed(stage, deployment) as driver:
-        stretch = await driver.drive(offsets_us, workload, int(_APPLICATION.slo_ms * 1e3), check)
+        stretch = await driver.drive(
+            offsets_us, workload, int(_APPLICATION.slo_ms * 1e3), check, linger_ms=linger_ms(rate)
+        )
         asked = await asyncio.to_thread(_asked, stage, deployment.prefix)
     hit_ratio, reference = 1 - asked / len(keys), lru(keys, _SYSTEM_ROOM) / len(keys)
     return {
@@ -215,7 +229,8 @@ async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) ->
         "system_lru_hit_ratio": reference,
         "system_off_lru": abs(hit_ratio - reference),
         "system_wrong": wrong,
-        "system_lost": stretch.recorder.open,
+        "system_lost": stretch.faults["lost"],
+        "system_defaults": stretch.faults["defaults"],
         "system_cpu_us_per_query": stretch.cpu_us_per_query,
     }
 
