@@ -17,6 +17,7 @@ from deploy.configuration import masked, to_yaml
 from deploy.errors import UsageError
 from deploy.registry import codec_for
 from deploy.roles import run as run_roles
+from deploy.seldom import Seldom
 from deploy.settings import ROLES
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def run(
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
     if not quiet:

@@ -139,8 +139,9 @@ class Supervisor:
     def start(self) -> Self:
         """Start every child, and from now on restart those that die."""
         self.step()
-        self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)
+        thread.start()
+        self._thread = thread  # only now: `stop` in another thread joins it, which needs a thread that runs
         return self
 
     def step(self) -> None:

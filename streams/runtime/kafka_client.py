@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 import ssl
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 # What aiokafka raises where a broker or its connection is gone. uvloop's word for a connection that is closed under a
 # request is a RuntimeError, which aiokafka lets through (seen when a broker was killed on a busy machine).
 LOST = (KafkaError, RuntimeError)
-_bootstrap, _send = AIOKafkaClient.bootstrap, AIOKafkaConnection.send
+_bootstrap, _get_conn, _send = AIOKafkaClient.bootstrap, AIOKafkaClient._get_conn, AIOKafkaConnection.send  # noqa: SLF001
 
 
 async def _bootstrap_or_fail(client: AIOKafkaClient) -> None:
@@ -36,6 +37,18 @@ async def _bootstrap_or_fail(client: AIOKafkaClient) -> None:
     await _bootstrap(client)
     if not client.cluster.brokers():
         raise KafkaConnectionError("the broker knows of no broker, itself included: it is starting or stopping")
+
+
+async def _get_conn_or_rest(client: AIOKafkaClient, node: int, **options: Any) -> AIOKafkaConnection | None:
+    """Connect to a broker; after a failure whoever asked rests (`retry_backoff_ms`) before he can ask again.
+
+    aiokafka's fetcher asks again at once while a partition has no leader: with its broker away the page's process wrote
+    thousands of lines a second into its log.
+    """
+    connection = await _get_conn(client, node, **options)
+    if connection is None:
+        await asyncio.sleep(client._retry_backoff)  # noqa: SLF001 - the client's own
+    return connection
 
 
 def _send_or_break(connection: AIOKafkaConnection, request: Any, **options: bool) -> Any:
@@ -51,7 +64,8 @@ def _send_or_break(connection: AIOKafkaConnection, request: Any, **options: bool
         raise KafkaConnectionError(f"the connection broke: {fault}") from fault
 
 
-AIOKafkaClient.bootstrap, AIOKafkaConnection.send = _bootstrap_or_fail, _send_or_break
+AIOKafkaClient.bootstrap, AIOKafkaClient._get_conn = _bootstrap_or_fail, _get_conn_or_rest  # noqa: SLF001
+AIOKafkaConnection.send = _send_or_break
 
 # It says ten times a second that a topic is missing; the adapters say it once, and with what to do.
 logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)

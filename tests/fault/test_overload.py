@@ -82,7 +82,10 @@ def _are_told_as_they_are(there: Deployed, answers: dict[str, Prediction]) -> No
     assert refused
     assert {losses[name] for name in refused} == {(None, 1.0)}
     assert all(losses[each.query_id][0] is not None for each in pair if each.query_id not in refused)
-    assert {each.answer for each in pair if each.query_id in refused} == {0}
+    # On a busy machine the other one may be late, too: then the query's answer is the default, and it was told which.
+    in_time = {name for name in refused if _outcome(answers[name], "quick") is Outcome.OK}
+    assert in_time
+    assert {name: answers[name].answer for name in refused} == {name: 0 if name in in_time else -1 for name in refused}
 
 
 def _outcome(prediction: Prediction, model: str) -> Outcome:

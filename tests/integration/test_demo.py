@@ -89,8 +89,11 @@ class Demo:
         os.write(self._own, keys)
 
     def end(self) -> int:
-        """Wait for its end; returns the exit code."""
-        return self.process.wait(END_S)
+        """Wait for its end; returns the exit code. What it said stands in the output of a test that fails."""
+        code = self.process.wait(END_S)
+        self._reader.join(END_S)
+        sys.stdout.write("\n".join(self.said))
+        return code
 
     def left(self) -> list[psutil.Process]:
         """Return the processes that were seen and still live."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionRequest
@@ -130,6 +131,23 @@ def test_a_broker_that_names_none_is_none_to_begin_with(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("aiokafka.client.create_conn", connect)
     run(start())
+
+
+def test_whoever_cannot_connect_rests_before_he_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or aiokafka's own tasks would ask as often as the processor lets them while a broker is away."""
+
+    async def refuse(*_: Any, **__: Any) -> Telling:
+        raise ConnectionRefusedError
+
+    async def ask() -> float:
+        client = AIOKafkaClient(bootstrap_servers="b:9092", retry_backoff_ms=100)
+        client.cluster.update_metadata(MetadataResponse_v0(brokers=[(1, "b", 9092)], topics=[]))
+        for _ in range(5):
+            assert not await client.ready(1)
+        return asyncio.get_running_loop().time()
+
+    monkeypatch.setattr("aiokafka.client.create_conn", refuse)
+    assert run(ask()) == pytest.approx(0.5)
 
 
 def test_a_request_over_it_fails_as_one_over_a_broken_connection() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -163,6 +164,22 @@ def test_stopping_terminates_every_child_and_starts_none_again() -> None:
     assert len(machine.launched) == 2
     assert [process.signals[0] for process in machine.launched] == ["TERM", "TERM"]
     assert not any(status.alive for status in supervisor.status())
+
+
+def test_it_may_be_stopped_before_it_has_quite_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal stops a deployment from one thread while another one still starts it."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+
+    class Late(threading.Thread):
+        def start(self) -> None:
+            supervisor.stop()
+            super().start()
+
+    monkeypatch.setattr("deploy.local.supervisor.threading.Thread", Late)
+    supervisor.start().stop()
+    assert not any(isinstance(thread, Late) for thread in threading.enumerate())
+    assert not supervisor.status()[0].alive
 
 
 def test_a_child_that_ignores_the_request_is_killed() -> None:
