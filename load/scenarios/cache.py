@@ -10,6 +10,7 @@ every input is new.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -209,16 +210,17 @@ async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) ->
         settings={"selection": {"cache_bytes": room_bytes(_SYSTEM_ROOM)}},
     )
     expected = {query_id(stage.seed, row): key % MODULUS for row, key in enumerate(keys)}
-    wrong = 0
+    wrong, defaults = 0, Counter[str]()
 
     def check(predictions: Sequence[Prediction]) -> None:
         nonlocal wrong
+        defaults.update(str(each.reason) for each in predictions if each.status is Status.DEFAULT)
         answers = (each for each in predictions if each.status is not Status.DEFAULT)
         wrong += sum(answer.answer != expected[answer.query_id] for answer in answers)
 
     workload = Rows(_APPLICATION.name, [_input(key) for key in keys], seed=stage.seed)
     offsets_us = [int(i * 1e6 / rate) for i in range(len(keys))]
-    async with deployed(stage, deployment) as driver:
+    async with deployed(stage, deployment, _input(MODULUS * 2**40)) as driver:
         stretch = await driver.drive(
             offsets_us, workload, int(_APPLICATION.slo_ms * 1e3), check, linger_ms=linger_ms(rate)
         )
@@ -231,6 +233,7 @@ async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) ->
         "system_wrong": wrong,
         "system_lost": stretch.faults["lost"],
         "system_defaults": stretch.faults["defaults"],
+        **{f"system_defaults_{reason}": count for reason, count in defaults.items()},
         "system_cpu_us_per_query": stretch.cpu_us_per_query,
     }
 

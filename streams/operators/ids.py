@@ -1,4 +1,4 @@
-"""Ids, each with a time, by the million: 16 to 48 bytes an id where Skysail has been compiled, else some 180.
+"""Ids, each with a time, by the million: 16 to 40 bytes an id where Skysail has been compiled, else some 180.
 
 Ids are what has been decoded: valid UTF-8. Compiled (`id_times.pyx`) and in Python they are the same.
 """
