@@ -83,6 +83,7 @@ RULES = (
     Rule("*p999_ms", Better.LOWER, 2.0, 40.0),
     Rule("*_over_deadline_ms", Better.LOWER, 0.0, 5.0),
     *(Rule(f"{switch}_s", Better.LOWER, 1.0, 0.5) for switch in ("there", "back", "canary")),
+    Rule("*_outage_s", Better.LOWER, 0.5, 2.0),
     Rule("*_mib", Better.LOWER, 0.1),
     Rule("*_mib_per_million", Better.LOWER, 0.0, 30.0),
     Rule("contexts_*_states", Better.LOWER, 0.0),

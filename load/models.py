@@ -31,6 +31,12 @@ def slow(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.zeros(len(rows), np.int64)
 
 
+def sleeping(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer 0 after as many seconds as the largest of `rows` (n, 1) says."""
+    time.sleep(float(rows.max()))
+    return np.zeros(len(rows), np.int64)
+
+
 def nothing(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     """Answer 0 at once."""
     return np.zeros(len(rows), np.int64)

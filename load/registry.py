@@ -39,6 +39,7 @@ from load.scenarios import (
     scale,
     specialists,
     straggler,
+    takeover,
     trio,
 )
 
@@ -234,6 +235,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
             rollout.run,
             seconds=rollout.SECONDS,
+        ),
+        Scenario(
+            takeover.NAME,
+            "one of two workers is killed, hangs or stands still: how long its queries go unanswered, and none lost",
+            takeover.run,
+            seconds=takeover.SECONDS,
         ),
         Scenario(
             scale.NAME,

@@ -203,6 +203,10 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         ),
     ),
     "replicas": (Target("scale_4", ">=", 3.8), Target("workers_4_seen", "==", 4)),
+    "takeover": (
+        *(Target(f"{fault}_outage_s", "<=", s) for fault, s in (("killed", 5), ("hung", 10), ("still", 15))),
+        *(Target(f"{fault}_lost", "==", 0) for fault in ("killed", "hung", "still")),
+    ),
     "delayed": (
         *(Target(f"wait_{wait}_lost", "==", 0) for wait in (0, 2, 10, 40)),
         Target("gain", ">=", 1.5),
