@@ -41,31 +41,43 @@ class Recent:
 
     def __init__(self, recall: Callable[[], Awaitable[Sequence[Input]]] | None = None) -> None:
         """Start with none; `recall` returns what the model was asked last, of any worker, or nothing."""
-        self._answered: deque[Input] = deque(maxlen=WARM_UP_ROWS)
+        self._parts: deque[Sequence[Input]] = deque()  # of batches, in order; made into rows when they are wanted
+        self._rows = 0
         self._recall = recall
         self._tried: set[str] = set()
 
     def note(self, inputs: Sequence[Input], outcomes: Sequence[Outcome]) -> None:
         """Remember rows, those that the served version has answered: another one may be held to them."""
-        if outcomes.count(Outcome.OK) == len(inputs):  # almost always
-            self._answered.extend(inputs[-WARM_UP_ROWS:])
-        else:
-            self._answered.extend([row for row, came in zip(inputs, outcomes, strict=True) if came is Outcome.OK])
+        if outcomes.count(Outcome.OK) < len(inputs):  # almost never
+            inputs = [row for row, came in zip(inputs, outcomes, strict=True) if came is Outcome.OK]
+        if not inputs:
+            return
+        part = inputs if len(inputs) <= WARM_UP_ROWS else inputs[-WARM_UP_ROWS:]
+        self._parts.append(part)
+        self._rows += len(part)
+        while self._rows - len(self._parts[0]) >= WARM_UP_ROWS:
+            self._rows -= len(self._parts.popleft())
+
+    @property
+    def _answered(self) -> tuple[Input, ...]:
+        """The last rows that were answered, oldest first."""
+        return tuple(row for part in self._parts for row in part)[-WARM_UP_ROWS:]
 
     async def trial(self, version: str) -> Trial:
         """Return what to try a version on.
 
         One that is tried again is held to answered rows alone: it may have hung on what nobody has ever answered.
         """
-        if self._recall is None or len(self._answered) == WARM_UP_ROWS or version in self._tried:
-            return Trial(tuple(self._answered))
+        if self._recall is None or self._rows >= WARM_UP_ROWS or version in self._tried:
+            return Trial(self._answered)
         self._tried.add(version)
         asked = await self._recall()
-        return Trial(tuple(self._answered), asked)
+        return Trial(self._answered, asked)
 
     def clear(self) -> None:
         """Forget them: another version answers from now on."""
-        self._answered.clear()
+        self._parts.clear()
+        self._rows = 0
         self._tried.clear()
 
 

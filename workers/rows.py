@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -148,16 +148,16 @@ def _refuse_numbers(checked: Checked, rows: NDArray[np.generic], *, allow_nan: b
     return Checked(rows[usable], good, {**checked.reasons, **refused})
 
 
-@np.errstate(over="ignore")
 def _small(rows: NDArray[np.generic]) -> bool:
     """Say whether a small batch is certainly without NaN, infinities and large magnitudes: its sum of squares tells.
 
-    One microsecond instead of four, which counts where every batch is of two rows.
+    Half a microsecond instead of four, which counts where every batch is of two rows. Where `dot` would warn of an
+    overflow, which is an answer here, `vdot` does not.
     """
     if rows.size > _SUMMED:
         return False
-    numbers = rows.reshape(-1)
-    return bool(np.dot(numbers, numbers) < MAGNITUDE)
+    numbers: NDArray[Any] = rows.reshape(-1)
+    return bool(np.vdot(numbers, numbers) < MAGNITUDE)
 
 
 def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:

@@ -33,6 +33,7 @@ def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> 
 
     Once that one is mended, a new version of another answers a share of its queries (a canary), and then all of them.
     A third of the queries ask for an image of shortly before again: many are answered from the prediction cache.
+    In a second act, a quarter as long, two contexts ask, for each of which another model is the best: each learns.
 
     Starts a broker, Redis and every role, sends queries and feedback, shows what happens, writes a report and stops
     everything. Ctrl-C ends it early, with a report of what ran so far; a second Ctrl-C ends it at once.

@@ -50,6 +50,7 @@ skysail model rollback forest          ends all canaries; without one, back to t
 skysail model use forest 1             back to one that is named
 skysail model list
 skysail model show models/forest-1     what is in a package
+skysail model show forest 2            what is in that version's package
 skysail model show forest              which versions of a model there are, and what each is for
 skysail model remove forest
 """
@@ -294,18 +295,26 @@ def list_(settings: Settings, *, as_json: bool) -> None:
 
 @model.command()
 @click.argument("package")
+@click.argument("version", required=False)
 @json_option
 @with_settings
-def show(settings: Settings, package: str, *, as_json: bool) -> None:
+def show(settings: Settings, package: str, version: str | None, *, as_json: bool) -> None:
     """Show what is in PACKAGE, its files checked against the manifest, or which versions of a model there are.
 
-    PACKAGE is a folder, or the name of a model that is deployed.
+    PACKAGE is a folder, or the name of a model that is deployed: with VERSION, that version's package is shown.
     """
-    if Path(package).is_dir():
+    if version is None and Path(package).is_dir():
         print_package(Path(package), as_json=as_json)
         return
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model).get(package)
     if serving is None:
         raise UsageError(f"{package} is neither the folder of a package nor a deployed model: see `skysail model list`")
-    print_versions([(r, serving) for r in catalog.versions(settings, codec)[package]], as_json=as_json)
+    versions = catalog.versions(settings, codec)[package]
+    if version is None:
+        print_versions([(r, serving) for r in versions], as_json=as_json)
+        return
+    found = {record.version: record for record in versions}
+    if version not in found:
+        raise UsageError(f"{package} has no version {version}; it has {', '.join(found)}")
+    print_package(Path(found[version].path), as_json=as_json)

@@ -35,6 +35,7 @@ NUMBERS = (
 )
 MODEL = ("share_before", "share_during", "share_after", "batch_cap_max", "batches", "rows", "cached")
 CANARY = ("share", "answered", "answered_beside", "answered_since")
+PEN = ("answered", "error", "late_error", "late_share", "error_best")
 QUANTILES = ("p50", "p95", "p99")
 
 RATE_MARGIN = 0.15  # of a Poisson count of 2,000: more than six standard deviations
@@ -66,6 +67,9 @@ def _missing(report: dict[str, Any]) -> Iterator[str]:
         if name not in report.get("latency_ms", {}):
             yield f"latency_ms.{name} is missing"
     parts: list[tuple[str, Sequence[str], dict[str, Any]]] = [("canary", CANARY, report.get("canary", {}))]
+    contexts = report.get("contexts") or {}
+    parts.append(("contexts", ("queries_sent", "lost", "defaults", "late_error"), contexts))
+    parts += [(f"contexts.pens.{pen}", PEN, row) for pen, row in contexts.get("pens", {}).items()]
     parts += [(f"models.{model}", MODEL, row) for model, row in report.get("models", {}).items()]
     for part, names, row in parts:
         yield from (f"{part}.{name} is missing" for name in names if not isinstance(row.get(name), int | float))
@@ -77,6 +81,7 @@ def _claims(report: dict[str, Any]) -> Iterator[Claim]:
     yield from _learnt(report)
     yield from _models(report)
     yield from _remembered_and_tried(report)
+    yield from _by_context(report["contexts"])
 
 
 def _ran(report: dict[str, Any]) -> Iterator[Claim]:
@@ -145,6 +150,19 @@ def _remembered_and_tried(report: dict[str, Any]) -> Iterator[Claim]:
     yield "the canary answered some queries, if it was to answer a few", canary["answered"] > 0 or expected < FEW
     yield "and fewer than the version beside it", canary["answered"] < canary["answered_beside"]
     yield "then it served", canary["answered_since"] > 0
+
+
+def _by_context(contexts: dict[str, Any]) -> Iterator[Claim]:
+    pens = contexts["pens"].values()
+    best = sum(pen["error_best"] for pen in pens) / len(pens)
+    defaults = contexts["defaults"] / max(1, contexts["queries_sent"])
+    yield "two pens asked", len(pens) == 2 and all(pen["answered"] > 0 for pen in pens)
+    yield "every query of theirs was answered", contexts["lost"] == 0
+    yield "each pen has another best model", len({pen["best_model"] for pen in pens}) == len(pens)
+    yield (
+        f"their error is at most {ERROR_MARGIN:g} over that of each pen's best model",
+        contexts["late_error"] - 2 * defaults <= best + ERROR_MARGIN,  # all defaults may have come in the second half
+    )
 
 
 def main() -> None:

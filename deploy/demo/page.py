@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from deploy.demo import plots
 from deploy.demo.hindsight import ENSEMBLE
+from deploy.demo.pen_figures import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from deploy.demo.plots import Series
 
@@ -20,8 +24,14 @@ OWN_PLACE = ("models", "notes")
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def page(report: Mapping[str, Any], series: Series) -> str:
-    """Return the page for a report as `report.json` holds it, and its series."""
+def page(report: Mapping[str, Any], series: Series, pens: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
+    """Return the page for a report as `report.json` holds it, and its series.
+
+    Args:
+        report: what is told.
+        series: of the first act.
+        pens: by pen and model, the share that it was asked, over the second act; none = there was none.
+    """
     drawn = {
         draw.__name__: draw(series)
         for draw in (plots.traffic, plots.error, plots.total_error, plots.versions, plots.latency, plots.batch_cap)
@@ -32,6 +42,8 @@ def page(report: Mapping[str, Any], series: Series) -> str:
         **drawn,
         story=escape(story(report)),
         trial=escape(trial(report)),
+        contexts=escape(sentence(report["contexts"])),
+        pens=plots.pens(pens) if pens else "",
         tiles=_tiles(report),
         models=_models(report),
         figures=_figures(report),

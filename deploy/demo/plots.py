@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, PercentFormatter
 
-from load.drawing import COLOURS, STYLE, svg
+from load.drawing import COLOURS, STYLE, panels, svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,6 +75,19 @@ def versions(series: Series) -> str:
         axes.axvline(moment, color="black", linewidth=1, linestyle="--")
     axes.set_ylim(0, 1)
     return _svg(figure, axes)
+
+
+def pens(shares: Mapping[str, Mapping[str, NDArray[np.float64]]]) -> str:
+    """Stack each model's share of what was asked with each pen, over the second act; shares of shape (parts,)."""
+    figure, panes = panels(len(shares), (SIZE_INCHES[0], 2.5))
+    for axes, (pen, by_model) in zip(panes, shares.items(), strict=True):
+        values = np.stack([*by_model.values()])
+        done = np.linspace(0, 1, values.shape[1])
+        axes.stackplot(done, values, labels=[*by_model], colors=COLOURS, alpha=0.85)
+        axes.set(title=pen, xlim=(0, 1), ylim=(0, 1), xlabel="of the second act")
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    panes[0].set_ylabel("share of traffic")
+    return _svg(figure, panes[-1])
 
 
 def error(series: Series) -> str:

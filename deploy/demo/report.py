@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from deploy.demo import models
+from deploy.demo import models, pen_figures
 from deploy.demo.breakable import INNER, broken
 from deploy.demo.hindsight import ENSEMBLE, Says, alone, best, voting_error
 from deploy.demo.page import page
+from deploy.demo.pens import PENS
 from deploy.demo.plots import Series
 from deploy.demo.stage import POLICY
 from deploy.demo.trial import tried
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deploy.demo.hindsight import Alone
+    from deploy.demo.pens import Pens
     from deploy.demo.stage import Plan, Stage
     from deploy.demo.tally import Phase, Tally
     from load.recorder import Recorder
@@ -66,6 +68,9 @@ NOTES = {
     " version predicted for another query",
     "canary": "a new version of one model, which answers a share of its queries from `begin_s` to `end_s` and then all:"
     " in `predictions`, outputs by version and by the second in which the query was meant to be sent",
+    "contexts": "a second act, in which two pens ask application `pens` by turns, each with a policy state of its own:"
+    " in `predictions`, answers by context; `late_*` is of its second half; `error_by_model` each packaged model run"
+    " offline on all held-out rows as that pen writes them",
     "rows": "in `model-predictions`, rows with another outcome than `expired`",
     "batches": "in `model-predictions`, a row counts as one part of the `batch_rows` that it was predicted with",
     "batch_cap_max": "in `model-predictions`, the largest `batch_cap`",
@@ -81,6 +86,7 @@ class Ran(NamedTuple):
     reached_s: Mapping[str, float]  # from the start of the process, by step
     interrupted: bool = False
     restarts: Mapping[str, int] = {}  # of roles that ended by themselves
+    pens: Pens | None = None  # of the second act, if there was one
 
 
 def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
@@ -106,10 +112,12 @@ def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
         "best_model": best(judged),
         **figures(ran, {name: model.error for name, model in judged.items()}),
         "error_voting": round(voting_error(questions, [*says.values()], create(ENSEMBLE)), 5),
+        "contexts": None if ran.pens is None else pen_figures.content(ran.pens, _errors_by_pen(stage)),
         "notes": NOTES,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    html = page(content, series(ran.tally, ran.recorder, judged, models.BREAKING))
+    written = {} if ran.pens is None else {pen: pen_figures.shares(c, [*says]) for pen, c in ran.pens.count.items()}
+    html = page(content, series(ran.tally, ran.recorder, judged, models.BREAKING), written)
     (folder / "report.html").write_text(html, encoding="utf-8")
     (folder / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return content
@@ -188,6 +196,19 @@ def _says(stage: Stage, tally: Tally) -> dict[str, Says]:
     later = models.answers(stage.candidate, stage.data.asked_rows)
     says[trial.model] = Says(says[trial.model].answers, later, lambda asked: asked.second >= trial.end_s)
     return says
+
+
+def _errors_by_pen(stage: Stage) -> dict[str, dict[str, float]]:
+    """Run every package offline on the held-out rows as each pen writes them: what serves in the second act."""
+    packages = {**stage.packages, models.BREAKING: stage.scratch / INNER, models.RETRAINED: stage.candidate}
+    rows, labels = stage.data.asked_rows, stage.data.asked_labels
+    return {
+        pen: {
+            name: float(np.mean(models.answers(package, rows * np.float32(dark)) != labels))
+            for name, package in packages.items()
+        }
+        for pen, dark in PENS.items()
+    }
 
 
 def series(tally: Tally, recorder: Recorder, judged: Mapping[str, Alone], breaking: str) -> Series:

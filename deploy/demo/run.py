@@ -21,6 +21,7 @@ import uvloop
 from deploy.demo import models, report
 from deploy.demo.digits import repeating, sample
 from deploy.demo.interrupt import Interrupts, own_terminal
+from deploy.demo.pens import Pens
 from deploy.demo.promotion import promote
 from deploy.demo.report import Ran
 from deploy.demo.show import display
@@ -119,8 +120,14 @@ async def _perform(run: Run, folder: Path) -> Ran:
         run.interrupts.then(_nothing)
         await asyncio.sleep(0)  # an interrupt of a moment ago cancels here, where no thread is at work
         with closing(Wire(stage.settings.kafka.bootstrap, stage.settings.prefix, stage.client_properties())) as wire:
-            ran = await _send(run, Link(wire, codec, SystemClock().now_us), build(stage.settings, stage.packages))
-        return ran._replace(restarts={child.name: child.restarts for child in system.status() if child.restarts})
+            link = Link(wire, codec, SystemClock().now_us)
+            ran = await _send(run, link, build(stage.settings, stage.packages))
+            pens = None if run.interrupts.asked else await _ask_with_pens(run, link)
+        return ran._replace(
+            pens=pens,
+            interrupted=run.interrupts.asked,
+            restarts={child.name: child.restarts for child in system.status() if child.restarts},
+        )
     finally:
         run.interrupts.then(_nothing)
         await system.__aexit__(None, None, None)
@@ -183,7 +190,20 @@ async def _warm_up(run: Run, link: Link) -> None:
         say(f"{first}; warmed up with {warmed} queries that are not counted")
 
 
-def _end_early(run: Run, traffic: Traffic) -> None:
+async def _ask_with_pens(run: Run, link: Link) -> Pens:
+    """Perform the second act."""
+    plan, data = run.plan, run.stage.data
+    seed = plan.seed + 1  # other rows at other times than in the first act
+    offsets = [*arrivals.until(arrivals.poisson(plan.rate, seed), plan.contexts_s)]
+    pens = Pens(link, data, sample(SAMPLED, len(data.asked_rows), seed), len(offsets))
+    _end_early(run, pens)
+    with run.steps.step("contexts", f"two pens ask for {plan.contexts_s:.0f} s, each a context of its own") as say:
+        await asyncio.to_thread(pens.run, offsets)
+        say(f"two pens, ink and pencil, have asked: {pens.recorder.total.sent} queries")
+    return pens
+
+
+def _end_early(run: Run, traffic: Traffic | Pens) -> None:
     """Make the first signal end the sending, and say so from the loop: a handler must not print."""
     loop = asyncio.get_running_loop()
 

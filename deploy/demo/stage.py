@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from deploy.clients import librdkafka
-from deploy.demo import models
+from deploy.demo import models, pens
 from deploy.demo.breakable import FLAG, FOLDER_VARIABLE
 from deploy.demo.digits import Digits, digits
 from deploy.demo.trial import Trial
@@ -52,6 +52,11 @@ class Plan:
     def broken_s(self) -> tuple[float, float]:
         """The middle third."""
         return self.seconds / 3, 2 * self.seconds / 3
+
+    @property
+    def contexts_s(self) -> float:
+        """How long the second act takes, in which two contexts ask."""
+        return self.seconds / 4
 
     @property
     def trial(self) -> Trial:
@@ -134,6 +139,7 @@ def prepare(plan: Plan, name: str, steps: Steps, scratch: Path, stack: ExitStack
 
 def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[str, Path]) -> Settings:
     waiting = EMBEDDED_WAITS if isinstance(broker, EmbeddedBroker) else {}
+    common = {"models": tuple(packages), "slo_ms": SLO_MS, "default_output": 0}
     return Settings.model_validate(
         {
             "prefix": f"demo-{name}",
@@ -141,7 +147,8 @@ def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[s
             "redis": {"url": redis.url},
             "models": dict(packages),
             "applications": {
-                APPLICATION: {"models": tuple(packages), "policy": POLICY, "slo_ms": SLO_MS, "default_output": 0}
+                APPLICATION: {"policy": POLICY, **common},
+                pens.APPLICATION: {"policy": pens.POLICY, "per_context": True, **common},
             },
             "selection": {"cache_bytes": CACHE_BYTES},
             "control": {"port": free_port()},

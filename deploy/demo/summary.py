@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from deploy.demo.page import story, trial
+from deploy.demo.pen_figures import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -61,6 +62,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"{report['cache_hit_ratio']:.1%} of the models' outputs were remembered from the same image a moment before",
     )
     yield "new version", trial(report)
+    yield "two pens", sentence(report["contexts"])
     first_s = report["first_prediction_s"]
     if first_s is not None:
         steps = ", ".join(f"{name} {report['steps_s'][name]:.1f}" for name in ("broker", "models", "roles"))

@@ -55,7 +55,7 @@ class _Turn(NamedTuple):
 class _Start(NamedTuple):
     """What one start of the system gave."""
 
-    backlog: Mapping[str, float]
+    backlogs: Sequence[Mapping[str, float]]
     turns: Sequence[_Turn]
 
 
@@ -87,15 +87,15 @@ async def run(stage: Stage) -> Result:
 
 
 async def _start(stage: Stage, workload: Rows, packages: Mapping[str, Path], data: Digits, number: int) -> _Start:
-    """Start the system, drain a backlog, and then start the chain beside it."""
+    """Start the system, drain backlogs, and then start the chain beside it."""
     application = Application(_APPLICATION, tuple(packages), "exp3")
     deployment = Deployment(topics.new_prefix(NAME), (application,), packages)
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         await driver.at(WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), WARM_UP_S)
-        backlog = await _drain_backlog(driver, data, number)
+        backlogs = [await _drain_backlog(driver, data, number * ROUNDS + turn) for turn in range(ROUNDS)]
         async with chain(stage, workload) as bare:
             turns = [await _turn(driver, bare, data, number * _TURNS + turn) for turn in range(_TURNS)]
-    return _Start(backlog, turns)
+    return _Start(backlogs, turns)
 
 
 async def _turn(driver: Driver, bare: Chain, data: Digits, turn: int) -> _Turn:
@@ -118,7 +118,8 @@ async def _turn(driver: Driver, bare: Chain, data: Digits, turn: int) -> _Turn:
 def _merged(starts: Sequence[_Start]) -> dict[str, float]:
     """Return the median of all starts' turns and backlogs."""
     turns = [turn for start in starts for turn in start.turns]
-    figures = {f"backlog_{name}": value for name, value in over_rounds([start.backlog for start in starts]).items()}
+    backlogs = [backlog for start in starts for backlog in start.backlogs]
+    figures = {f"backlog_{name}": value for name, value in over_rounds(backlogs).items()}
     figures |= chain_figures([turn.chain for turn in turns])
     for rate in RATES:
         merged = over_rounds([turn.system[rate] for turn in turns])

@@ -222,6 +222,7 @@ async def test_what_cannot_run_beside_another_version_is_refused(there: Deployed
         (("add", str(tmp_path / "new"), "--shadow"), "its first version serves"),
         (("add", str(tmp_path / "new"), "--share", "0"), "--shadow"),
         (("show", "nobody"), "neither"),
+        (("show", "parity", "9"), "has no version 9; it has 1"),
     ):
         assert why in await refused("model", *words, "--config", config)
     shown = await asyncio.to_thread(run, "model", "show", "parity", "--config", config)
@@ -229,5 +230,7 @@ async def test_what_cannot_run_beside_another_version_is_refused(there: Deployed
         ["model", "version", "label", "share"],
         ["parity", "1", "stable", "1"],
     ]
+    one = json.loads(await asyncio.to_thread(run, "model", "show", "parity", "1", "--json", "--config", config))
+    assert (one["name"], one["version"], one["runtime"]) == ("parity", "1", "function")
     prediction = await said("query", "sums", "--input", "[1, 2]", "--version", "2", "--config", config)
     assert prediction["reason"] == "unknown_version"

@@ -18,6 +18,9 @@ EACH = {
     "rows": 400,
     "cached": 60,
 }
+INK = {"answered": 250, "error": 0.05, "late_error": 0.02, "late_share": 0.6, "error_best": 0.01, "best_model": "svc"}
+PENCIL = {**INK, "late_error": 0.12, "error_best": 0.09, "best_model": "logistic"}
+CONTEXTS = {"queries_sent": 500, "lost": 0, "defaults": 5, "late_error": 0.07, "pens": {"ink": INK, "pencil": PENCIL}}
 GOOD: dict[str, Any] = {
     "broker": "Apache Kafka 4.3.1 (KRaft, one node)",
     "redis": "redis-server",
@@ -45,10 +48,12 @@ GOOD: dict[str, Any] = {
     "within_slo": 0.97,
     "cache_hit_ratio": 0.15,
     "canary": {"share": 0.2, "answered": 60, "answered_beside": 240, "answered_since": 120},
+    "contexts": CONTEXTS,
     "models": dict.fromkeys(MODELS, EACH)
     | {"svc": {**EACH, "share_before": 0.4, "share_during": 0.04, "share_after": 0.12}},
 }
 PREDICTED = "every answer but defaults was predicted, for its query or for one before"
+PENS_LEARN = "their error is at most 0.12 over that of each pen's best model"
 WALKED = "the broken model's share fell below 0.6 of what it was"
 
 
@@ -97,6 +102,10 @@ def test_a_busy_machine_passes() -> None:
         ({"canary": {**GOOD["canary"], "answered": 0}}, "the canary answered some queries, if it was to answer a few"),
         ({"canary": {**GOOD["canary"], "answered": 240}}, "and fewer than the version beside it"),
         ({"canary": {**GOOD["canary"], "answered_since": 0}}, "then it served"),
+        ({"contexts": {**CONTEXTS, "lost": 1}}, "every query of theirs was answered"),
+        ({"contexts": {**CONTEXTS, "late_error": 0.27}}, PENS_LEARN),
+        ({"contexts": {**CONTEXTS, "pens": {"ink": INK, "pencil": {**INK, "answered": 0}}}}, "two pens asked"),
+        ({"contexts": {**CONTEXTS, "pens": {"ink": INK, "pencil": INK}}}, "each pen has another best model"),
     ],
 )  # fmt: skip
 def test_each_fault_is_found(change: dict[str, Any], claim: str) -> None:
@@ -141,3 +150,4 @@ def test_what_is_missing_is_named() -> None:
     assert check.faults({**GOOD, "latency_ms": {"p50": 1.0, "p95": 2.0}}) == ["latency_ms.p99 is missing"]
     assert check.faults({**GOOD, "models": models(share_after=None)}) == ["models.svc.share_after is missing"]
     assert check.faults({**GOOD, "canary": {**GOOD["canary"], "answered": None}}) == ["canary.answered is missing"]
+    assert "contexts.lost is missing" in check.faults({**GOOD, "contexts": None})

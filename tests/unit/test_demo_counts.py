@@ -296,7 +296,7 @@ def whole_report(ran: Ran) -> dict[str, Any]:
     figures = report.figures(ran, {"svc": 0.33, "tree": 0.2})
     head = {"stamp": "now", "broker": "Apache Kafka 4.3.1", "redis": "redis", "seconds": 9.0, "rate": 100.0}
     told = {"policy": "exp3", "broken_model": "svc", "best_model": "tree", "notes": NOTES, "interrupted": False}
-    told["error_voting"] = 0.125
+    told |= {"error_voting": 0.125, "contexts": None}
     start = {"first_prediction_s": 3.5, "steps_s": dict(ran.reached_s), "roles_restarted": {}, "slo_ms": 100.0}
     return {**head, **start, **told, **figures}
 
@@ -328,7 +328,7 @@ def test_the_page_is_one_file_with_every_plot() -> None:
     """Six pictures inline, nothing to fetch, nothing left unfilled."""
     ran = whole_run()
     judged = {name: alone(ran.tally.questions.values(), Says(np.ones(900, dtype=np.int64))) for name in MODELS}
-    text = page(whole_report(ran), report.series(ran.tally, ran.recorder, judged, "svc"))
+    text = page(whole_report(ran), report.series(ran.tally, ran.recorder, judged, "svc"), {})
     assert text.count("<svg") == 6
     assert "src=" not in text
     assert "$" not in text.split("<svg")[0]
