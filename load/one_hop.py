@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from load import topics
 from load.driving import deployed
 from load.floor.measure import WARM_UP_RATE, chain
-from load.rounds import ROUNDS, over_rounds
+from load.rounds import ROUNDS, over_rounds, starts
 from load.system import Deployment
 from load.training import LINEAR_RUNTIME, package_all
 from load.workload import Rows
@@ -27,7 +27,7 @@ RATES = (200, 500)
 LANES = ("hop", "shortest")
 _MODEL = "alone"
 _WARM_UP_S = 2.0  # the broker is warm by then
-_STARTS, _TURNS = 3, 3  # one start of the same program is 20 % ahead of the next (measured)
+_TURNS = 3  # of each start
 
 
 async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: float) -> dict[str, float]:
@@ -41,7 +41,7 @@ async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: fl
     """
     packages = package_all({_MODEL: estimator}, data.test_x, stage.folder, LINEAR_RUNTIME)
     rounds: list[dict[str, float]] = []
-    for start in range(_STARTS):
+    for start in range(starts(seconds)):
         rounds += await _start(stage, packages, data, start, seconds / ROUNDS)
     figures = over_rounds(rounds)
     for rate in RATES:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ROUNDS = 3
+# One start of the same program is 20 % ahead of the next (measured). Short stretches are a look, and from one start.
+STARTS, LONG_S = 3, 20.0
 _COUNTED = frozenset({"queries_sent", "predictions_distinct", "lost", "duplicates", "in_time", "defaults", "late"})
 
 
@@ -18,6 +20,11 @@ def over_rounds(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {
         name: (sum if name in _COUNTED else statistics.median)([figures[name] for figures in rounds]) for name in names
     }
+
+
+def starts(seconds: float) -> int:
+    """Return how often to start what is measured for so many seconds."""
+    return STARTS if seconds >= LONG_S else 1
 
 
 def held_out(contenders: Sequence[Sequence[float]], parts: int) -> list[float]:

@@ -16,7 +16,7 @@ from load.floor.measure import WARM_UP_RATE, WARM_UP_S, chain, drain
 from load.one_hop import beside_one_hop
 from load.rates import central_rate
 from load.results import Result
-from load.rounds import ROUNDS, over_rounds
+from load.rounds import ROUNDS, over_rounds, starts
 from load.scenarios.floor import BACKLOG, RATES, chain_figures, drain_figures
 from load.system import Deployment
 from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
@@ -40,9 +40,9 @@ _APPLICATION = "digits"
 # A backlog waits; with an objective shorter than its draining it would be answered by defaults.
 _BACKLOG_SLO_MS = 600_000.0
 _BACKLOG_DRAIN_S = 120.0
-# At 2,000 a second two cores are all but full: one turn takes up to three times as long as another, and one start of
-# the same program is 20 % ahead of the next (measured), so both are taken several times.
-_STARTS, _TURNS = 3, 3
+# Of each start. At 2,000 a second two cores are all but full: one turn takes up to three times as long as another
+# (measured).
+_TURNS = 3
 
 
 class _Turn(NamedTuple):
@@ -68,16 +68,16 @@ async def run(stage: Stage) -> Result:
     workload = Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed)
     hand = drain_figures(await drain(stage, workload, str(model), BACKLOG))
     packages = package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME)
-    starts = [await _start(stage, workload, packages, data, number) for number in range(_STARTS)]
+    begun = [await _start(stage, workload, packages, data, number) for number in range(starts(stage.seconds))]
     shortest = await beside_one_hop(stage, data, estimators["logistic"], stage.seconds)
-    figures = {**hand, **_merged(starts), **shortest}
+    figures = {**hand, **_merged(begun), **shortest}
     return Result(
         NAME,
         figures={**figures, **_ratios(figures)},
         parameters={
             "backlog": BACKLOG,
             "seconds": stage.seconds,
-            "starts": _STARTS,
+            "starts": len(begun),
             "seed": stage.seed,
             "arrivals": stage.arrivals.name,
             "runtime": LINEAR_RUNTIME,
@@ -115,10 +115,10 @@ async def _turn(driver: Driver, bare: Chain, data: Digits, turn: int) -> _Turn:
     return _Turn(chained, measured)
 
 
-def _merged(starts: Sequence[_Start]) -> dict[str, float]:
+def _merged(begun: Sequence[_Start]) -> dict[str, float]:
     """Return the median of all starts' turns and backlogs."""
-    turns = [turn for start in starts for turn in start.turns]
-    backlogs = [backlog for start in starts for backlog in start.backlogs]
+    turns = [turn for start in begun for turn in start.turns]
+    backlogs = [backlog for start in begun for backlog in start.backlogs]
     figures = {f"backlog_{name}": value for name, value in over_rounds(backlogs).items()}
     figures |= chain_figures([turn.chain for turn in turns])
     for rate in RATES:
