@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from load.backlog import Answered, settled
-from load.contest import ADAPTIVE, behind, shares, verdict, worth_asking
+from load.contest import ADAPTIVE, behind, shares, turned, verdict, worth_asking
 from load.paper import parts
 from load.results import Result
 
@@ -41,7 +41,13 @@ def test_where_no_size_meets_the_objective_the_quickest_is_asked_again() -> None
     assert worth_asking({"fixed-16": of(500, 40), "fixed-64": of(900, 90)}) == ["fixed-16"]
 
 
+def test_every_other_turn_goes_backwards() -> None:
+    """Nobody is always the last, who finds the machine warm."""
+    assert [turned("abc", turn) for turn in range(3)] == [["a", "b", "c"], ["c", "b", "a"], ["a", "b", "c"]]
+
+
 GOOD = 0.9  # of the rows are in batches within the objective
+MACHINE = (0.5, 1, 1.1, 1, 0.9, 1)  # how quick it is, start by start
 
 
 def contenders(model: str, per_s: float) -> list[dict[str, object]]:
@@ -53,18 +59,19 @@ def contenders(model: str, per_s: float) -> list[dict[str, object]]:
             "model": model,
             "contender": name,
             **row,
-            "rounds_per_s": [row["per_s"] * machine for machine in (0.5, 1, 1.1)],
-            "rounds_good_per_s": [row["per_s"] * machine * GOOD for machine in (0.5, 1, 1.1)],
+            "rounds_per_s": [row["per_s"] * machine for machine in MACHINE],
+            "rounds_good_per_s": [row["per_s"] * machine * GOOD for machine in MACHINE],
         }
         for name, row in rows.items()
     ]
 
 
-def test_rounds_are_compared_with_each_other() -> None:
-    """A machine that is slow for a moment is so for all; the middle round counts."""
+def test_all_rounds_count() -> None:
+    """One that was lucky for the controller alone, by its part of all."""
     rows = contenders("forest", 980)
-    rows[2]["rounds_per_s"] = [490.0, 1_200.0, 990.0]
-    assert shares(rows)["forest_aimd_share_of_best"] == pytest.approx(0.98)
+    lucky = 1_980 - 980
+    rows[2]["rounds_per_s"] = [980 * machine + (lucky if start == 1 else 0) for start, machine in enumerate(MACHINE)]
+    assert shares(rows)["forest_aimd_share_of_best"] == pytest.approx(0.98 + lucky / (1_000 * sum(MACHINE)))
 
 
 def test_a_controller_is_held_against_the_best_fixed_batch_within_the_objective() -> None:
