@@ -175,6 +175,8 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         load_s=given.load_s,
         allow_pickle=given.allow_pickle,
         unload_first=given.unload_first,
+        warm_up_rows=given.warm_up_rows,
+        drain_us=int(given.drain_ms * 1000),
         memory_bytes={name: mib << 20 for name, mib in given.memory_mib.items()},
         allowed_batch_sizes=given.allowed_batch_sizes,
     )

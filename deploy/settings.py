@@ -185,6 +185,12 @@ class Worker(Section):
     """Unload a model's version before the next one is loaded, where the two do not fit into memory together. Queries
     wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none
     is late."""
+    warm_up_rows: int = Field(default=64, ge=1, le=4096)
+    """A new version is tried on so many of the rows that its model was asked last, their answers discarded, before it
+    answers."""
+    drain_ms: float = Field(default=100.0, ge=0)
+    """How long a new version that is ready waits for the present one to answer what had been read: longer, and a
+    rollback from a slow version waits for its queue; none, and the new one answers everything at once."""
     memory_mib: dict[Name, MiB] = Field(default_factory=dict)
     """By model: the memory of a process of its own (`processes` or not), with Python and libraries (100; with
     scikit-learn 240, with torch 780). A batch that needs more fails, or the process ends and is started again; a

@@ -48,9 +48,6 @@ STARTS = 2
 # How long it is waited between two such batches for what a fetch brings that is answered at once; at most half of the
 # batch. Beside other work on two cores a leg takes 1 to 2 ms.
 LISTEN_US = 5_000
-# How long a version goes on at most when the next one is ready, to answer what has been read by then. One that keeps up
-# needs a batch or two; what one that does not leaves undone may still be in time.
-DRAIN_US = 100_000
 # How often the same complaint about a model is logged.
 COMPLAINT_US = 10_000_000
 
@@ -99,7 +96,7 @@ class Predicting:
         load_beside = make or (lambda version: executor_of(version, settings, now_us, lambda _: None))
         make = make or (lambda version: executor_of(version, settings, now_us, self._chose))
         self._executor = executor or make(model)
-        recent = Recent(recall)
+        recent = Recent(recall, settings.warm_up_rows)
         self._versions = Versions(model, make, self.kernel.ring, unload_first=settings.unload_first, recent=recent)
         self._drains = False
         self._preparing: asyncio.Task[None] | None = None
@@ -114,6 +111,7 @@ class Predicting:
         if not beside:
             self.kernel.versions, self.kernel.beside = self._versions, self._beside
         self._patience_s = settings.patience_of(model.name)
+        self._drain_us = settings.drain_us
         self._now_us = now_us
         self._complained_us = -COMPLAINT_US
 
@@ -195,7 +193,7 @@ class Predicting:
             return False
         now_us = self._now_us()
         if self._last_rows is None:
-            self._last_rows = self._batcher.mark, now_us + DRAIN_US
+            self._last_rows = self._batcher.mark, now_us + self._drain_us
         mark, end_us = self._last_rows
         return now_us >= end_us or not self._batcher.waits_before(mark)
 

@@ -14,6 +14,7 @@ from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
 from workers.columns import Column
 from workers.errors import PackageError
+from workers.settings import WARM_UP_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from workers.executor import Executor, Timed
 
-# Rows that a new version is tried on. Few batches carry more, and of the largest there are 32 MiB.
-WARM_UP_ROWS = 64
 # The warm-up is not timed by anybody, and the first rows of a network may take seconds.
 WARM_UP_S = 60.0
 
@@ -39,8 +38,11 @@ class Trial(NamedTuple):
 class Recent:
     """The last rows of a model."""
 
-    def __init__(self, recall: Callable[[], Awaitable[Sequence[Input]]] | None = None) -> None:
-        """Start with none; `recall` returns what the model was asked last, of any worker, or nothing."""
+    def __init__(
+        self, recall: Callable[[], Awaitable[Sequence[Input]]] | None = None, rows: int = WARM_UP_ROWS
+    ) -> None:
+        """Keep the last `rows`; `recall` returns what the model was asked last, of any worker, or nothing."""
+        self._most = rows
         self._parts: deque[Sequence[Input]] = deque()  # of batches, in order; made into rows when they are wanted
         self._rows = 0
         self._recall = recall
@@ -52,23 +54,23 @@ class Recent:
             inputs = [row for row, came in zip(inputs, outcomes, strict=True) if came is Outcome.OK]
         if not inputs:
             return
-        part = inputs if len(inputs) <= WARM_UP_ROWS else inputs[-WARM_UP_ROWS:]
+        part = inputs if len(inputs) <= self._most else inputs[-self._most :]
         self._parts.append(part)
         self._rows += len(part)
-        while self._rows - len(self._parts[0]) >= WARM_UP_ROWS:
+        while self._rows - len(self._parts[0]) >= self._most:
             self._rows -= len(self._parts.popleft())
 
     @property
     def _answered(self) -> tuple[Input, ...]:
         """The last rows that were answered, oldest first."""
-        return tuple(row for part in self._parts for row in part)[-WARM_UP_ROWS:]
+        return tuple(row for part in self._parts for row in part)[-self._most :]
 
     async def trial(self, version: str) -> Trial:
         """Return what to try a version on.
 
         One that is tried again is held to answered rows alone: it may have hung on what nobody has ever answered.
         """
-        if self._recall is None or self._rows >= WARM_UP_ROWS or version in self._tried:
+        if self._recall is None or self._rows >= self._most or version in self._tried:
             return Trial(self._answered)
         self._tried.add(version)
         asked = await self._recall()
@@ -81,8 +83,8 @@ class Recent:
         self._tried.clear()
 
 
-def asked_in(records: Sequence[Record], codec: Codec) -> Sequence[Input]:
-    """Return the last rows of model queries, oldest first; of records that cannot be read there are none."""
+def asked_in(records: Sequence[Record], codec: Codec, most: int = WARM_UP_ROWS) -> Sequence[Input]:
+    """Return the last rows of model queries, so many, oldest first; of records that cannot be read there are none."""
     rows: list[Input] = []
     for record in reversed(records):
         try:
@@ -91,9 +93,9 @@ def asked_in(records: Sequence[Record], codec: Codec) -> Sequence[Input]:
             continue
         column = Column(queries.inputs)
         rows += [column[place] for place in reversed(range(len(queries.query_ids)))]
-        if len(rows) >= WARM_UP_ROWS:
+        if len(rows) >= most:
             break
-    return tuple(reversed(rows[:WARM_UP_ROWS]))
+    return tuple(reversed(rows[:most]))
 
 
 async def prepare(executor: Executor, trial: Trial) -> None:

@@ -22,7 +22,7 @@ from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Ports, Role
 from streams.topology import worker_role
 from workers.predicting import Predicting
-from workers.rehearsal import WARM_UP_ROWS, asked_in
+from workers.rehearsal import asked_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,7 +67,8 @@ class Worker:
             make: returns what runs a later version; None = as the settings say.
         """
         recent = ports.recent
-        recall = None if recent is None else partial(_recalled, recent, topics.model_queries(model.name), codec)
+        rows = settings.warm_up_rows
+        recall = None if recent is None else partial(_recalled, recent, topics.model_queries(model.name), codec, rows)
         self._predicting = Predicting(
             model, instance, settings, codec, ports.clock.now_us, executor, make, recall=recall
         )
@@ -102,10 +103,10 @@ class Worker:
             await self._predicting.stop()
 
 
-async def _recalled(recent: RecentRecords, topic: str, codec: Codec) -> Sequence[Input]:
+async def _recalled(recent: RecentRecords, topic: str, codec: Codec, rows: int) -> Sequence[Input]:
     """Return the last rows of the model's own topic; where it cannot be read, none: no version waits for it."""
     try:
-        return asked_in(await recent.last(topic, WARM_UP_ROWS), codec)
+        return asked_in(await recent.last(topic, rows), codec, rows)
     except StreamError as fault:
         _log.warning("a version is not warmed up by the last queries of %s: %s", topic, fault)
         return ()

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Rows that a new version is tried on. Few batches carry more, and of the largest there are 32 MiB.
+WARM_UP_ROWS = 64
+# A new version waits so long for what had been read: longer, and a rollback from a slow one would wait for its queue.
+DRAIN_US = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
@@ -24,6 +29,8 @@ class WorkerSettings:
         load_s: how long loading the model may take.
         allow_pickle: load a pickled model whose digest is the deployed one.
         unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
+        warm_up_rows: of the last ones that a new version is tried on, at least 1.
+        drain_us: that a new version waits for the present one to answer what had been read.
         memory_bytes: that a model may take, by its name: such a one runs in a process of its own.
         allowed_batch_sizes: rows of the batches that a model is given, by its name, rising; others may be of any size.
     """
@@ -39,6 +46,8 @@ class WorkerSettings:
     load_s: float = 120.0
     allow_pickle: bool = False
     unload_first: bool = False
+    warm_up_rows: int = WARM_UP_ROWS
+    drain_us: int = DRAIN_US
     memory_bytes: Mapping[str, int] = field(default_factory=dict)
     allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 

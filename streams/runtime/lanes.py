@@ -168,7 +168,7 @@ class Lanes:
         lane.failures += 1
         self.counters["lane_retries_total"] += 1
         wait_s = min(BACKOFF_S * 2.0 ** (lane.failures - 1), BACKOFF_MAX_S)
-        if lane.failures == 1 or wait_s == BACKOFF_MAX_S:
+        if lane.failures.bit_count() == 1:  # 1, 2, 4, ...: a broker that is away for an hour fills no log
             _log.warning("%s-%s: %s; attempt %d, next in %.2f s", topic, partition, fault, lane.failures, wait_s)
         await asyncio.sleep(wait_s)
 

@@ -24,9 +24,9 @@ from streams.topology import worker_role
 from tests.samples import model_query
 from workers.manifest import digest
 from workers.packaging import package_function
-from workers.rehearsal import WARM_UP_ROWS, asked_in
+from workers.rehearsal import asked_in
 from workers.runner import Worker
-from workers.settings import WorkerSettings
+from workers.settings import WARM_UP_ROWS, WorkerSettings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -97,8 +97,8 @@ def test_positions_complete_when_acknowledged_and_not_before() -> None:
     run(scene())
 
 
-def test_a_failed_batch_is_sent_again_in_order() -> None:
-    """Failures that may pass are retried with growing pauses; nothing is lost or overtaken."""
+def test_a_failed_batch_is_sent_again_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    """Failures that may pass are retried with growing pauses, told ever more seldom; nothing is lost or overtaken."""
 
     async def scene() -> None:
         async with opened() as s:
@@ -113,6 +113,9 @@ def test_a_failed_batch_is_sent_again_in_order() -> None:
             assert 12 < asyncio.get_running_loop().time() < 16
 
     run(scene())
+    assert [f"attempt {number}," in line for number, line in zip((1, 2, 4, 8), caplog.messages, strict=True)] == [
+        True
+    ] * 4
 
 
 def test_a_record_that_is_too_large_is_handed_back_and_the_lane_goes_on() -> None:

@@ -13,8 +13,9 @@ from streams.operators.contract import Record
 from tests.virtual import run
 from workers.errors import HungError, PackageError
 from workers.executor import Timed
-from workers.rehearsal import WARM_UP_ROWS, Recent, Trial, asked_in, prepare
+from workers.rehearsal import Recent, Trial, asked_in, prepare
 from workers.rows import Predicted
+from workers.settings import WARM_UP_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,17 @@ def test_rows_that_failed_are_no_test_of_another_version() -> None:
     assert run(recent.trial("2")) == Trial((*ROWS[1 : WARM_UP_ROWS + 1],))
     recent.note(ROWS[:2], (OK, FAILED))
     assert run(recent.trial("2")) == Trial((*ROWS[2 : WARM_UP_ROWS + 1], ROWS[0]))
+
+
+def test_as_many_rows_are_kept_as_a_version_is_to_be_tried_on() -> None:
+    """Of what was answered, and of what the topic ends with."""
+    recent = Recent(rows=3)
+    for row in ROWS[:8]:
+        recent.note([row], (OK,))
+    assert run(recent.trial("2")) == Trial((*ROWS[5:8],))
+    recent.note(ROWS[:5], (OK,) * 5)
+    assert run(recent.trial("2")) == Trial((*ROWS[2:5],))
+    assert asked_in([asked(0, *ROWS[:2]), asked(1, *ROWS[2:4])], CODEC, 3) == (*ROWS[1:4],)
 
 
 def test_the_topic_is_read_where_a_worker_has_answered_few_rows() -> None:
