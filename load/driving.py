@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from load import arrivals
 from load.collecting import frozen
+from load.draining import drain
 from load.flood import flood, make
 from load.openloop import OpenLoop
 from load.processes import Usage, cpu_seconds, rest, usage
 from load.recorder import Recorder
-from load.topics import delete
+from load.topics import delete, stamp_on_append
 from load.wire import Wire, linger_ms
 from schemas import topics
 from schemas.codec import Codec
@@ -24,6 +25,7 @@ from streams.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
+    from load.draining import Drained
     from load.flood import Made, Taken
     from load.openloop import Workload
     from load.system import Deployment, Stage, System
@@ -124,6 +126,13 @@ class Driver:
             on_predictions(taken.predictions)
         await self._quiet()
         return Stretch(recorder, cpu_seconds(before, self._after(before)), taken.feedback_sent, taken.read_us)
+
+    async def drain(self, count: int, workload: Workload, limit_s: float) -> Drained:
+        """Send `count` queries at once, without feedback, and leave the machine to the system till all are answered."""
+        queries = await asyncio.to_thread(make, workload, Codec(), count, SystemClock().now_us())
+        stamp_on_append(self.stage.bootstrap, f"{self.prefix}.{topics.PREDICTIONS}")
+        with self._wire(_BACKLOG_LINGER_MS) as wire:
+            return await asyncio.to_thread(drain, queries, wire, SystemClock().now_us, limit_s)
 
     async def drive(
         self,

@@ -31,11 +31,12 @@ def drain_rate(times_us: Iterable[int], start_us: int, count: int) -> float:
 
     Args:
         times_us: of the answers.
-        start_us: when the first query was written.
+        start_us: when the first query was written, or later: answers before it do not count.
         count: queries of the backlog; if fewer than 95 % have an answer, the last answer ends it.
     """
     times = np.sort(np.fromiter(times_us, np.int64))
     end = min(len(times), max(1, int(count * _DRAINED)))
     if not end or times[end - 1] <= start_us:
         return 0.0
-    return float(end / (times[end - 1] - start_us) * 1e6)
+    before = int(np.searchsorted(times, start_us))
+    return float((end - before) / (times[end - 1] - start_us) * 1e6)

@@ -106,6 +106,8 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("linear-svm_gain", ">=", 26),
         Target("linear-svm_model_gain", ">=", 26),
         Target("whole_gain", ">=", 26),
+        Target("whole_aimd_lost", "==", 0),
+        Target("whole_none_lost", "==", 0),
     ),
     "parm": (
         Target("least_right", "==", 9_793),

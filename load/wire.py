@@ -85,9 +85,22 @@ class Wire:
         while not from_start and any(end < 0 for end in self._known_ends()) and time.monotonic() < end_s:
             time.sleep(_TICK_S)
 
-    def appended(self) -> int:
-        """Return how many records the followed topics have got since; as the latest fetch says, so it costs nothing."""
-        return sum(max(0, end - at) for end, at in zip(self._known_ends(), self._starts.values(), strict=True))
+    def appended(self, *, asking: bool = False) -> int:
+        """Return how many records the followed topics have got since.
+
+        Args:
+            asking: of the broker; else as the latest fetch says, which costs nothing.
+        """
+        ends = [self._ends(place)[1] for place in self._starts] if asking else self._known_ends()
+        return sum(max(0, end - at) for end, at in zip(ends, self._starts.values(), strict=True))
+
+    def hold(self) -> None:
+        """Fetch nothing until `go_on`; librdkafka's threads would, whether anybody asks for it or not."""
+        self._consumer.pause([*self._starts])
+
+    def go_on(self) -> None:
+        """Fetch again, from where the last record was taken."""
+        self._consumer.resume([*self._starts])
 
     def _known_ends(self) -> list[int]:
         """Return the followed partitions' ends by the latest fetch, negative before the first."""

@@ -63,7 +63,7 @@ class Asking:
             if query.priority:
                 self._is_ranked = True
             form = (given.dtype, given.shape) if given.__class__ is Tensor else None
-            key = query.record.partition, form, query.version
+            key = query.partition, form, query.version
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
                 group = self._groups.setdefault((topics, *key), [])
                 known = key

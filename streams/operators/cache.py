@@ -123,7 +123,7 @@ class PredictionCache:
             if size > self._capacity_bytes:
                 return True  # and not kept: it would drive out everything else
             self._bytes += size
-            partition, query_id = query.record.partition, query.query_id
+            partition, query_id = query.partition, query.query_id
             self._entries[key] = due_us, partition, query_id
             flights = asked.flights.get(partition)
             if flights is None:
@@ -140,7 +140,7 @@ class PredictionCache:
         overdue = found[0] < now_us
         if overdue:
             asked.misses += 1
-            self._await_again(asked, key, (due_us, query.record.partition, query.query_id))
+            self._await_again(asked, key, (due_us, query.partition, query.query_id))
         else:
             asked.coalesced += 1
         self._waiting.setdefault(key, []).append((query, due_us))  # if overdue for either of the two
@@ -186,7 +186,7 @@ class PredictionCache:
         """Give up on the outputs that this query was to fetch: its models will not be asked."""
         for model in query.models:
             asked = self._asked.get(model)
-            key = asked.flights.get(query.record.partition, {}).get(query.query_id) if asked is not None else None
+            key = asked.flights.get(query.partition, {}).get(query.query_id) if asked is not None else None
             if key is not None:
                 self._abandon(key)
 

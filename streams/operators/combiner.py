@@ -7,13 +7,14 @@ what has arrived; with nothing usable it is the application's default output, ma
 from __future__ import annotations
 
 import heapq
-from itertools import repeat
+from itertools import filterfalse, repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelOutput, Outcome, Status, Tensor
-from streams.operators.contract import Emit, Position
+from streams.operators.contract import Emit
 from streams.operators.figures import Durations
 from streams.operators.late import LateOutputs
 from streams.operators.predictions import answered, predicted
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
+_ANSWERED = attrgetter("answered")
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
@@ -55,8 +57,8 @@ class Combiner:
         pending = self._pending
         bucket, due, partition, waiting = -1, [], -1, {}
         for query in queries:
-            if query.record.partition != partition:
-                partition = query.record.partition
+            if query.partition != partition:
+                partition = query.partition
                 waiting = pending.setdefault(partition, {})
             waiting[query.query_id] = query
             its = query.until_us // _BUCKET_US
@@ -117,8 +119,8 @@ class Combiner:
         buckets = self._buckets
         while buckets:
             due = self._due[buckets[0]]
-            while due and due[-1].answered:
-                due.pop()
+            if due[-1].answered:
+                due[:] = filterfalse(_ANSWERED, due)
             if due:
                 return buckets[0] * _BUCKET_US
             del self._due[heapq.heappop(buckets)]
@@ -151,7 +153,7 @@ class Combiner:
             missing = [model for model in query.models if model not in query.outputs]
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
-            self._late.expect(query.record.partition, query.query_id, missing, mean_of)
+            self._late.expect(query.partition, query.query_id, missing, mean_of)
         prediction = predicted(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
@@ -179,7 +181,7 @@ class Combiner:
 
     def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
         """Answer a query that was to ask one model alone with its output, uncounted; None: it is another kind."""
-        if not query.is_alone:
+        if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
         try:
             prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
@@ -190,16 +192,14 @@ class Combiner:
 
     def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
         """Write the answer; nobody waits for it any more."""
-        topic, partition, offset, _, key, _, headers = query.record
         query.answered = True
-        waiting = self._pending.get(partition)
+        waiting = self._pending.get(query.partition)
         if waiting is not None:
             waiting.pop(query.query_id, None)
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
-        completes = (_NEW(Position, (topic, partition, offset)),)
-        return _NEW(Emit, (topics.PREDICTIONS, partition, key, value, completes, headers))
+        return _NEW(Emit, (topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers))
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

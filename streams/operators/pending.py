@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streams.operators.contract import Position
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -11,11 +13,20 @@ if TYPE_CHECKING:
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.contract import Record
 
+_NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
+
 
 class Pending:
     """A query that waits for its models. Made for every one of them, so by hand: half of what a dataclass costs.
 
+    The record it came in is not kept: thousands wait, and what is touched again after so many others is not in the
+    processor's cache any more.
+
     Attributes:
+        partition: that it was read from.
+        completes: where it stands there.
+        key: of its record, and of its answer.
+        headers: of both.
         application: None if it is not deployed.
         input: until the models have been asked.
         models: that were asked.
@@ -26,9 +37,9 @@ class Pending:
     """
 
     __slots__ = (
-        "answered", "application", "application_name", "context", "deadline_us", "decision", "features", "input",
-        "models", "outputs", "priority", "query_id", "received_us", "record", "sent_us", "until_us", "version",
-        "weights",
+        "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
+        "headers", "input", "key", "models", "outputs", "partition", "priority", "query_id", "received_us", "sent_us",
+        "until_us", "version", "weights",
     )  # fmt: skip
 
     input: Input | None
@@ -49,7 +60,8 @@ class Pending:
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
             self.version,
         ) = query  # fmt: skip
-        self.record = record
+        topic, self.partition, offset, _, self.key, _, self.headers = record
+        self.completes = (_NEW(Position, (topic, self.partition, offset)),)
         self.application = application
         self.sent_us = sent_us
         self.received_us = received_us

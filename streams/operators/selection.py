@@ -170,7 +170,7 @@ class Selection(Operator):
         self._serving.drop(partitions)
         self._recent.drop(partitions)
         for parked in self._parked.values():
-            parked.queries = [waiting for waiting in parked.queries if waiting[1].record.partition not in partitions]
+            parked.queries = [waiting for waiting in parked.queries if waiting[1].partition not in partitions]
 
     def statistics(self) -> Mapping[str, float]:
         """Return counters by application, status and model, gauges of what is pending, and what the policies say."""
