@@ -17,7 +17,8 @@ on two Intel Haswell-EP with 256 GB, clients and models apart.""",
 shares with broker and sender; the model's own time leaves those out. Clipper's batch of one is a call to a container;
 here it is a turn of the worker and an answer record, which on this machine costs as much. The gain through the whole
 system is smaller than that of the worker, since queries and answers are a record each whatever is batched between
-them; there an image travels as a byte a pixel, in the other rows as float32. Far below the objective AIMD climbs by a
+them; it is taken while the harness neither sends nor reads, and there an image travels as a byte a pixel, in the other
+rows as float32. Far below the objective AIMD climbs by a
 ninth here (TCP's slow start), or a few seconds would not be enough for the cheapest models.""",
     "figure5": """Clipper waits at most 2 ms and gains where BLAS likes matrices. Here a model of known cost (5 ms a
 batch and 0.1 ms a row) shows the waiting alone: rows a second of its time are what it could do in such batches, not
