@@ -12,24 +12,22 @@ from __future__ import annotations
 import asyncio
 import statistics
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from load import topics
 from load.backlog import Asker, settled
-from load.rounds import held_out, over_rounds
+from load.rounds import held_out, over_rounds, turned
 from load.system import Deployment
 from load.training import clippers, digits, package_all
 from schemas.records import Application
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from load.system import Stage
-
-_T = TypeVar("_T")
 
 ADAPTIVE = ("aimd", "quantile", "deferred")
 OBJECTIVE_MS = 20.0
@@ -82,11 +80,6 @@ async def _measured(stage: Stage, model: str, package: Path, rows: NDArray[Any])
         }
         for name in contenders
     }
-
-
-def turned(contenders: Iterable[_T], turn: int) -> list[_T]:
-    """Return the contenders as they come in this turn: in every other one backwards."""
-    return list(contenders)[:: -1 if turn % 2 else 1]
 
 
 async def _busy(asker: Asker, seconds: float) -> dict[str, float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+_T = TypeVar("_T")
 
 ROUNDS = 3
 # One start of the same program is 20 % ahead of the next (measured). Short stretches are a look, and from one start.
@@ -25,6 +27,11 @@ def over_rounds(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def starts(seconds: float) -> int:
     """Return how often to start what is measured for so many seconds."""
     return STARTS if seconds >= LONG_S else 1
+
+
+def turned(contenders: Iterable[_T], turn: int) -> list[_T]:
+    """Return the contenders as they come in this turn: in every other one backwards."""
+    return list(contenders)[:: -1 if turn % 2 else 1]
 
 
 def held_out(contenders: Sequence[Sequence[float]], parts: int) -> list[float]:

@@ -4,8 +4,9 @@ Where two cores are full, three seconds say little: asked 4,000 times a second, 
 2,382 right answers a second within 20 ms, in seven stretches of a quarter of an hour. One climb after another compares
 the minutes in which they were made. Here everybody has each minute alike, and all rounds are at one rate: that at which
 all together had most, in a round which counts no further. One objective comes after the other, as an application has
-but one. Everybody is started several times over: of two that are alike one does better for as long as both run. Still
-one of them comes out some percent ahead in the end, so the ratio has its standard error beside it.
+but one. Everybody is started several times over, and asked forwards and backwards: of two that are alike one does
+better for as long as both run. Still one of them comes out some percent ahead in the end, so the ratio has its standard
+error beside it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from load.peers import batching
 from load.peers.client import Client
 from load.peers.ledger import OBJECTIVES_MS
-from load.rounds import held_out
+from load.rounds import held_out, turned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 # The controller's own best rate, which is the luckiest of those it climbed, and those next to it.
 AROUND: Final = (2**-0.5, 1.0, 2**0.5)
 _LIMIT_S = 20.0
-_STARTS = 3
+_STARTS = 6
 _CONTENDERS: Final = tuple((each, setting) for each in (batching.AIMD, batching.FIXED) for setting in each.grid)
 
 
@@ -54,13 +55,17 @@ async def compare(
     for start in range(_STARTS):
         say(f"AIMD and fixed batches by turns: start {start + 1} of {_STARTS}")
         async with AsyncExitStack() as stack:
-            clients = [await _started(stack, ground, *contender) for contender in _CONTENDERS]
+            started = {
+                contender: await _started(stack, ground, *_CONTENDERS[contender])
+                for contender in turned(range(len(_CONTENDERS)), start)
+            }
+            clients = [started[contender] for contender in sorted(started)]
             for objective in OBJECTIVES_MS:
                 say(f"within {objective} ms")
                 near = dict.fromkeys(min(rates[objective] * factor, ceiling_per_s) for factor in AROUND)
                 asked = _Asked(clients, objective, ground.stage.seconds)
                 rows[objective] = await asyncio.to_thread(asked.settled, rows.get(objective, []), near)
-                await asyncio.to_thread(asked.by_turns, rows[objective], rounds // _STARTS)
+                await asyncio.to_thread(asked.by_turns, rows[objective], range(start, start + rounds // _STARTS))
     return [row for objective in OBJECTIVES_MS for row in rows[objective]]
 
 
@@ -110,11 +115,10 @@ class _Asked:
             self._stretch(client, rate).goodput_per_s(self.objective, self.seconds) for client in self.clients
         )
 
-    def by_turns(self, rows: Sequence[dict[str, Any]], rounds: int) -> None:
-        """Add rounds to the rows."""
-        asked = list(zip(rows, self.clients, strict=True))
-        for number in range(rounds):
-            for row, client in asked if number // 2 % 2 == 0 else asked[::-1]:
+    def by_turns(self, rows: Sequence[dict[str, Any]], turns: Iterable[int]) -> None:
+        """Add a round to the rows for each turn."""
+        for turn in turns:
+            for row, client in turned(zip(rows, self.clients, strict=True), turn):
                 tally = self._stretch(client, row["rate_per_s"])
                 row["goodput_per_s"].append(tally.goodput_per_s(self.objective, self.seconds))
                 row["wrong"] += tally.wrong

@@ -24,7 +24,7 @@ from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.workload import Rows
 from schemas.records import Application
 from streams.runtime.clock import SystemClock
-from streams.runtime.process import FREEZE_S
+from streams.runtime.garbage import FREEZE_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 from typing import TYPE_CHECKING, Protocol
 
 from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.garbage import swept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 BACKOFF_S = 0.5
-# Net allocations before the youngest objects are looked at, and so on. A poll makes thousands that soon go again;
-# Python's own 700 costs 5 % of the kernels' time.
-THRESHOLDS = (20_000, 20, 100)
-# By then modules, models and caches are loaded; what is frozen is not looked at again by the collector.
-FREEZE_S = 10.0
 
 
 class Runnable(Protocol):
@@ -39,27 +34,18 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     Raises:
         ExceptionGroup: of what ended a role; the others are ended with it, so that the supervisor starts all anew.
     """
-    gc.set_threshold(*THRESHOLDS)
-    gc.freeze()  # modules stay: to look through them once more, later, would take 45 ms out of the first queries' time
     stop = stop or asyncio.Event()
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
-    freezing = running.call_later(FREEZE_S, freeze)
     try:
-        if await _connected(transport, stop):
-            await _run_all(loops, stop)
+        with swept(running):
+            if await _connected(transport, stop):
+                await _run_all(loops, stop)
     finally:
-        freezing.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             running.remove_signal_handler(number)
         await transport.stop()
-
-
-def freeze() -> None:
-    """Take everything that lives now out of the garbage collector's sight: full collections cost 30 ms and more."""
-    gc.collect()
-    gc.freeze()
 
 
 async def _run_all(loops: Sequence[Runnable], stop: asyncio.Event) -> None:

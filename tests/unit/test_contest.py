@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from load.backlog import Answered, settled
-from load.contest import ADAPTIVE, behind, shares, turned, verdict, worth_asking
+from load.contest import ADAPTIVE, behind, shares, verdict, worth_asking
 from load.paper import parts
 from load.results import Result
+from load.rounds import turned
 
 
 def test_a_busy_worker_is_judged_by_the_second_half() -> None:
