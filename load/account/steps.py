@@ -97,6 +97,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.runtime.alarm": "heap",
     "streams.runtime.fetch_sessions": "fetch",
     "streams.runtime.follower": "fetch",
+    "streams.runtime.garbage": "loop",
     "streams.runtime.kafka_batches": "fetch",
     "streams.runtime.kafka_calls:_Asked": "receive",
     "streams.runtime.kafka_consumer": "fetch",
