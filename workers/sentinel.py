@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 # A call hangs that so many looks find where the first one found it. Looks, not a clock: a process or a machine that was
 # stopped for an hour has been looked at once.
-LOOKS = 4
+LOOKS = 10
 # The log may be what the model hangs in.
 _TELL_S = 1.0
 
