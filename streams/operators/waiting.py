@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _OFFSET_BYTES = 8
 # Different feedback for one query that waits for its prediction; one more counts as a duplicate.
 _SAME_QUERY = 16
-# Windows that feedback has ended are looked for when they are as many as the others, and so many.
-_ENDED = 20_000
+# Waits that have met what they waited for are looked for when they are as many as the others, and so many.
+_ENDED = 4_000
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 
 
@@ -64,9 +64,11 @@ class Waiting:
         return self.joined.find(query_id) > now_s or self.expired.find(query_id) > now_s
 
     def tidy(self) -> None:
-        """Forget when windows end that feedback has ended, if they are many."""
+        """Forget when waits end that have ended before, if they are many."""
         if len(self.wheel) > 2 * len(self.predictions) + _ENDED:
             self.wheel.keep(self.predictions)
+        if len(self.early_wheel) > 2 * len(self.early) + _ENDED:
+            self.early_wheel.keep(self.early)
 
     def keep(self, feedback: Record, query_id: str, until_us: int) -> bool:
         """Let feedback wait for its prediction, as whether it is right cannot be told before; False for a duplicate."""

@@ -334,16 +334,19 @@ def test_wrong_feedback_that_came_early_does_not_stand_in_for_right_feedback() -
     assert again == Skip((early[3].position,), "duplicate_feedback")
 
 
-def test_predictions_that_feedback_has_ended_leave_nothing_that_waits() -> None:
-    """Otherwise their ids would be kept until the windows end: 100 bytes for each query of ten minutes."""
+@pytest.mark.parametrize("feedback_first", [False, True])
+def test_what_has_met_leaves_nothing_that_waits(*, feedback_first: bool) -> None:
+    """Otherwise ids would be kept until windows end, and until early feedback's time is over: 100 bytes each."""
     joiner, (loop, asked) = alone(), answered()
     joiner.on_assigned({0: 0})
     given = loop.answer(asked)
-    for number in range(21_000):
+    for number in range(5_000):
         waits = record(topics.PREDICTIONS, number, given._replace(query_id=str(number), answered_us=0))
-        (joined,) = joiner.on_records([waits, told(str(number), number)], 0)
+        both = [waits, told(str(number), number)]
+        (joined,) = joiner.on_records(both[:: -1 if feedback_first else 1], 0)
         assert isinstance(joined, Emit)
-    assert len(joiner._partitions[0].wheel) <= 20_001
+    assert len(joiner._partitions[0].wheel) <= 4_001
+    assert len(joiner._partitions[0].early_wheel) <= 4_001
     assert joiner._partitions[0].is_joined("0", 59_999_999)
     assert not joiner._partitions[0].is_joined("0", 60_000_000)
 
