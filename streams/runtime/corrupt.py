@@ -18,6 +18,7 @@ _log = logging.getLogger(__name__)
 CAUSE: Final = "corrupt_batch"
 # What is kept of it: enough to see what it was, little enough for every dead-letter topic.
 KEPT_BYTES: Final = 64 * 1024
+_WHY: Final = 200  # characters: an exception may quote what it stumbled over
 WHAT: Final = "skysail.error.batch"  # header that says which offsets, and why
 
 
@@ -42,7 +43,7 @@ def corrupt(place: tuple[str, int], offsets: tuple[int, int], time_ms: int, batc
         batch: as it came.
         why: it cannot be unpacked.
     """
-    what = f"offsets {offsets[0]} to {offsets[1]}, {len(batch)} bytes: {why}".encode()
+    what = f"offsets {offsets[0]} to {offsets[1]}, {len(batch)} bytes: {why[:_WHY]}".encode(errors="backslashreplace")
     return CorruptBatch(*place, offsets[1], time_ms * 1000, None, batch[:KEPT_BYTES], ((WHAT, what),))
 
 

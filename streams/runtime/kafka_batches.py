@@ -113,8 +113,9 @@ def _inflated(batch: bytes) -> bytes:
         raise ValueError(f"{count} records in one batch, more than {_MOST_RECORDS}")
     records = inflate(attributes & _CODEC, batch[_HEADER.size :])
     length = _HEADER.size - _LENGTH.stop + len(records)
-    plain = _HEADER.pack(base, length, epoch, magic, 0, attributes & ~_CODEC, *rest, count) + records
-    return plain[: _CHECKSUM.start] + calc_crc32c(plain[_CHECKED:]).to_bytes(4, "big") + plain[_CHECKED:]
+    plain: bytes = _HEADER.pack(base, length, epoch, magic, 0, attributes & ~_CODEC, *rest, count) + records
+    checksum: int = calc_crc32c(plain[_CHECKED:])
+    return plain[: _CHECKSUM.start] + checksum.to_bytes(4, "big") + plain[_CHECKED:]
 
 
 def _check_format(batch: bytes) -> None:

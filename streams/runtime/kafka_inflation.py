@@ -1,7 +1,7 @@
 """Unpacks what a batch carries compressed, up to a bound: 8 KB of zstd can be 256 MB, and all of it fits a broker.
 
-zlib and cramjam, not aiokafka's functions: those unpack whatever comes, whole, and a Snappy block of negative size sends
-them round for ever.
+zlib and cramjam, not aiokafka's functions: those unpack all of it, and go round for ever over a Snappy block of
+negative size.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.runtime.errors import BrokerUnavailableError, RecordRefusedError, UnknownPartitionError
+from streams.runtime.sizes import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -174,4 +175,4 @@ class Lanes:
 
 
 def _size(emits: Collection[Emit]) -> int:
-    return sum([len(emit[3]) for emit in emits]) + _OVERHEAD_BYTES * len(emits)
+    return sum([size_of(emit) if emit[5] else len(emit[3]) for emit in emits]) + _OVERHEAD_BYTES * len(emits)

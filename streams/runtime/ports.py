@@ -65,6 +65,8 @@ class Consumer(Protocol):
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 
+        A `CorruptBatch` among the records stands for a batch that cannot be unpacked.
+
         Args:
             timeout_ms: a rebalance can take longer than this.
             only: take from these topics alone and leave the others where they are.
@@ -99,7 +101,7 @@ class Broadcast(Protocol):
         ...
 
     async def poll(self, timeout_ms: int) -> list[Record]:
-        """Return what has arrived."""
+        """Return what has arrived; a `CorruptBatch` stands for a batch that cannot be unpacked."""
         ...
 
     @property
