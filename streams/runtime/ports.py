@@ -20,8 +20,8 @@ class Vitals:
 
     Attributes:
         assigned: partitions owned now.
-        lag: offsets between our position and the broker's high watermark, summed over what is owned. The position passes
-            what is no record: what lies before it will never come.
+        lag: offsets between our position and the broker's high watermark, summed over what is owned; the position
+            passes what is no record.
         polled_us: when a poll last returned, with or without records.
         progressed_us: when a poll last returned records, or there were none to return.
         failures: polls in a row that raised.
