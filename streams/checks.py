@@ -24,9 +24,7 @@ VERBATIM: Final = "verbatim"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
-LOOKED_AT: Final = frozenset(
-    {"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes", COMPRESSION}
-)
+LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"})
 # What goes by itself while topics are being created or brokers come up.
 PASSING: Final = frozenset({"existence", "leader"})
 
@@ -86,6 +84,10 @@ def check(
     return sorted(comparison.findings(), key=lambda finding: not finding.fault)
 
 
+def _looked_at(topic: Topic) -> frozenset[str]:
+    return LOOKED_AT | {COMPRESSION} if topic.from_clients else LOOKED_AT
+
+
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     topology: Topology
@@ -99,7 +101,7 @@ class _Comparison:
         for group in self.topology.copartitioned:
             yield from self._together([name for name in group if name in self.found])
         yield from self._replication()
-        unread = [topic.name for topic in there if not self.found[topic.name].config.keys() >= LOOKED_AT]
+        unread = [topic.name for topic in there if not self.found[topic.name].config.keys() >= _looked_at(topic)]
         if unread:
             yield self._unread(unread)
         for topic in there:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import struct
 import subprocess
 import sys
 import zlib
@@ -11,7 +10,6 @@ import zlib
 import cramjam
 import pytest
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,26 +19,13 @@ from streams.runtime import kafka_batches
 from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
 from streams.runtime.kafka_batches import unpack
 from streams.runtime.kafka_inflation import MOST_BYTES, InflationError, inflate
+from tests.batches import TWO, Said, batch, bomb, compressed, gzip_and_more, lz4_with_a_wrong_checksum, with_checksum
 
-Said = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 SAID = st.tuples(
     st.binary(max_size=5) | st.none(),
     st.binary(max_size=9) | st.none(),
     st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=3) | st.none()), max_size=2),
 )
-
-
-def batch(base: int, said: list[Said], compression: int = 0) -> bytes:
-    """Build a batch as a broker has it: with its first offset."""
-    builder = DefaultRecordBatchBuilder(2, compression, 0, -1, -1, 0, 1 << 20)
-    for number, (key, value, headers) in enumerate(said):
-        builder.append(number, 1_000 + number, key, value, headers)
-    return struct.pack(">q", base) + bytes(builder.build())[8:]
-
-
-def with_checksum(data: bytes) -> bytes:
-    """Correct a batch's checksum."""
-    return data[:17] + struct.pack(">I", calc_crc32c(data[21:])) + data[21:]
 
 
 @pytest.fixture(params=["compiled", "aiokafka"], autouse=True)
@@ -118,32 +103,6 @@ def test_the_compiled_way_takes_spoilt_bytes_or_leaves_them(data: st.DataObject)
         compiled.records(with_checksum(bytes(value)), calc_crc32c, "t", 0, 0, Record)
 
 
-def compressed(base: int, said: list[Said], codec: int, records: bytes) -> bytes:
-    """Build a batch whose records are these bytes, whatever they are."""
-    head = bytearray(batch(base, said)[:61])
-    head[22] |= codec
-    head[8:12] = (49 + len(records)).to_bytes(4, "big")
-    return with_checksum(bytes(head) + records)
-
-
-def lz4_with_a_wrong_checksum(data: bytes) -> bytes:
-    """Compress as Java's LZ4 reads it, which does not look at the checksum behind the content."""
-    packer = cramjam.lz4.Compressor(level=1, content_checksum=True, block_linked=False)
-    packer.compress(data)
-    packed = bytearray(bytes(packer.finish()))
-    packed[-1] ^= 1
-    return bytes(packed)
-
-
-def gzip_and_more(data: bytes) -> bytes:
-    """Compress, and put bytes behind it that Java leaves alone."""
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress(data) + packer.flush() + b"trailing"
-
-
-TWO: list[Said] = [(None, b"a", []), (None, b"b", [])]
-
-
 def test_a_batch_that_cannot_be_unpacked_is_one_outcome_and_what_follows_is_read() -> None:
     """Brokers take what Java unpacks; the offsets stand in the header, so nothing is stuck."""
     spoilt = compressed(7, TWO, 3, lz4_with_a_wrong_checksum(batch(0, TWO)[61:]))
@@ -210,24 +169,6 @@ def test_what_inflates_to_more_than_a_batch_may_be_is_left_for_the_next_fetch() 
     records, end = unpack(data, "t", 0, 0)
     assert ([record.offset for record in records], end) == ([0, 1, 2], 3)
     assert unpack(data[2 * len(data) // 3 :], "t", 0, 6)[1] == 9
-
-
-MEBIBYTES = 256
-
-
-def bomb(codec: int) -> bytes:
-    """Compress zeros, without ever having them in one piece; Snappy says in its first bytes that it is a gibibyte."""
-    zeros = bytes(1 << 20)
-    if codec == 1:
-        packer = zlib.compressobj(1, wbits=31)
-        return b"".join([packer.compress(zeros) for _ in range(MEBIBYTES)]) + packer.flush()
-    if codec == 2:
-        return b"\x80\x80\x80\x80\x04" + bytes(100)
-    packers = {3: lambda: cramjam.lz4.Compressor(level=1, block_linked=False), 4: cramjam.zstd.Compressor}
-    packer = packers[codec]()
-    for _ in range(MEBIBYTES):
-        packer.compress(zeros)
-    return bytes(packer.finish())
 
 
 UNPACK_WITHIN_160_MIB = """
