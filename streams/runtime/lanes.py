@@ -57,11 +57,11 @@ class LaneEvents(NamedTuple):
 
 
 class _Lane:
-    __slots__ = ("active", "failures", "moved_s", "pending", "topic")
+    __slots__ = ("active", "failures", "moved_s", "pending", "pending_bytes")
 
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
+    def __init__(self) -> None:
         self.pending: deque[Emit] = deque()
+        self.pending_bytes = 0
         self.active = False
         self.failures = 0
         self.moved_s = 0.0  # when something was acknowledged last, or there was nothing to send
@@ -84,8 +84,8 @@ class Lanes:
         self._events = events
         self._tasks = tasks
         self._bound_bytes = bound_bytes
+        self._topic_bytes = _TOPIC_SHARE * bound_bytes
         self._lanes: dict[TopicPartition, _Lane] = {}
-        self._topic_bytes: Counter[str] = Counter()  # pending, by topic
         self._running: set[asyncio.Task[None]] = set()
         self._pending_bytes = 0
         self._idle = asyncio.Event()
@@ -100,12 +100,14 @@ class Lanes:
         for (topic, partition), run in groupby(emits, _place):
             lane = self._lanes.get((topic, partition))
             if lane is None:
-                lane = self._lanes[topic, partition] = _Lane(topic)
+                lane = self._lanes[topic, partition] = _Lane()
             queued = [*run]
-            if self._topic_bytes[topic] > _TOPIC_SHARE * self._bound_bytes and _stands_still(lane):
+            if self._pending_bytes > self._topic_bytes and _stands_still(lane) and self._has_too_much(topic):
                 queued = self._awaited(queued, topic)
             lane.pending.extend(queued)
-            self._count(lane, _size(queued))
+            size = _size(queued)
+            lane.pending_bytes += size
+            self._pending_bytes += size
             if not lane.active:
                 self._start(topic, partition, lane)
 
@@ -127,9 +129,9 @@ class Lanes:
         for task in self._running:
             task.cancel()
 
-    def _count(self, lane: _Lane, size: int) -> None:
-        self._pending_bytes += size
-        self._topic_bytes[lane.topic] += size
+    def _has_too_much(self, topic: str) -> bool:
+        held = (lane.pending_bytes for (name, _), lane in self._lanes.items() if name == topic)
+        return sum(held) > self._topic_bytes
 
     def _start(self, topic: str, partition: int, lane: _Lane) -> None:
         lane.active = True
@@ -178,13 +180,18 @@ class Lanes:
 
     def _take(self, lane: _Lane, count: int) -> list[Emit]:
         taken = [lane.pending.popleft() for _ in range(count)]
-        self._count(lane, -_size(taken))
+        self._release(lane, taken)
         return taken
+
+    def _release(self, lane: _Lane, emits: Collection[Emit]) -> None:
+        size = _size(emits)
+        lane.pending_bytes -= size
+        self._pending_bytes -= size
 
     def _shed(self, topic: str, lane: _Lane) -> None:
         """Drop what nobody waits for: a topic that cannot be written to (a model's) must not stop the other lanes."""
         kept = self._awaited(lane.pending, topic)
-        self._count(lane, _size(kept) - _size(lane.pending))
+        self._release(lane, [emit for emit in lane.pending if not emit.completes])
         lane.pending = deque(kept)
 
     def _awaited(self, emits: Collection[Emit], topic: str) -> list[Emit]:
