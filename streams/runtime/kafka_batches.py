@@ -13,7 +13,7 @@ from typing import Any, Final, SupportsIndex
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import MemoryRecords
-from aiokafka.record.util import calc_crc32c
+from aiokafka.record.util import calc_crc32c, decode_varint_py
 
 from streams.operators.contract import Record
 from streams.runtime.corrupt import CorruptBatch, corrupt
@@ -135,9 +135,15 @@ def _lost(batch: bytes, topic: str, partition: int, start: int, fault: Exception
 
 
 class _Lenient(_DefaultRecordBatchPy):  # type: ignore[misc]  # aiokafka has no types; final for its own checker
-    """A batch whose header names may be any bytes, as librdkafka writes them; slow, and rare."""
+    """A batch whose header names may be any bytes, as librdkafka writes them; slow, and rare.
+
+    With aiokafka's numbers in Python: those in C are read beyond the end of the batch, which may be the process's.
+    """
 
     _buffer: bytearray
+
+    def _read_msg(self, decode_varint: Any = decode_varint_py) -> Any:
+        return super()._read_msg(decode_varint)
 
     def _maybe_uncompress(self) -> None:
         super()._maybe_uncompress()

@@ -91,6 +91,17 @@ def test_a_header_name_that_is_no_text_is_made_readable() -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
+def test_spoilt_bytes_are_records_or_a_corrupt_batch_whatever_they_are(data: st.DataObject) -> None:
+    """Bytes changed behind a checksum that is right again: nothing is raised, and what follows is read."""
+    value = bytearray(batch(0, [(b"k", b"value", [("h", b"v")]), (b"k", None, [])], data.draw(st.integers(0, 4))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(27, len(value) - 1))] = data.draw(st.integers(0, 255))
+    records, end = unpack(with_checksum(bytes(value)) + batch(2, TWO[:1]), "t", 0, 0)
+    assert (records[-1].value, end) == (b"a", 3)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
 def test_the_compiled_way_takes_spoilt_bytes_or_leaves_them(data: st.DataObject) -> None:
     """Bytes changed behind a checksum that is right again: no crash, whether they are taken for records or not."""
     compiled = kafka_batches.kafka_unpacking
