@@ -36,7 +36,8 @@ class ModelRow(TypedDict):
     share: float | None  # of the queries that asked it
     weight: float | None  # in the policy's global state
     loss: float | None
-    failed: float | None  # of its rows, those that failed or were invalid
+    failed: float | None  # of the application's questions to it, those at which it raised
+    invalid: float | None  # of the same, those whose input it does not take
     batch_rows: float | None
     batch_cap: float | None
     queue_rows: float | None
@@ -89,11 +90,16 @@ class LetterRow(TypedDict):
     cause: str
     minute: float
     total: float
+    command: str  # that shows them
 
 
 class Overview(TypedDict):
     """What the page shows."""
 
+    prefix: str  # of the deployment
+    kafka: str  # where its broker is
+    stale_s: float | None  # how old the figures are, where nothing comes back from Kafka
+    level: Literal["well", "warn", "bad"]  # of the worst alert
     window_s: float  # how much of the last minute is known
     step_s: float  # of the series
     alerts: list[Alert]
