@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streams.control.advice import application
-from streams.control.causes import WITHOUT_REDIS, kafka_down, redis_down
+from streams.control.causes import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
 from streams.control.command import WORKER, run, skysail
 from streams.control.history import Key
 from streams.control.shown import Alert
@@ -23,6 +23,8 @@ A_NIGHT_S = 43_200.0
 LAG_RECORDS, LAG_STEPS = 500, 6
 # A process has one thread, so it is at its limit before it uses a core in full.
 BUSY_CORES = 0.8
+# What of an application follows from a server that was away.
+AFTER_KAFKA, WITHOUT_STATES = ("defaults", "late"), ("without_state",)
 ROLES = {
     "selection": "queries are not answered",
     "joiner": "feedback is not joined; it waits in Kafka",
@@ -53,7 +55,8 @@ def alerts(
     if cause := kafka_down(view, now_us):
         return [cause]
     minute, lately = risen
-    redis = redis_down(view, lately)
+    back, redis = kafka_back(view, now_us), redis_down(view, lately)
+    follows = (*(AFTER_KAFKA if back else ()), *(WITHOUT_STATES if redis else ()))
     stand_still = WITHOUT_REDIS if redis else frozenset()
     others = [row for row in processes if row["instance"] != view.place.instance and row["role"] not in stand_still]
     served = {*versions, *(row["role"].removeprefix(WORKER) for row in processes if row["role"].startswith(WORKER))}
@@ -62,12 +65,13 @@ def alerts(
         *(_silence(others) if view.is_settled else ()),
         *(_absence(processes, stand_still) if view.is_settled else ()),
         *_deaths(others),
-        *(each for row in applications for each in application(row, minute, served, is_busy=is_busy)),
+        *(each for row in applications for each in application(row, minute, served, follows, is_busy=is_busy)),
         *_failures(minute),
         *_lags(others),
         *_letters(letters),
     ]
-    return [*([redis] if redis else ()), *sorted(found, key=lambda alert: alert["level"])]
+    causes = [cause for cause in (redis, back) if cause]
+    return [*causes, *sorted(found, key=lambda alert: alert["level"])]
 
 
 def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:

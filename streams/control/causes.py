@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from streams.control.command import skysail
 from streams.control.history import Key
 from streams.control.shown import Alert
 
@@ -18,6 +18,8 @@ USUAL_PORTS = {"kafka": "9092", "redis": "6379"}  # of `skysail kafka start` and
 WITHOUT_REDIS = frozenset({"learner"})
 # A failure of seconds ago is over: a store that fails is tried once a second, and a report may come a second late.
 LATELY_US = 10_000_000
+# What the outage made late or a default stands in the figures of the last minute.
+AFTERWARDS_US = 60_000_000
 
 
 def kafka_down(view: View, now_us: int) -> Alert | None:
@@ -30,6 +32,15 @@ def kafka_down(view: View, now_us: int) -> Alert | None:
         " No query is answered until Kafka is back; then everything goes on by itself"
     )
     return Alert(level="bad", text=text, command=_command("kafka", view.place.kafka, view))
+
+
+def kafka_back(view: View, now_us: int) -> Alert | None:
+    """Return what to say in the first minute after Kafka was away: what was late then needs nobody now."""
+    if view.back_us is None or now_us - view.back_us > AFTERWARDS_US:
+        return None
+    seconds = (now_us - view.back_us) / 1e6
+    text = f"Kafka answers again, for {seconds:.0f} s: queries of before came late, and their answers are the default"
+    return Alert(level="warn", text=text, command=skysail("doctor"))
 
 
 def redis_down(view: View, lately: Risen) -> Alert | None:
@@ -52,5 +63,5 @@ def _command(server: str, address: str, view: View) -> str:
     """Return how to start a server that nobody listens for on this machine; the doctor knows of all others."""
     host, _, port = address.partition(",")[0].rpartition(":")
     if address not in view.deaf or host.strip("[]") not in LOCAL:
-        return "skysail doctor"
-    return shlex.join(["skysail", server, "start", *(() if port == USUAL_PORTS[server] else ("--port", port))])
+        return skysail("doctor")
+    return skysail(server, "start", *(() if port == USUAL_PORTS[server] else ("--port", port)))

@@ -11,10 +11,10 @@ from streams.control.command import skysail
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
 from streams.control.place import View
-from streams.control.shown import ApplicationRow, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
+from streams.control.shown import ApplicationRow, Holding, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streams.control.figures import Figures
     from streams.control.history import History, Risen
@@ -31,6 +31,7 @@ class _Gauges:
         self._values: dict[Key, list[float]] = {}
         self.policies: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        self.holds: dict[str, dict[str, float]] = {}  # by application
         self.beside: dict[str, dict[str, float]] = {}  # by model and version: its share of the queries, 0 = a shadow
         for entry in live:
             for full, value in entry["gauges"].items():
@@ -42,6 +43,9 @@ class _Gauges:
                 elif name in ("canary", "shadow"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = value if name == "canary" else 0.0
+                elif labels.keys() == {"application"} and not name.endswith("_us"):
+                    held = self.holds.setdefault(labels["application"], {})
+                    held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
                 self._values.setdefault(key, []).append(value)
 
@@ -111,6 +115,9 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
             if key.name == "answers_total" and key.application == name and key.rest.startswith("default ")
         },
         late=_share(risen, Key("late_answers_total", name), answers),
+        without_state=_share(risen, Key("decided_without_state_total", name), answers),
+        turned_away=_turned_away(risen, name),
+        holds=holdings(gauges.holds.get(name, {})),
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
         loss=_loss(risen, name),
         p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
@@ -176,9 +183,39 @@ def _process(entry: Figures, history: History, then_us: int, now_us: int) -> Pro
         restarts=entry.get("restarts", 0),
         cpu=_rounded(entry["rates"]["cpu_seconds_total"]) if "cpu_seconds_total" in entry["rates"] else None,
         memory_mb=round(resident / 1e6, 1) if resident else None,
+        clock_off_ms=gauges.get("clock_off_ms"),
+        holds=holdings({name: value for name, value in gauges.items() if _is_held(name)}),
         lag=gauges.get(LAG),
         lags=history.lags((entry["instance"],), then_us),
     )
+
+
+def _is_held(full: str) -> bool:
+    """Tell a gauge of what a process keeps from that of all its memory; those of applications are shown with them."""
+    name, labels = parse(full)
+    return name.endswith("_bytes") and name != "resident_bytes" and "application" not in labels
+
+
+def holdings(gauges: Mapping[str, float]) -> list[Holding]:
+    """Return gauges of what takes room, each with its limit if there is one (`held` and `held_limit`)."""
+    found = []
+    for full, value in sorted(gauges.items()):
+        name, labels = parse(full)
+        if not name.endswith("_limit"):
+            words = " ".join([*labels.values(), name])
+            found.append(Holding(name=words, value=value, limit=gauges.get(f"{full}_limit")))
+    return found
+
+
+def _turned_away(risen: Risen, application: str) -> dict[str, float]:
+    """Return what an application was refused for it had its share, queries and what waits for feedback."""
+    queries = risen.get(Key("answers_total", application, "", "default over_limit"), 0.0)
+    others = {
+        key.rest: count
+        for key, count in risen.items()
+        if key.name == "over_limit_total" and key.application == application and key.rest
+    }
+    return {"queries": queries} | others if queries else others
 
 
 def _letters(known: Iterable[Figures], risen: Risen) -> list[LetterRow]:

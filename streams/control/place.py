@@ -35,12 +35,14 @@ class View:
         place: whose page this is.
         as_of_us: when its own last report was written, if that has not come back lately; None = it sees the present.
         is_settled: it has seen long enough to know who is silent.
+        back_us: since when it sees again, if it had lost sight; None = it never has.
         deaf: servers that refuse a connection: nobody listens there.
     """
 
     place: Place = Place()
     as_of_us: int | None = None
     is_settled: bool = True
+    back_us: int | None = None
     deaf: frozenset[str] = frozenset()
 
 
@@ -52,6 +54,7 @@ class Sight:
         self._waits_us: int | None = None  # since when the oldest report is out that has not come back
         self._known_us = now_us  # when the newest that came back was written
         self._since_us = now_us  # it sees without a gap
+        self._back_us: int | None = None
         self._deaf: frozenset[str] = frozenset()
 
     def sent(self, now_us: int) -> None:
@@ -63,7 +66,7 @@ class Sight:
         if report.instance != self.place.instance or report.time_us < self._known_us:
             return
         if self._is_blind(now_us):
-            self._since_us = now_us
+            self._since_us = self._back_us = now_us
         self._known_us, self._waits_us = report.time_us, None
 
     def view(self, now_us: int) -> View:
@@ -73,6 +76,7 @@ class Sight:
             self.place,
             as_of_us=self._known_us if is_blind else None,
             is_settled=not is_blind and now_us - self._since_us > SILENT_AFTER_US,
+            back_us=None if is_blind else self._back_us,
             deaf=self._deaf,
         )
 

@@ -47,6 +47,14 @@ class ModelRow(TypedDict):
     versions: list[VersionRow]  # where there are several, the one that serves first
 
 
+class Holding(TypedDict):
+    """Something that takes room: what it is, how much of it there is, and how much there may be."""
+
+    name: str
+    value: float  # bytes if the name ends so, else a count
+    limit: float | None
+
+
 class ApplicationRow(TypedDict):
     """One application."""
 
@@ -58,6 +66,9 @@ class ApplicationRow(TypedDict):
     defaults: float | None
     reasons: dict[str, float]  # of the defaults, as shares of all answers
     late: float | None  # answered after the deadline
+    without_state: float | None  # of the answers, those decided before the policy's state had been read
+    turned_away: dict[str, float]  # in the last minute, for it had its share: of what, and how many
+    holds: list[Holding]  # of what has a share for each application
     joined: float  # a second
     loss: float | None
     p50_ms: float | None  # from the client to the answer
@@ -79,6 +90,8 @@ class ProcessRow(TypedDict):
     restarts: int
     cpu: float | None  # cores
     memory_mb: float | None
+    clock_off_ms: float | None  # ahead of its machine's
+    holds: list[Holding]  # that may grow
     lag: float | None
     lags: Series
 

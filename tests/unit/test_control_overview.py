@@ -361,12 +361,12 @@ def test_who_has_not_reported_since_kafka_came_back_gets_the_time_to() -> None:
     page.sight.sent(page.now_us)
     page.later(40)
     page.report("control@1")
-    assert page.texts() == []
+    assert [alert["level"] for alert in page.shown()["alerts"]] == ["warn"], "Kafka answers again"
     page.later(4)
     page.report("control@1")
     page.later(4)
     page.report("control@1")
-    assert len(page.texts()) == 3
+    assert [alert["level"] for alert in page.shown()["alerts"]] == ["warn", "bad", "bad", "bad"]
 
 
 def test_while_redis_does_not_answer_it_is_told_first_and_what_follows_from_it_is_not() -> None:
@@ -433,6 +433,53 @@ def test_a_model_that_raises_is_told_with_its_versions() -> None:
     assert asking("failed", 0.3).texts() == [
         "bad: careless: svc fails on 30% of its inputs; its worker's log says why $ skysail model show svc"
     ]
+
+
+def test_in_the_minute_after_kafka_was_away_what_was_late_then_is_not_told_apart() -> None:
+    """One warning stands for it; a minute later it is over."""
+    page = Page()
+    page.report("control@1")
+    page.report("selection@2", {DEFAULTS: 0.0})
+    page.sight.sent(page.now_us)
+    page.later(30)
+    late = "late_answers_total{application=digits,status=default}"
+    page.report("control@1")
+    page.everybody()
+    page.report("selection@2", {DEFAULTS: 90.0, late: 90.0, "deployed{application=digits,policy=exp3}": 1.0})
+    page.later(4)
+    [text] = page.texts()
+    assert text.startswith("warn: Kafka answers again, for 4 s")
+    page.later(60)
+    page.report("control@1")
+    assert not any("Kafka answers" in text for text in page.texts())
+
+
+def test_what_an_application_holds_and_is_refused_is_shown_with_its_share() -> None:
+    """Gauges and counters by application that the roles may or may not have."""
+    refused = "answers_total{application=digits,status=default,reason=over_limit}"
+    limited = "over_limit_total{of=predictions,application=digits}"
+    page = answering(100, 0)
+    page.later(1)
+    gauges = {"held{application=digits}": 7.0, "held_limit{application=digits}": 25.0, "states_bytes": 2e6}
+    gauges["deployed{application=digits,policy=exp3}"] = 1.0
+    page.report("selection@2", {COMPLETE: 100.0, refused: 3.0, limited: 5.0, **gauges}, clock_off_ms=400.0)
+    page.later(1)
+    row = page.shown()["applications"][0]
+    assert row["holds"] == [{"name": "held", "value": 7.0, "limit": 25.0}]
+    assert row["turned_away"] == {"queries": 3.0, "predictions": 5.0}
+    process = page.shown()["processes"][-1]
+    assert (process["clock_off_ms"], process["holds"]) == (
+        400.0,
+        [{"name": "states_bytes", "value": 2e6, "limit": None}],
+    )
+    [text] = page.texts()
+    assert text.startswith("warn: digits has its share of what may wait: 5 predictions were turned away")
+
+
+def test_many_queries_decided_without_their_state_are_told() -> None:
+    """They are answered, by what the policy begins with."""
+    [text] = answering(100, 0, **{"decided_without_state_total{application=digits}": 40.0}).texts()
+    assert text.startswith("warn: digits: 40% of its queries were decided before their policy's state was read")
 
 
 def test_losses_that_are_all_the_largest_are_told() -> None:
