@@ -28,7 +28,8 @@ each at the rate, and of fixed batches the size, that did best after the other s
 luckiest), and its standard error. Against the peers Skysail's best lane counts at each objective, of three. Written by
 `skysail load run forest`.
 """
-SHORT: Final = """**This is the short form**: one round, one hand loop and four of the peers, each at the first setting of its grid and not
+SHORT: Final = """\
+**This is the short form**: one round, one hand loop and four of the peers, each at the first setting of its grid and not
 at its best. Ratios between Skysail and others say little here.
 """
 _RATIOS: Final = (

@@ -26,8 +26,8 @@ The figures in this list are not of this page's runs. They come from a review of
 24 November 2026: two cores of an AMD EPYC, a broker that had just been started, each case run once or twice.
 
 - **The lead over the hand loops is a codec.** Everybody else reads and writes Skysail's records with fastavro; Skysail
-  has a codec in C. The review gave the hand loops that codec, and the model as arrays. The confluent-kafka loop then did
-  106,000 and 146,000 queries a second at 5.8 and 5.1 µs of CPU; Skysail's shortest path did 54,000 and 59,000 at 12.6
+  has a codec in C. The review gave the hand loops that codec, and the model as arrays. The confluent-kafka loop then
+  did 106,000 and 146,000 queries a second at 5.8 and 5.1 µs of CPU; Skysail's shortest path did 54,000 and 59,000 at 12.6
   and 11.7 µs. FastStream, Bytewax and Quix Streams spend more than half of their CPU time in fastavro, too.
 - **The whole loop's rate stops before anything is learnt.** The clock stops at 95 % of the predictions. The review
   counted to the last observation learnt and committed: 17,000 to 18,000 queries a second, where this measure says
@@ -39,10 +39,10 @@ The figures in this list are not of this page's runs. They come from a review of
   Faust and MLServer have one each. Nobody ran a hand loop in two processes.
 - **Defaults** are counted over all stretches. In the backlogs, of which rate and CPU time are told, there are next to
   none; under overload they end at the deadline, and so bound the latency that is shown.
-- **One setting for everything.** The grid chooses by goodput. Where it chose a linger of 5 ms, latencies have those 5 ms
-  in them: see the grid for the same system's p99 without.
-- **The gain by batching is another page's**, and has two values. `skysail load run controllers` has found 28.7 times for
-  a linear model under scikit-learn (`convert="none"`). As it is served by default, converted to arrays, the review
+- **One setting for everything.** The grid chooses by goodput. Where it chose a linger of 5 ms, latencies have those
+  5 ms in them: see the grid for the same system's p99 without.
+- **The gain by batching is another page's**, and has two values. `skysail load run controllers` has found 28.7 times
+  for a linear model under scikit-learn (`convert="none"`). As it is served by default, converted to arrays, the review
   found 16.8 times.
 - **Stretches are short**, two seconds unless said otherwise, on one broker with one replica, all on one machine. A p999
   rests on a few answers. MLCommons' own rule asks for a minute.

@@ -19,7 +19,8 @@ and answers by the deadline with what is there; everybody else runs the models i
 all that was read with it. A loop with a thread for each model and a time limit was not tried: it would keep more. Kept
 is the share of right answers in time with the slow model, over that without it. Written by `skysail load run trio`.
 """
-SHORT: Final = """**This is the short form**: one round of ten seconds, one hand loop and one of the peers.
+SHORT: Final = """\
+**This is the short form**: one round of ten seconds, one hand loop and one of the peers.
 """
 _FIGURES: Final = ("goodput_per_s", "p50_ms", "p99_ms")
 

@@ -6,7 +6,7 @@ from typing import Final
 
 _ENDS: Final = {"_p50_us": "median", "_p99_us": "99th percentile"}
 MEANINGS: Final = {
-    "answer": "time from when a query was sent to its answer's leaving selection, of the latest answers, in microseconds",
+    "answer": "time from a query's sending to its answer's leaving selection, of the latest ones, in microseconds",
     "answers_total": "queries answered, by status and, of defaults and partial answers, the reason",
     "applied_total": "observations folded into policy states",
     "asked_total": "questions of an application to a model",

@@ -71,7 +71,7 @@ def test_each_figure_that_is_written_somewhere_has_a_meaning() -> None:
     written = {name for path in program for name in re.findall(r'"([a-z_]+_total)"', path.read_text(encoding="utf-8"))}
     assert "joined_total" in written
     assert written <= MEANINGS.keys()
-    assert meaning("answer_p99_us").startswith("99th percentile of the time from when a query was sent")
+    assert meaning("answer_p99_us").startswith("99th percentile of the time from a query's sending")
     assert meaning("new_figure") == "new figure"
 
 
