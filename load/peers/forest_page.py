@@ -29,8 +29,8 @@ luckiest), and its standard error. Against the peers Skysail's best lane counts 
 `skysail load run forest`.
 """
 SHORT: Final = """\
-**This is the short form**: one round, one hand loop and four of the peers, each at the first setting of its grid and not
-at its best. Ratios between Skysail and others say little here.
+**This is the short form**: one round, one hand loop and four of the peers, each at the first setting of its grid and
+not at its best. Ratios between Skysail and others say little here.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),

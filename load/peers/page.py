@@ -27,8 +27,8 @@ The figures in this list are not of this page's runs. They come from a review of
 
 - **The lead over the hand loops is a codec.** Everybody else reads and writes Skysail's records with fastavro; Skysail
   has a codec in C. The review gave the hand loops that codec, and the model as arrays. The confluent-kafka loop then
-  did 106,000 and 146,000 queries a second at 5.8 and 5.1 µs of CPU; Skysail's shortest path did 54,000 and 59,000 at 12.6
-  and 11.7 µs. FastStream, Bytewax and Quix Streams spend more than half of their CPU time in fastavro, too.
+  did 106,000 and 146,000 queries a second at 5.8 and 5.1 µs of CPU; Skysail's shortest path did 54,000 and 59,000 at
+  12.6 and 11.7 µs. FastStream, Bytewax and Quix Streams spend more than half of their CPU time in fastavro, too.
 - **The whole loop's rate stops before anything is learnt.** The clock stops at 95 % of the predictions. The review
   counted to the last observation learnt and committed: 17,000 to 18,000 queries a second, where this measure says
   29,000 to 49,000. "flat at" and goodput are nearer to what can be kept up.
