@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.applications import Configuration
     from streams.operators.contract import Effects
+    from streams.operators.late import Beside
     from streams.operators.waiting import Waiting
     from streams.operators.windows import Terms, Windows
 
@@ -159,13 +160,12 @@ class Closing:
 
     def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End the window of a query, unless feedback has."""
-        stored = partition.predictions.pop(query_id, None)
-        partition.shadows.pop(query_id, None)
+        stored, come = partition.predictions.pop(query_id, None), partition.shadows.pop(query_id, ())
         if stored is None:
             return
         position, value = position_of(stored, number), value_of(stored)
         try:
-            effects.append(self._unjoined(partition, position, value, now_us))
+            effects.append(self._unjoined(partition, position, value, come, now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
             self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
             window_us = self._windows.of(peek_texts(value, 2)[1]).window_us
@@ -173,9 +173,11 @@ class Closing:
             record = Record(*position, timestamp_us=0, key=None, value=value)
             effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
 
-    def _unjoined(self, partition: Waiting, position: Position, value: bytes, now_us: int) -> Emit | Skip:
+    def _unjoined(
+        self, partition: Waiting, position: Position, value: bytes, come: Sequence[Beside], now_us: int
+    ) -> Emit | Skip:
         """Say what the end of a window teaches."""
-        prediction = self._codec.decode(Prediction, value)
+        prediction, _ = completed(self._codec.decode(Prediction, value), come)
         window_us, _, default_loss = self._windows.of(prediction.application)
         # Late feedback is told from unknown for one more window.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)

@@ -87,12 +87,16 @@ def output_loss(
 
 
 def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
-    """Return what the end of the window teaches: the default loss for every asked arm, None without such a loss."""
+    """Return what the end of the window teaches; None without a default loss.
+
+    A model that answered costs the default loss. One that gave no answer costs what it would with feedback: silence is
+    no better for having been waited for.
+    """
     decision = prediction.decision
     if default_loss is None or decision is None:
         return None
-    asked = {output.model for output in prediction.outputs if output.outcome not in _TELLING_NOTHING}
-    losses = tuple(default_loss if arm in asked else None for arm in decision.arms)
+    asked = {output.model: _silent_loss(output, default_loss) for output in prediction.outputs}
+    losses = tuple([asked.get(arm) for arm in decision.arms])
     return _observation(prediction, decision, losses, default_loss, None, JoinStatus.DEFAULT, end_us)
 
 
@@ -170,6 +174,18 @@ def _served_loss(
     return loss(kind, prediction.answer, feedback.label)
 
 
+def _has_answered(output: ModelOutput) -> bool:
+    """Tell whether there is an answer to judge: a record may say OK and hold none."""
+    return output.outcome is _OK and output.answer is not None
+
+
+def _silent_loss(output: ModelOutput, default_loss: float) -> float | None:
+    """Return what an output costs of which no feedback has told."""
+    if _has_answered(output):
+        return default_loss
+    return None if output.outcome in _TELLING_NOTHING else max(default_loss, NO_ANSWER_LOSS)
+
+
 def _arm_loss(
     output: ModelOutput,
     prediction: Prediction,
@@ -178,18 +194,16 @@ def _arm_loss(
     kind: str,
     classes: Mapping[str, Sequence[str]],
 ) -> float | None:
-    if output.outcome is not _OK:
+    if output.answer is None or output.outcome is not _OK:
         return None if output.outcome in _TELLING_NOTHING else NO_ANSWER_LOSS
     alike = output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None
-    assert feedback.label is not None
     if alike and kind != "log" and not isinstance(output.answer, Tensor):
         return served  # the same answer costs the same, where scores and their classes do not count
     return _of_output(output, feedback.label, kind, classes)
 
 
-def _of_output(output: ModelOutput, label: Value, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
-    assert output.answer is not None
+def _of_output(output: ModelOutput, label: Value | None, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
     names = classes.get(topics.model_version(output.model, output.version), ())
     return loss(kind, output.answer, label, scores=output.scores, classes=names)
