@@ -125,6 +125,7 @@ def _observation(
             prediction.answered_us,
             observed_us,
             answers,
+            None,
         ),
     )
 
