@@ -278,7 +278,10 @@ class ApplicationSettings(Section):
     default_output: int | float | str | None = None
     """The answer where no model has one."""
     loss: Literal["zero_one", "absolute", "squared", "log", "given"] = "zero_one"
-    """What an answer costs, given the label; `given`: the feedback says it."""
+    """What an answer costs, given the label, from 0 to 1; `given`: the feedback says it."""
+    span: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Of the losses `absolute` and `squared`: the error that costs 1, as any larger one does, in the answers' unit.
+    Without it one is learnt: nine of ten errors of late are below it."""
     window_s: float = Field(default=600.0, gt=0)
     """How long feedback is waited for; at most `joiner.window_s`."""
     default_loss: float | None = Field(default=None, ge=0, le=1)

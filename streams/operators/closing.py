@@ -18,6 +18,7 @@ from streams.operators.ids import seconds
 from streams.operators.late import completed
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
+from streams.operators.spans import KINDS, Spans
 from streams.operators.waiting import position_of, value_of
 from streams.topology import state_partition
 
@@ -71,6 +72,7 @@ class Closing:
         "_joined",
         "_memory_us",
         "_partitions",
+        "_spans",
         "_versions",
         "_windows",
     )
@@ -86,11 +88,13 @@ class Closing:
         self._counters = Counters()
         self._joined: Counter[str] = Counter()  # by application
         self._versions = VersionLosses(configuration)
+        self._spans = Spans()
 
     def rendered(self) -> dict[str, float]:
         """Return how many were joined, expired and refused."""
         joined = {("joined_total", "application", name): count for name, count in self._joined.items()}
-        return {**Counters(joined).rendered(), **self._counters.rendered(), **self._versions.rendered()}
+        more = self._versions.rendered() | self._spans.rendered()
+        return {**Counters(joined).rendered(), **self._counters.rendered(), **more}
 
     def join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
@@ -116,10 +120,12 @@ class Closing:
                     self.join([one], partition, now_us, effects)
 
     def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
+        mark = self._spans.mark()
         try:
             made = [*self._made(told, partition)]
             written = self._written([one[-1] for one in made])
         except (LossError, DecodeError, SchemaError) as error:
+            self._spans.restore(mark)
             if len(told) == 1:
                 self.refuse(told[0].record, "invalid_feedback", str(error), effects)
                 return
@@ -134,7 +140,7 @@ class Closing:
             until_us = max(prediction.answered_us, now_us) + terms.window_us
             partition.join(query_id, prediction.application, until_us, oldest_s)
             if has_shares:
-                self._versions.add(prediction, feedback, terms.loss, beside)
+                self._versions.add(prediction, feedback, terms.loss, beside, seen.span if seen else terms.span)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
@@ -152,10 +158,23 @@ class Closing:
             predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
         terms = [terms_of(prediction.application) for prediction in predictions]
         seen = [
-            observation(prediction, one.feedback, its.loss, classes, one.record.timestamp_us)
+            observation(
+                prediction,
+                one.feedback,
+                its.loss,
+                classes,
+                one.record.timestamp_us,
+                self._span(prediction, one.feedback, its) if its.loss in KINDS else None,
+            )
             for prediction, its, one in zip(predictions, terms, told, strict=True)
         ]
         return zip(predictions, beside, terms, seen, strict=True)
+
+    def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
+        """Return the error that costs 1; None where the feedback says what the answer cost."""
+        if feedback.loss is not None:
+            return None
+        return self._spans.learn(prediction, feedback) if terms.span is None else terms.span
 
     def _written(self, seen: Iterable[Observation | None]) -> dict[str, bytes]:
         """Return what is to be read of observations, by the state that they teach; those of one state go together."""
@@ -188,7 +207,7 @@ class Closing:
     ) -> Emit | Skip:
         """Say what the end of a window teaches."""
         prediction, _ = completed(self._codec.decode(Prediction, value), come)
-        window_us, _, default_loss = self._windows.of(prediction.application)
+        window_us, _, default_loss, _ = self._windows.of(prediction.application)
         # Late feedback is told from unknown for one more window.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
         partition.ended.put(How.OVER, prediction.query_id, until_us, seconds(now_us))

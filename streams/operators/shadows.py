@@ -121,7 +121,14 @@ class VersionLosses:
         self._joined = Counters()
         self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
-    def add(self, prediction: Prediction, feedback: Feedback, kind: str, shadows: tuple[ModelOutput, ...]) -> None:
+    def add(
+        self,
+        prediction: Prediction,
+        feedback: Feedback,
+        kind: str,
+        shadows: tuple[ModelOutput, ...],
+        span: float | None = None,
+    ) -> None:
         """Count what each version cost, or would have cost."""
         configuration = self._configuration
         for output in (*prediction.outputs, *shadows):
@@ -129,7 +136,7 @@ class VersionLosses:
             if model is None or not model.shares:
                 continue
             try:
-                loss = output_loss(output, prediction, feedback, kind, configuration.classes)
+                loss = output_loss(output, prediction, feedback, kind, configuration.classes, span)
             except LossError:  # a shadow's: what answered has been checked
                 loss = NO_ANSWER_LOSS
             if loss is not None:
