@@ -230,6 +230,12 @@ class Joiner(Section):
     window_s: float = Field(default=600.0, gt=0, le=604_800)
     """The longest window of any application. So much is read back when a joiner starts, twice that when a learner
     does."""
+    large_mib: int = Field(default=64, gt=0)
+    """What waits may have so much beyond 1 KiB a record: predictions half of it, feedback that comes before its
+    prediction and what shadows answered a quarter each. An application (a partition's feedback, a model) may hold as
+    much of it as it leaves free; what comes beyond that is not learnt from: counted, feedback a dead letter,
+    `over_limit`. For predictions with large contexts, labels or scores, make it their size times their rate times the
+    window."""
 
 
 class Learner(Section):
