@@ -106,18 +106,20 @@ class Closing:
     ) -> None:
         """Join predictions with the first of the feedback that has waited for each, and fits."""
         waiting, decode = partition.predictions, self._codec.decode
-        told = [
-            Told(query_id, early[0], decode(Feedback, early[0].value), waiting[query_id]) for query_id, early in matched
-        ]
-        self.join(told, partition, now_us, effects)
-        for query_id, early in matched:
-            for record in early[1:]:
+        told: list[Told] = []
+        for query_id, (first, *others) in matched:
+            told.append(Told(query_id, first, decode(Feedback, first.value), waiting[query_id]))
+            if others:  # they come before the next prediction's, as they would without it
+                self.join(told, partition, now_us, effects)
+                told = []
+            for record in others:
                 stored = waiting.get(query_id)
                 if stored is None:
                     effects.append(Skip((record.position,), "duplicate_feedback"))
                 else:
                     one = Told(query_id, record, decode(Feedback, record.value), stored)
                     self.join([one], partition, now_us, effects)
+        self.join(told, partition, now_us, effects)
 
     def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         mark = self._spans.mark()
