@@ -169,6 +169,7 @@ class Operator(Protocol):
 
         Told before each `on_timer`, and twice a second.
         """
+        return
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.

@@ -101,9 +101,9 @@ class Shadows:
         self._give_back(query_id, model, version)
 
     def _give_back(self, query_id: str, model: str, version: str) -> None:
-        size = self._by_model.get(model, {}).pop((query_id, version), None)
-        if size is not None:
-            self._room.give_back(model, size)
+        own = self._by_model.get(model)
+        if own is not None and (query_id, version) in own:
+            self._room.give_back(model, own.pop((query_id, version)))
 
 
 def _size(output: ModelOutput) -> int:

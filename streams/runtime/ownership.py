@@ -120,7 +120,7 @@ class Ownership:
     async def _begin(self, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
         numbers = self._numbers(committed)
         recent = await self._recent(committed)
-        starts = {partition: offset or 0 for partition, offset in committed.items()} | recent
+        starts = {**{partition: offset or 0 for partition, offset in committed.items()}, **recent}
         positions: dict[TopicPartition, int | None] = {**recent}
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
