@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.errors import DecodeError
-from schemas.framing import CONFLUENT, CONFLUENT_BYTES, SINGLE_OBJECT_BYTES
+from schemas.framing import CONFLUENT_BYTES, SINGLE_OBJECT_BYTES
 from schemas.wire import read_size
 
 _NULL = 0  # the first branch of a union, as one byte
@@ -15,8 +15,11 @@ def may_be_decided(value: bytes, query_id: str, application: str) -> bool:
     Returns:
         False where the record, if it is one, has no decision.
     """
-    at = CONFLUENT_BYTES if value.startswith(CONFLUENT) else SINGLE_OBJECT_BYTES
-    at += _written(query_id) + _written(application)
+    at = SINGLE_OBJECT_BYTES if value and value[0] else CONFLUENT_BYTES
+    if query_id.isascii() and application.isascii() and len(query_id) < 64 > len(application):  # as most are
+        at += len(query_id) + len(application) + 2
+    else:
+        at += _written(query_id) + _written(application)
     try:
         if value[at] == _NULL:  # no context
             return value[at + 1] != _NULL

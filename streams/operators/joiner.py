@@ -204,8 +204,8 @@ class Joiner(Operator):
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
             "feedback_waiting": float(sum(len(p.early) for p in partitions)),
-            "large_bytes{of=predictions}": float(self._room.used.large_bytes),
-            "large_bytes{of=feedback}": float(self._early_room.used.large_bytes),
+            "large_bytes{of=predictions}": float(self._room.used_large_bytes),
+            "large_bytes{of=feedback}": float(self._early_room.used_large_bytes),
             "large_bytes{of=shadows}": float(sum(p.shadows.large_bytes for p in partitions)),
             "windows_held": float(sum(self._is_held(p) for p in partitions)),
         }
@@ -302,6 +302,7 @@ class Joiner(Operator):
         partition = self._partition(number)
         waiting, decode = partition.predictions, self._codec.decode
         told: dict[str, Told] = {}
+        newest_us = partition.told_us
         for record in records:
             try:
                 feedback = decode(Feedback, record.value)
@@ -317,7 +318,9 @@ class Joiner(Operator):
                 told[query_id] = _new(Told, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
-            partition.told_us = max(partition.told_us, min(record.timestamp_us, now_us))
+            if record[3] > newest_us:
+                newest_us = record[3]
+        partition.told_us = min(newest_us, now_us)
         self._closing.join([*told.values()], partition, now_us, effects)
 
     def _on_other_feedback(

@@ -9,47 +9,48 @@ Records are bounded by their number, and by what large ones have beyond a usual 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 # Most predictions have 300 to 700 bytes; five models with ten scores each make 1,000.
 USUAL_BYTES = 1_024
 
 
-@dataclass(slots=True)
-class _Held:
-    records: int = 0
-    large_bytes: int = 0
-
-
-@dataclass(slots=True)
 class Room:
     """Room for records, by who holds them: an application, a model, a source.
 
-    Attributes:
+    Args:
         records: at most.
         large_bytes: at most, of what records have beyond `USUAL_BYTES`.
-        used: of both, by all.
+
+    Attributes:
+        used: records that are held.
+        used_large_bytes: what they have beyond `USUAL_BYTES`.
     """
 
-    records: int
-    large_bytes: int
-    used: _Held = field(default_factory=_Held)
-    _held: dict[int | str, _Held] = field(default_factory=dict)
+    __slots__ = ("_held", "_large_bytes", "_records", "used", "used_large_bytes")
+
+    def __init__(self, records: int, large_bytes: int) -> None:
+        self._records = records
+        self._large_bytes = large_bytes
+        self._held: dict[int | str, list[int]] = {}  # records, and what they have beyond the usual
+        self.used = self.used_large_bytes = 0
 
     def take(self, holder: int | str, size: int) -> bool:
         """Make room for one more record of so many bytes; False if this holder has its share."""
-        used, large = self.used, size - USUAL_BYTES
-        held = self._held.get(holder) or _Held()
-        if held.records + 1 > self.records - used.records:
+        held = self._held.get(holder)
+        if (0 if held is None else held[0]) >= self._records - self.used:
             return False
-        if large > 0:
-            if held.large_bytes + large > self.large_bytes - used.large_bytes:
+        if size > USUAL_BYTES:
+            large = size - USUAL_BYTES
+            if (0 if held is None else held[1]) + large > self._large_bytes - self.used_large_bytes:
                 return False
-            used.large_bytes += large
-            held.large_bytes += large
-        used.records += 1
-        held.records += 1
-        self._held[holder] = held
+            self.used_large_bytes += large
+        else:
+            large = 0
+        self.used += 1
+        if held is None:
+            self._held[holder] = [1, large]
+        else:
+            held[0] += 1
+            held[1] += large
         return True
 
     def give_back(self, holder: int | str, size: int) -> None:
@@ -57,20 +58,20 @@ class Room:
         held = self._held.get(holder)
         if held is None:
             return
-        large = max(0, size - USUAL_BYTES)
-        for each in (self.used, held):
-            each.records -= 1
-            each.large_bytes -= large
-        if not held.records:
+        self.used -= 1
+        if size > USUAL_BYTES:
+            self.used_large_bytes -= size - USUAL_BYTES
+            held[1] -= size - USUAL_BYTES
+        held[0] -= 1
+        if not held[0]:
             del self._held[holder]
 
     def clear(self) -> None:
         """Free everything."""
-        self.used = _Held()
         self._held.clear()
+        self.used = self.used_large_bytes = 0
 
     @property
     def is_pressed(self) -> bool:
         """Whether a quarter is taken: time to leave unread what can wait, as a poll brings many records at once."""
-        used = self.used
-        return 4 * used.records >= self.records or 4 * used.large_bytes >= self.large_bytes
+        return 4 * self.used >= self._records or 4 * self.used_large_bytes >= self._large_bytes

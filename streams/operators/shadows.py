@@ -52,7 +52,7 @@ class Shadows:
     @property
     def large_bytes(self) -> int:
         """What large outputs take."""
-        return self._room.used.large_bytes
+        return self._room.used_large_bytes
 
     def keep(self, batch: ModelPredictions, is_closed: IsClosed, *, is_late: bool) -> None:
         """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.

@@ -23,6 +23,7 @@ _QUANTILE = 0.9
 # A tenth: it follows a change by a factor of ten within some 25 errors, and moves by 1 % where errors stay below it.
 _STEP = 0.1
 _UP, _DOWN = 1.0 + _STEP * _QUANTILE, 1.0 - _STEP * (1.0 - _QUANTILE)
+_NONE: Mapping[str, float] = {}
 _SMALLEST, _LARGEST = 1e-300, 1e300  # so that it neither ends nor overflows
 
 
@@ -40,7 +41,7 @@ class Spans:
 
     def mark(self) -> Mapping[str, float]:
         """Return what `restore` takes."""
-        return dict(self._learnt)
+        return dict(self._learnt) if self._learnt else _NONE
 
     def restore(self, mark: Mapping[str, float]) -> None:
         """Forget what has been learnt since the mark."""

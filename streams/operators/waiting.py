@@ -24,6 +24,7 @@ _SAME_QUERY = 16
 _ENDED = 4_000
 # Longer ids do not wait: those that have met stay until they are looked for, so many must be small.
 MAX_ID_BYTES = 512
+_SHORT_ID = MAX_ID_BYTES // 4  # characters, of four bytes at most
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 
 
@@ -69,7 +70,9 @@ class Waiting:
 
     def wait(self, query_id: str, application: str, offset: int, value: bytes) -> bool:
         """Let a prediction wait for its feedback; False if its application has its share of the room."""
-        if is_long(query_id) or not self.room.take(application, _OFFSET_BYTES + len(value)):
+        if len(query_id) > _SHORT_ID and is_long(query_id):
+            return False
+        if not self.room.take(application, _OFFSET_BYTES + len(value)):
             return False
         self.predictions[query_id] = packed(offset, value)
         return True
@@ -141,7 +144,7 @@ def _size(feedback: Record) -> int:
 
 def is_long(query_id: str) -> bool:
     """Tell whether an id is too long to wait."""
-    return len(query_id) > MAX_ID_BYTES // 4 and len(query_id.encode()) > MAX_ID_BYTES
+    return len(query_id) > _SHORT_ID and len(query_id.encode()) > MAX_ID_BYTES
 
 
 def packed(offset: int, value: bytes) -> bytes:

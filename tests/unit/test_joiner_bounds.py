@@ -57,7 +57,7 @@ def test_one_holder_may_take_half_of_a_room_and_the_next_has_its_share() -> None
     for name, count in taken.items():
         for _ in range(count):
             room.give_back(name, 100)
-    assert (room.used.records, room.used.large_bytes, room.is_pressed) == (0, 0, False)
+    assert (room.used, room.used_large_bytes, room.is_pressed) == (0, 0, False)
 
 
 def test_an_application_with_large_predictions_takes_no_room_from_others() -> None:
@@ -187,7 +187,7 @@ def test_partitions_that_are_taken_away_give_their_room_back() -> None:
     alone.on_revoked([1])
     assert alone.on_records([prediction("d", 1)], 0) == []
     alone.on_revoked([0])
-    assert alone._room.used.records == 0
+    assert alone._room.used == 0
 
 
 FEEDBACK = frozenset(((topics.FEEDBACK, 0),))
