@@ -318,8 +318,7 @@ class Joiner(Operator):
                 told[query_id] = _new(Told, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
-            if record[3] > newest_us:
-                newest_us = record[3]
+            newest_us = max(newest_us, record[3])
         partition.told_us = min(newest_us, now_us)
         self._closing.join([*told.values()], partition, now_us, effects)
 
