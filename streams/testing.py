@@ -254,9 +254,15 @@ class Driver:
         for role in self._roles:
             due = role.operator.next_deadline()
             if due is not None and due <= self.now_us:
+                role.operator.on_unread(self._unread(role))
                 self._perform(role, role.operator.on_timer(self.now_us))
                 fired = True
         return fired
+
+    def _unread(self, role: _Role) -> frozenset[tuple[str, int]]:
+        """Return the consumed partitions with records that are still to be delivered."""
+        consumed = ((place, at) for place, at in role.positions.items() if place[0] in role.node.consumes)
+        return frozenset(place for place, position in consumed if position < len(self._logs[place]))
 
     def _perform(self, role: _Role, effects: Effects) -> None:
         for effect in effects:

@@ -145,6 +145,11 @@ class FakeConsumer:
         now_us = VirtualClock().now_us()
         return Vitals(len(self.positions), 0, now_us, now_us, 0)
 
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return what is behind."""
+        logs = self.broker.logs
+        return frozenset(place for place, position in self.positions.items() if position < len(logs[place]))
+
     async def stop(self, timeout_s: float) -> None:
         """Leave."""
         self.stopped = True

@@ -55,17 +55,21 @@ class Fold:
         decision = seen.decision
         policy, count, is_plain = _checked(seen)
         version, values = self._version, self._values
-        if decision.policy != self._policy:
-            version, values = 0, policy.init(count)
-        elif decision.arms != self._arms:
-            values = policy.extend(values, self._arms, decision.arms)
         try:
+            if decision.policy != self._policy:
+                version, values = 0, policy.init(count)
+            elif decision.arms != self._arms:
+                values = policy.extend(values, self._arms, decision.arms)
             if is_plain:
                 values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
             else:
                 values = _observed(policy, values, count, seen)
         except IndexError as error:
             raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
+        except PolicyError:
+            raise
+        except (ArithmeticError, ValueError) as error:  # of a policy's numbers: nothing that reading again would mend
+            raise PolicyError(f"{decision.policy} cannot learn from it: {error!r}") from error
         # A sum of finite numbers may overflow, one with others is never finite.
         if not isfinite(sum(values)) and not all(map(isfinite, values)):
             raise PolicyError(

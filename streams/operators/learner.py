@@ -52,7 +52,8 @@ class _Partition:
     seen: SeenIds
     checked_us: int = 0  # when the store was last asked to confirm the offset
     states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
-    queue: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
+    # With the observations in each record; None = a dead letter is asked for, and completes it.
+    queue: deque[tuple[Record, Sequence[Observation] | None]] = field(default_factory=deque)
     queued: int = 0  # observations in it
     needed: set[str] = field(default_factory=set)  # states without which the queue cannot be folded
     fetching: set[str] = field(default_factory=set)
@@ -163,6 +164,7 @@ class Learner(Operator):
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 if record.offset >= start:
                     effects.append(DeadLetter(record, error.cause, str(error)))
+                    queue.append((record, None))  # the stored offset passes it, too: it is not read again
                 continue
             if record.offset < start:
                 for seen in observations:
@@ -194,6 +196,8 @@ class Learner(Operator):
         """Fold what is queued; what is impossible makes its record a dead letter, all others the write completes."""
         folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
         for record, observations in partition.queue:
+            if observations is None:
+                continue
             faults = []
             for seen in observations:
                 if not is_first(seen.query_id, record.timestamp_us):

@@ -206,6 +206,11 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         """Return signs of life."""
         return Vitals(len(self._next), self._lag(), self._polled_us, self._progressed_us, self._failures)
 
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return the partitions with records to come; see `ports.Consumer`."""
+        places: frozenset[KafkaPartition] = self._running()._fetcher.unread()  # noqa: SLF001 - it is ours
+        return frozenset(self._named(place) for place in places if place.topic in self._names)
+
     async def stop(self, timeout_s: float) -> None:
         """Leave the group, unless told to stay; see `ports.Consumer`."""
         if self._consumer is None:

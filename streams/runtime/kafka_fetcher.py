@@ -151,6 +151,19 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             if drained or not timeout or not await self._arrival(timeout):
                 return drained
 
+    def unread(self) -> frozenset[KafkaPartition]:
+        """Return the partitions with records to come, as far as the brokers have said; those they have not told of."""
+        subscription = self._subscriptions.subscription
+        assignment = subscription.assignment if subscription is not None else None
+        if assignment is None:
+            return frozenset()
+        states = {place: assignment.state_value(place) for place in assignment.tps}
+        return frozenset(
+            place
+            for place, state in states.items()
+            if not state.has_valid_position or state.highwater is None or state.position < state.highwater
+        )
+
     async def _arrival(self, timeout_s: float) -> bool:
         """Wait for records; returns whether any came in time."""
         waiter = self._create_fetch_waiter()

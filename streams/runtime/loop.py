@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import STOPPED
-from streams.operators.contract import Emit
+from streams.operators.contract import Emit, Operator
 from streams.runtime.alarm import Alarm
 from streams.runtime.dead_letters import DeadLetters
 from streams.runtime.errors import BrokerUnavailableError
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Operator, Position, StateKey
+    from streams.operators.contract import Effects, Position, StateKey
     from streams.runtime.errors import RecordRefusedError
     from streams.runtime.roles import Ports, Role
 
@@ -80,8 +80,10 @@ class RoleLoop:
         self._companions = companions
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
+        self._hand = Hand()
+        self._asks_unread = type(kernel).on_unread is not Operator.on_unread  # others are spared the cost
         self._guard = Guard(role.name, ports.clock, self.perform)
-        self._alarm = Alarm(kernel, ports.clock, self._guard)
+        self._alarm = Alarm(kernel, ports.clock, self._guard, self._note_unread)
         self._offer = Offer(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._offer)
         self._joined = False
@@ -125,7 +127,7 @@ class RoleLoop:
     def _connect(self, tasks: asyncio.TaskGroup) -> None:
         """Put the parts together; those with tasks of their own need the group."""
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
-        hand = Hand()
+        hand = self._hand
         lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
         events = KeeperEvents(self._on_states, self._complete, self._on_refused)
         keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
@@ -168,8 +170,14 @@ class RoleLoop:
             await asyncio.sleep(COMMIT_S)
             if self._joined:
                 await self._ownership.commit()
+                self._note_unread()
                 now_us = self._ports.clock.now_us()
                 self._watchdog.check(self._ports.consumer.vitals(), now_us, throttled=self._reader.throttled)
+
+    def _note_unread(self) -> None:
+        """Tell the kernel which partitions hold records that it has not been given."""
+        if self._joined and self._asks_unread:
+            self._kernel.on_unread(self._ports.consumer.unread() | self._hand.partitions())
 
     async def _report_regularly(self) -> None:
         while True:

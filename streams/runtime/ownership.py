@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
+from streams.runtime.forgotten import recent_starts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -118,8 +119,9 @@ class Ownership:
 
     async def _begin(self, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
         numbers = self._numbers(committed)
-        starts = {partition: offset or 0 for partition, offset in committed.items()}
-        positions: dict[TopicPartition, int | None] = {}
+        recent = await self._recent(committed)
+        starts = {**{partition: offset or 0 for partition, offset in committed.items()}, **recent}
+        positions: dict[TopicPartition, int | None] = {**recent}
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
@@ -157,6 +159,13 @@ class Ownership:
                 f"{self._role.name} was given different partitions ({listed}); make their counts equal"
             )
         return sorted(by_topic[self._role.main])
+
+    async def _recent(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
+        """Return where to begin if the group's offsets were lost."""
+        role, positions, window_us = self._role, self._ports.positions, self._kernel.read_back_us
+        if positions is None:
+            return {}
+        return await _persist(lambda: recent_starts(role.name, committed, role.wrote, positions, window_us))
 
     async def _stored(self, number: int) -> int:
         store = self._ports.store

@@ -89,6 +89,10 @@ class Consumer(Protocol):
         """Return signs of life."""
         ...
 
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return the partitions with records that no poll has returned yet, and those of which that is not known."""
+        ...
+
     async def stop(self, timeout_s: float) -> None:
         """Leave the group; returns after `timeout_s` at the latest."""
         ...

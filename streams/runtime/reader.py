@@ -44,6 +44,10 @@ class Hand:
         taken, self.records = self.records[:count], self.records[count:]
         return taken
 
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Return where the records come from."""
+        return frozenset(map(_partition, self.records))
+
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the records of these partitions: they are not ours any more, or will be read again."""
         gone = frozenset(partitions)

@@ -256,3 +256,48 @@ def test_the_report_says_what_answers_and_models_cost() -> None:
     assert figures["model_loss_total{application=digits,model=bad}"] == 1
     assert figures["model_loss_total{application=digits,model=good}"] == 0
     assert figures["model_losses_total{application=digits,model=good}"] == 1
+
+
+def test_a_partition_of_nothing_but_broken_records_moves_on() -> None:
+    """Otherwise each start would read them again and write their dead letters once more."""
+    learner = Learner(CODEC)
+    learner.on_assigned({0: 0})
+    letter, write = learner.on_records([Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, b"broken")], 0)
+
+    assert isinstance(letter, DeadLetter)
+    assert isinstance(write, WriteStates)
+    assert (write.expected, write.offset, write.states, write.completes) == (None, 1, {}, ())
+
+
+def test_broken_records_are_given_up_once_though_the_learner_dies() -> None:
+    """The stored offset is behind them."""
+    loop = Loop({"good": lambda _: 7}, digits(models=("good",)), [Crash(5_000_000, "learner")])
+    for _ in range(3):
+        loop.driver.produce(topics.OBSERVATIONS, 0, b"broken")
+    loop.driver.run(10)
+
+    assert len(loop.dead(topics.OBSERVATIONS)) == 3
+    assert loop.driver.store.offsets[0] == 3
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError("division by zero"), ValueError("math domain error")])
+def test_an_observation_that_a_policy_cannot_compute_is_a_dead_letter_which_names_it(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it again would not mend it: the role would start over for ever."""
+
+    def fail(*_: object) -> tuple[float, ...]:
+        raise fault
+
+    learner = Learner(CODEC)
+    learner.on_assigned({0: 0})
+    monkeypatch.setattr(type(registry.create("exp3")), "observe", fail)
+    record = Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(observation(query_id="worst")))
+    learner.on_records([record], 0)
+    letter, write = learner.on_states({StateKey(0, "app"): None}, 0)
+
+    assert isinstance(letter, DeadLetter)
+    assert letter.cause == "impossible_decision"
+    assert letter.message.startswith("worst: exp3")
+    assert isinstance(write, WriteStates)
+    assert (write.offset, write.states, write.completes) == (1, {}, ())

@@ -29,10 +29,11 @@ from tests.fakes import (
 from tests.virtual import START_US, elapse, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from schemas.records import Report
     from streams.operators.contract import Effects, Record
+    from streams.runtime.ports import TopicPartition
 
 Q = ("queries", 0)
 STATE = PolicyState("exp3()", ("a",), 1, (0.5,))
@@ -869,5 +870,29 @@ def test_topics_that_a_kernel_pauses_are_left_unread() -> None:
             kernel.pauses = frozenset()
             await elapse(1)
             assert kernel.seen() == [b"r", b"1"]
+
+    run(scene())
+
+
+@pytest.mark.parametrize(("written", "committed"), [(9, None), (0, None), (9, 3)])
+def test_a_role_whose_offsets_were_lost_begins_near_the_end_if_it_has_run_before(
+    written: int, committed: int | None
+) -> None:
+    """Otherwise all that it has done would be done again; a new deployment begins at the beginning."""
+
+    class Positions(FakePositions):
+        async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+            return {(topic, number): written if topic == "out" else 6 for topic, number in partitions}
+
+    async def scene() -> None:
+        broker, kernel = FakeBroker(), ScriptedKernel(window_us=1)
+        broker.put(*Q, *(b"%d" % n for n in range(6)))
+        if committed is not None:
+            broker.committed[Q] = committed
+        async with running(kernel, broker=broker, positions=Positions(2), role={"wrote": frozenset((("out", 0),))}):
+            await elapse(1)
+            start = committed or (4 if written else 0)
+            assert kernel.starts == [{0: start}]
+            assert [int(value or b"") for value in kernel.seen()] == [*range(max(0, start - 2), 6)]
 
     run(scene())
