@@ -60,7 +60,8 @@ class Combiner:
             if query.partition != partition:
                 partition = query.partition
                 waiting = pending.setdefault(partition, {})
-            waiting[query.query_id] = query
+            while waiting.setdefault(query.row_id, query) is not query:  # another's: of another application, as a rule
+                query.row_id += f"@{query.completes[0].offset}"
             its = query.until_us // _BUCKET_US
             if its != bucket:
                 bucket = its
@@ -146,6 +147,7 @@ class Combiner:
         for partition in partitions:
             for query in self._pending.pop(partition, {}).values():
                 query.answered = True
+                query.leave()
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
@@ -153,7 +155,7 @@ class Combiner:
             missing = [model for model in query.models if model not in query.outputs]
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
-            self._late.expect(query.partition, query.query_id, missing, mean_of)
+            self._late.expect(query.partition, query.row_id, missing, mean_of)
         prediction = predicted(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
@@ -195,7 +197,11 @@ class Combiner:
         query.answered = True
         waiting = self._pending.get(query.partition)
         if waiting is not None:
-            waiting.pop(query.query_id, None)
+            found = waiting.pop(query.row_id, query)
+            if found is not query:  # another's that has the same id: this one has not been opened
+                waiting[query.row_id] = found
+        if (intake := query.intake) is not None:
+            intake.places -= query.places
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1

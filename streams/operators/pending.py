@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from policies.contract import Ballots
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.contract import Record
+    from streams.operators.intake import Intake
 
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
@@ -34,12 +35,16 @@ class Pending:
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: nobody waits for it any more.
+        row_id: under which models are asked: its id, unless another query in hand has that one.
+        intake: of its application, while it is in hand there.
+        places: that it takes there.
+        message: what a model said about its input, for people.
     """
 
     __slots__ = (
         "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
-        "headers", "input", "key", "models", "outputs", "partition", "priority", "query_id", "received_us", "sent_us",
-        "until_us", "version", "weights",
+        "headers", "input", "intake", "key", "message", "models", "outputs", "partition", "places", "priority",
+        "query_id", "received_us", "row_id", "sent_us", "until_us", "version", "weights",
     )  # fmt: skip
 
     input: Input | None
@@ -72,8 +77,29 @@ class Pending:
         self.weights = ()
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
+        self.row_id = self.query_id
+        self.intake: Intake | None = None
+        self.places = 0
+        self.message = ""
 
     @property
     def is_alone(self) -> bool:
         """Whether one model was to be asked, and no other."""
         return self.decision is not None and len(self.decision.chosen) == 1
+
+    def enter(self, intake: Intake, places: int) -> None:
+        """Count it among what its application holds."""
+        self.intake, self.places = intake, places
+        intake.places += places
+
+    def grow(self, places: int) -> None:
+        """Count it for more."""
+        if self.intake is not None:
+            self.places += places
+            self.intake.places += places
+
+    def leave(self) -> None:
+        """Count it no more."""
+        if self.intake is not None:
+            self.intake.places -= self.places
+            self.intake = None
