@@ -38,13 +38,13 @@ class Pending:
         row_id: under which models are asked: its id, unless another query in hand has that one.
         intake: of its application, while it is in hand there.
         places: that it takes there.
-        message: what a model said about its input, for people.
+        message: what its answer says to a person, beside the reason.
     """
 
     __slots__ = (
         "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
         "headers", "input", "intake", "key", "message", "models", "outputs", "partition", "places", "priority",
-        "query_id", "received_us", "row_id", "sent_us", "until_us", "version", "weights",
+        "query_id", "received_us", "reply_token", "row_id", "sent_us", "until_us", "version", "weights",
     )  # fmt: skip
 
     input: Input | None
@@ -63,7 +63,7 @@ class Pending:
     ) -> None:
         (
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
-            self.version,
+            self.version, self.reply_token,
         ) = query  # fmt: skip
         topic, self.partition, offset, _, self.key, _, self.headers = record
         self.completes = (_NEW(Position, (topic, self.partition, offset)),)
