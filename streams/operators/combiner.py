@@ -21,7 +21,7 @@ from streams.operators.predictions import answered, predicted
 from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import ModelPredictions, Value
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 _ANSWERED = attrgetter("answered")
+_MESSAGE = 1_000  # characters: an answer has room for them
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
@@ -88,6 +89,8 @@ class Combiner:
             return self._come_late(partition, batch)
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(model, now_us - first.received_us, now_us)
+        if batch.messages:
+            _take_messages(waiting, batch)
         answers: list[Emit] = []
         took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
         late, ok = 0, Outcome.OK
@@ -228,6 +231,14 @@ def _rows(column: Tensor) -> Iterator[Tensor]:
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
         yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
+
+
+def _take_messages(waiting: Mapping[str, Pending], batch: ModelPredictions) -> None:
+    """Note what the model says to people about rows that it could not answer; of several models all that differ."""
+    for query_id, message in zip(batch.query_ids, batch.messages, strict=False):
+        query = waiting.get(query_id) if message else None
+        if query is not None and batch.model in query.models and message not in query.message:
+            query.message = "; ".join(filter(None, (query.message, message)))[:_MESSAGE]
 
 
 def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> None:
