@@ -74,7 +74,9 @@ class Configuration:
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
-            longest_ms = MOST_OBJECTIVES * application.slo_ms if application.max_slo_ms is None else application.max_slo_ms
+            longest_ms = (
+                MOST_OBJECTIVES * application.slo_ms if application.max_slo_ms is None else application.max_slo_ms
+            )
             longest_us = int(min(longest_ms, MAX_SLO_MS) * 1_000)
             self.applications[application.name] = Deployed(application, policy, slo_us, max(slo_us, longest_us))
         elif record.value is None:
