@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-# What is remembered of each id beside its generation: enough to tell a copy from another's query under the same id, with
-# an error of 1 in 4,096. The rest of 32 bits are generations; after the last, 10**10 queries at 20,000 each, all is new.
+# What is remembered of each id beside its generation tells a copy from another's query under the same id, but for one
+# in 4,096. The rest of 32 bits are generations: after the last, 2 * 10**10 queries at 20,000 each, all is new.
 _MARKS = 1 << 12
 _GENERATIONS = (1 << 20) - 1
 

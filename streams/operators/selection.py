@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, HandOver, Record
+    from streams.operators.intake import Intake
     from streams.operators.views import Arms
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
@@ -234,7 +235,7 @@ class Selection(Operator):
         common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
         decided: list[tuple[Arms, list[Pending]]] = []
         arms: Arms | None = None
-        intakes, margin_us, unknown = self._intakes, self._margin_us, 0
+        intakes, margin_us = self._intakes, self._margin_us
         intakes.set_limits()
         for record in records:
             try:
@@ -244,7 +245,7 @@ class Selection(Operator):
                 continue
             intake = intakes.get(query.application)
             if intake is None:
-                unknown += 1
+                self._counters["queries_total", "application", UNKNOWN] += 1
                 pending = _pending(query, record, None, now_us, margin_us)
                 effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
                 continue
@@ -253,8 +254,7 @@ class Selection(Operator):
                 effects.append(Skip((record.position,), "duplicate_query"))
                 continue
             pending = _pending(query, record, intake.deployed, now_us, margin_us)
-            reason = "expired" if pending.until_us <= now_us else None if intake.places < intake.limit else "over_limit"
-            if reason is not None:
+            if (reason := _refusal(pending, intake, now_us)) is not None:
                 effects.append(self._serving.combiner.answer(pending, now_us, reason))
                 continue
             pending.enter(intake, places_of(record, pending))
@@ -267,8 +267,6 @@ class Selection(Operator):
             decided[-1][1].append(pending)
         for arms, queries in decided:
             self._serving.ask(queries, arms, now_us, effects)
-        if unknown:
-            self._counters["queries_total", "application", UNKNOWN] += unknown
         for name, count in intakes.counted():
             self._counters["queries_total", "application", name] += count
 
@@ -334,6 +332,13 @@ class Selection(Operator):
         """Return what decides a query whose state has not come."""
         self._counters["decided_without_state_total", "application", deployed.application.name] += 1
         return arms_of(deployed.policy, deployed.application.models, key.name, None)
+
+
+def _refusal(query: Pending, intake: Intake, now_us: int) -> str | None:
+    """Return why a query is answered at once, without its models; None: it is not."""
+    if query.until_us <= now_us:
+        return "expired"
+    return None if intake.places < intake.limit else "over_limit"
 
 
 def _state_key(application: str, context: str | None, partitions: int) -> StateKey:

@@ -86,7 +86,7 @@ class Selecting:
 
 
 @pytest.mark.parametrize("per_context", [False, True])
-def test_a_backlog_is_decided_by_what_was_learnt_before_the_restart(per_context: bool) -> None:  # noqa: FBT001
+def test_a_backlog_is_decided_by_what_was_learnt_before_the_restart(per_context: bool) -> None:
     """The store takes 300 ms to answer, and the queries were there first."""
 
     async def scene() -> None:
@@ -124,7 +124,7 @@ def test_no_query_is_taken_before_the_states_of_the_applications_are_there() -> 
 
 
 @pytest.mark.parametrize("per_context", [False, True])
-def test_without_a_store_every_query_is_answered_by_its_deadline(per_context: bool) -> None:  # noqa: FBT001
+def test_without_a_store_every_query_is_answered_by_its_deadline(per_context: bool) -> None:
     """By the initial state, and that is counted and shown."""
 
     async def scene() -> None:
