@@ -13,7 +13,6 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING
 
-from streams.operators.asking import size
 from streams.operators.counters import render
 from streams.operators.recent import RecentIds
 
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streams.operators.applications import Deployed
-    from streams.operators.contract import Record
-    from streams.operators.pending import Pending
-
-# A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
-PLACE_BYTES = 1_024
 
 
 class Intake:
@@ -54,37 +48,33 @@ class Intakes:
     Args:
         bound: places that all of them may hold.
         remembered: ids kept for each application and partition.
+
+    Attributes:
+        by_name: one for each.
     """
 
-    __slots__ = ("_bound", "_by_name", "_remembered")
+    __slots__ = ("_bound", "_remembered", "by_name")
 
     def __init__(self, bound: int, remembered: int) -> None:
         self._bound = bound
         self._remembered = remembered
-        self._by_name: dict[str, Intake] = {}
+        self.by_name: dict[str, Intake] = {}
 
     def __iter__(self) -> Iterator[Intake]:
-        return iter(self._by_name.values())
-
-    def __getitem__(self, application: str) -> Intake:
-        return self._by_name[application]
-
-    def get(self, application: str) -> Intake | None:
-        """Return an application's; None: it is not deployed."""
-        return self._by_name.get(application)
+        return iter(self.by_name.values())
 
     def follow(self, applications: Mapping[str, Deployed]) -> None:
         """Take the applications as they are deployed now."""
-        self._by_name = {name: self._of(name, deployed) for name, deployed in applications.items()}
+        self.by_name = {name: self._of(name, deployed) for name, deployed in applications.items()}
 
     def _of(self, name: str, deployed: Deployed) -> Intake:
-        intake = self._by_name.get(name) or Intake(deployed, self._remembered)
+        intake = self.by_name.get(name) or Intake(deployed, self._remembered)
         intake.deployed = deployed
         return intake
 
     def set_limits(self) -> None:
         """Work out how much each may hold now."""
-        count = len(self._by_name)
+        count = len(self.by_name)
         if count < 2:
             for intake in self:
                 intake.limit = maxsize
@@ -96,7 +86,7 @@ class Intakes:
 
     def counted(self) -> Iterator[tuple[str, int]]:
         """Yield the applications that queries have come for, and how many, once."""
-        for name, intake in self._by_name.items():
+        for name, intake in self.by_name.items():
             if intake.queries:
                 count, intake.queries = intake.queries, 0
                 yield name, count
@@ -110,22 +100,8 @@ class Intakes:
         """Return by application the places that its queries in hand take, and may take."""
         found: dict[str, float] = {}
         self.set_limits()
-        for name, intake in self._by_name.items():
+        for name, intake in self.by_name.items():
             label = ("application", name)
             found[render(("held", *label))] = float(intake.places)
             found[render(("held_limit", *label))] = float(min(intake.limit, self._bound))
         return found
-
-
-def places_of(record: Record, query: Pending) -> int:
-    """Return how many places a query takes once its models are asked: more than one if what is kept of it is large."""
-    value = record.value or b""
-    if len(value) <= PLACE_BYTES and not record.headers:
-        return 1
-    headers = sum([len(name) + len(content or b"") for name, content in record.headers])
-    return 1 + (len(value) - size(query.input) + len(record.key or b"") + headers) // PLACE_BYTES
-
-
-def input_places(query: Pending) -> int:
-    """Return how many places its input takes, until its models are asked."""
-    return size(query.input) // PLACE_BYTES

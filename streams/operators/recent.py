@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # What is remembered of each id beside its generation tells a copy from another's query under the same id, but for one
 # in 4,096. The rest of 32 bits are generations: after the last, 2 * 10**10 queries at 20,000 each, all is new.
 _MARKS = 1 << 12
-_GENERATIONS = (1 << 20) - 1
+_LAST = ((1 << 20) - 1) * _MARKS
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class _Partition:
     """The ids of one partition by generation, numbered from 2: the one before the first is not 0, which is none."""
 
     ids: IdTimes = field(default_factory=IdTimes)
-    generation: int = 2
+    generation: int = 2 * _MARKS
     size: int = 0  # of the latest generation
 
 
@@ -44,18 +44,18 @@ class RecentIds:
             token: of who asks: an id that has come with another one is new; "" = nobody said.
         """
         recent = self._partitions.get(partition)
-        if recent is None or recent.generation >= _GENERATIONS:
+        if recent is None or recent.generation >= _LAST:
             recent = self._partitions[partition] = _Partition()
-        generation = recent.generation * _MARKS
-        mark = hash(token) % _MARKS if token else 0
-        known = recent.ids.put(query_id, generation + mark, generation - _MARKS)
-        if known >= generation - _MARKS and known % _MARKS == mark:
+        generation = recent.generation
+        oldest, mark = generation - _MARKS, hash(token) % _MARKS if token else 0
+        known = recent.ids.put(query_id, generation + mark, oldest)
+        if known >= oldest and known % _MARKS == mark:
             if known < generation:  # a copy takes no room from others: it stays where the first is
-                recent.ids.put(query_id, known, generation - _MARKS)
+                recent.ids.put(query_id, known, oldest)
             return False
         recent.size += 1
         if recent.size >= self._capacity:
-            recent.generation, recent.size = recent.generation + 1, 0
+            recent.generation, recent.size = generation + _MARKS, 0
         return True
 
     def drop(self, partitions: Iterable[int]) -> None:

@@ -30,7 +30,7 @@ from streams.operators.combiner import UNKNOWN
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters, render
 from streams.operators.figures import MAX_LABELS
-from streams.operators.intake import Intakes, input_places, places_of
+from streams.operators.intake import Intakes
 from streams.operators.parked import Parked, Waiting
 from streams.operators.pending import Pending
 from streams.operators.serving import Serving
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, HandOver, Record
-    from streams.operators.intake import Intake
     from streams.operators.views import Arms
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
@@ -235,15 +234,15 @@ class Selection(Operator):
         common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
         decided: list[tuple[Arms, list[Pending]]] = []
         arms: Arms | None = None
-        intakes, margin_us = self._intakes, self._margin_us
-        intakes.set_limits()
+        margin_us, intake_of = self._margin_us, self._intakes.by_name.get
+        self._intakes.set_limits()
         for record in records:
             try:
                 query = self._query(record)
             except DecodeError as error:
                 effects.append(self._dead(record, error))
                 continue
-            intake = intakes.get(query.application)
+            intake = intake_of(query.application)
             if intake is None:
                 self._counters["queries_total", "application", UNKNOWN] += 1
                 pending = _pending(query, record, None, now_us, margin_us)
@@ -254,10 +253,12 @@ class Selection(Operator):
                 effects.append(Skip((record.position,), "duplicate_query"))
                 continue
             pending = _pending(query, record, intake.deployed, now_us, margin_us)
-            if (reason := _refusal(pending, intake, now_us)) is not None:
+            if pending.until_us <= now_us or intake.places >= intake.limit:
+                reason = "expired" if pending.until_us <= now_us else "over_limit"
                 effects.append(self._serving.combiner.answer(pending, now_us, reason))
                 continue
-            pending.enter(intake, places_of(record, pending))
+            pending.intake = intake
+            intake.places += pending.places
             its = common.get(query.application) or self._arms(intake.deployed, pending, now_us, common, wanted)
             if its is None:
                 continue
@@ -267,7 +268,7 @@ class Selection(Operator):
             decided[-1][1].append(pending)
         for arms, queries in decided:
             self._serving.ask(queries, arms, now_us, effects)
-        for name, count in intakes.counted():
+        for name, count in self._intakes.counted():
             self._counters["queries_total", "application", name] += count
 
     def _query(self, record: Record) -> Query:
@@ -303,7 +304,7 @@ class Selection(Operator):
                 self._want(key, deployed, now_us, wanted)
             if self._parked.is_full:
                 return self._without_state(key, deployed)
-            pending.grow(input_places(pending))
+            pending.keep_input()
             self._parked.add(key, Waiting(self._patience(pending, now_us), deployed, pending))
         return arms
 
@@ -332,13 +333,6 @@ class Selection(Operator):
         """Return what decides a query whose state has not come."""
         self._counters["decided_without_state_total", "application", deployed.application.name] += 1
         return arms_of(deployed.policy, deployed.application.models, key.name, None)
-
-
-def _refusal(query: Pending, intake: Intake, now_us: int) -> str | None:
-    """Return why a query is answered at once, without its models; None: it is not."""
-    if query.until_us <= now_us:
-        return "expired"
-    return None if intake.places < intake.limit else "over_limit"
 
 
 def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
