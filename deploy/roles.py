@@ -58,8 +58,6 @@ JOINER_OUTSTANDING = 4_000_000
 LEARNER_AT_ONCE = 64
 # At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
 SELECTION_DRAIN_S = 1.0
-# Of what selection may have in hand: its queries; the rest is for what has been answered and is being written.
-QUERIES_SHARE = 0.8
 Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
 
 
@@ -101,7 +99,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         states=given.states,
         cache_bytes=given.cache_bytes,
         admission=given.admission,
-        places=int(QUERIES_SHARE * role.outstanding),
+        places=role.outstanding,
         state_bytes=given.states_mib << 20,
     )
     kernel = Selection(common.codec, settings)

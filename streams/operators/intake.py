@@ -1,11 +1,11 @@
 """What selection holds for each application: its queries in hand, the ids it has seen, and how much it may hold.
 
-    held by all:  0 ───────── half of the bound ───────── the bound
-                  anybody may take more │ only who holds less than a fair share of the other half
+    held by all:  0 ──────────── half of the bound ──────────── the bound: the role reads no more
+                   anybody may take more │ who has its share is refused
 
-So whatever one application holds, each of the others finds its share free. What is refused is answered with the
-default at once, which holds up nobody; to stop reading would hold up all of them. With one application alone there is
-nobody to protect: it may hold everything, and the role reads no more until it holds less.
+So one application, however much is asked of it, leaves room for the others: what is refused is answered with the
+default at once, which holds up nobody, while to stop reading would hold up all. Where all have as much in hand nobody
+is to blame, and the role stops reading, as it does for an application alone: there, too, nobody would be protected.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streams.operators.applications import Deployed
+
+# A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
+# alike are never refused, by chance either, before the role stops reading.
+_SURPLUS, _LEAST = 1.25, 1 / 16
 
 
 class Intake:
@@ -46,7 +50,7 @@ class Intakes:
     """All applications that are deployed.
 
     Args:
-        bound: places that all of them may hold.
+        bound: places that all of them hold when the role stops reading.
         remembered: ids kept for each application and partition.
 
     Attributes:
@@ -80,7 +84,7 @@ class Intakes:
                 intake.limit = maxsize
             return
         room = self._bound // 2 - sum([intake.places for intake in self])
-        share = self._bound // (2 * count)
+        share = int(self._bound * max(_SURPLUS / count, _LEAST))
         for intake in self:
             intake.limit = max(share, intake.places + room)
 

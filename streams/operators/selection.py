@@ -71,7 +71,7 @@ class SelectionSettings:
         remembered: query ids kept per application and partition, to recognise duplicates.
         cache_bytes: of model outputs kept by input; 0 = every query is asked.
         admission: whether queries that a model cannot answer in time are answered with the default at once.
-        places: that queries in hand may take, see `intake`; less than the role may have outstanding.
+        places: that queries in hand may take, see `intake`: what the role may have outstanding.
         state_bytes: that the policy states may take, as far as is known; the first of both bounds holds.
     """
 
@@ -82,7 +82,7 @@ class SelectionSettings:
     remembered: int = 20_000
     cache_bytes: int = 0
     admission: bool = False
-    places: int = 40_000
+    places: int = 50_000
     state_bytes: int = 1 << 28
 
 

@@ -102,9 +102,22 @@ def test_an_application_that_holds_much_leaves_every_other_its_share() -> None:
     assert reasons(refused) == {"over_limit": 1_600}
     assert served.figure("held", "slow") == PLACES / 2
     assert served.figure("held_limit", "slow") == PLACES / 2
-    assert served.figure("held_limit", "quick") == PLACES // 6
+    assert served.figure("held_limit", "quick") == int(PLACES * 1.25 / 3)
     assert len(asked(served.ask(*(query(n, "quick") for n in range(50))))) == 50
     assert served.figure("held", "quick") == 50
+
+
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_applications_that_are_asked_alike_are_not_refused(count: int) -> None:
+    """Nobody is to blame: the role stops reading when it holds as much as it may."""
+    names = [f"m{n}" for n in range(count)]
+    served = Served(*names)
+    rng = np.random.default_rng(1)
+    refused = []
+    for _ in range(PLACES // 10):
+        drawn = rng.integers(count, size=10)
+        refused += answers(served.ask(*(query(served.offset + n, names[m]) for n, m in enumerate(drawn))))
+    assert not refused
 
 
 def test_what_is_answered_is_held_no_longer() -> None:
