@@ -8,6 +8,7 @@ Whatever is not named here may change without notice.
 from schemas.codec import Codec
 from schemas.records import Application, Feedback, Model, Observation, Observations, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
+from streams.sync import SyncClient
 from workers.loading import load_package
 from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
 
@@ -22,6 +23,7 @@ __all__ = [
     "Prediction",
     "Query",
     "Status",
+    "SyncClient",
     "Tensor",
     "UnansweredError",
     "load_package",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
 
+CLOCK_MS = 250.0  # further off than that a process follows its machine's clock, which takes it twice as long
 REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
 
@@ -128,8 +129,18 @@ def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -
         return
     for name in expected:
         yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
+    yield from check_clocks(report for found in reports.values() for report in found)
     for name in sorted(reports.keys() - set(expected)):
         yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
+
+
+def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of processes that are not where their machine's clock is."""
+    for report in reports:
+        off_ms = report.gauges.get("clock_off_ms", 0.0)
+        if abs(off_ms) > CLOCK_MS:
+            advice = "its machine's clock has been set: queries expire or wait too long until it has followed; run NTP"
+            yield Check(f"clock of {report.instance}", Level.WARN, f"{off_ms:+,.0f} ms off its machine's", advice)
 
 
 def _role(name: str, reports: list[Report]) -> Check:

@@ -100,6 +100,8 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         states=given.states,
         cache_bytes=given.cache_bytes,
         admission=given.admission,
+        places=role.outstanding,
+        state_bytes=given.states_mib << 20,
     )
     kernel = Selection(common.codec, settings)
     if not inline:

@@ -216,6 +216,9 @@ class Selection(Section):
     """How many policy states the role keeps in memory, about 2 KiB each (of `linucb` and
     `linear_thompson` 8 bytes x features x features x models more); the least recently used is read again when it is
     needed. Where each context has a state, as many as are active at a time."""
+    states_mib: int = Field(default=256, gt=0)
+    """The memory that these states may take, estimated; where they are too many, the application that has most of them
+    loses those that it has not used for longest."""
     inline: tuple[Name, ...] = ()
     """Models that run inside the selection role, without a topic and workers of their own: for those whose rows cost
     less than two legs over Kafka. Batches and guarantees are the same; `worker` says how they are run. With them the
@@ -283,6 +286,9 @@ class ApplicationSettings(Section):
     each model, `exp3`, `exp4` and `timely` with half their weights."""
     slo_ms: float = Field(default=100.0, gt=0)
     """A query is answered so long after it was sent, with what is there by then."""
+    max_slo_ms: float | None = Field(default=None, gt=0)
+    """The longest objective that a query may name for itself, as what it waits with is room that others lack; without
+    it ten times `slo_ms`."""
     default_output: int | float | str | None = None
     """The answer where no model has one."""
     loss: Literal["zero_one", "absolute", "squared", "log", "given"] = "zero_one"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemas.records import Prediction, Tensor, Value
 
 STATES = "states_cached"
-_SLO_MS = 600_000.0  # a backlog waits; with a shorter one it would be answered by defaults
+SLO_MS = 600_000.0  # a backlog waits; with a shorter one it would be answered by defaults
 _DRAIN_S = 300.0
 _WARM_UP = 500  # queries
 RATE = 200  # queries a second at which latency is measured
@@ -57,7 +57,7 @@ class Many:
         row = number % len(self.inputs)
         context = f"user-{number % self.contexts}" if self.contexts else None
         name = application(number % self.applications)
-        query = Query(query_id(self.seed, number), name, self.inputs[row], context, intended_us, _SLO_MS)
+        query = Query(query_id(self.seed, number), name, self.inputs[row], context, intended_us, SLO_MS)
         return Asked(query, self.labels[row] if self.labels else None)
 
 

@@ -4,8 +4,12 @@
         prediction = await client.predict("digits", row)
         await client.feedback(prediction, label=3)
 
+Without `async`, in a script: `streams.sync.SyncClient`. In a notebook, whose cells may await: `await client.connect()`
+in one cell, `await client.close()` in the last.
+
 Queries and feedback go to the partition that Java's client would choose for their key (the context, else the query id);
-predictions are read from all partitions without a consumer group, so any number of clients may listen.
+predictions are read from all partitions without a consumer group, so any number of clients may listen. An answer is
+taken from the query's own partition alone, with its application, context and random token: others may use its id.
 """
 
 from __future__ import annotations
@@ -14,17 +18,17 @@ import asyncio
 import functools
 import logging
 import random
+import secrets
 import uuid
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.features import as_features
 from schemas.framing import peek_id
-from schemas.records import Feedback, Input, Prediction, Query, Tensor, Value
+from schemas.records import Feedback, Prediction, Query
+from streams.inputs import Row, as_input, as_label
 from streams.link import KafkaLink
 from streams.murmur2 import partition_of
 from streams.runtime.clock import SystemClock
@@ -34,9 +38,7 @@ from streams.runtime.kafka_client import KafkaConnection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
-    from typing import Self
-
-    from numpy.typing import NDArray
+    from typing import NoReturn, Self
 
     from streams.operators.contract import Record
     from streams.runtime.clock import Clock
@@ -45,11 +47,25 @@ _log = logging.getLogger(__name__)
 
 # A query is answered by its deadline, whatever happens; an answer that is this late is not coming.
 TIMEOUT_S = 10.0
+_TOKEN_BYTES = 8  # nobody guesses it while the query is under way
 _CONTEXTS = 65_536  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
 
 
 class UnansweredError(StreamError, TimeoutError):
     """Nothing came back in time; the message says what to check."""
+
+
+class _Awaited(NamedTuple):
+    """A query that waits, and where its answer is expected."""
+
+    query: Query
+    partition: int
+    future: asyncio.Future[Prediction]
+
+    def takes(self, record: Record, prediction: Prediction) -> bool:
+        """Tell whether a prediction answers this query, and not another one that has its id."""
+        asked = self.query.application, self.query.context, self.query.reply_token
+        return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
 
 
 class Transport(Protocol):
@@ -102,22 +118,46 @@ class Client:
         self._codec = codec or Codec()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets
         self._partitions = 0
-        self._waiting: dict[str, asyncio.Future[Prediction]] = {}
+        self._bootstrap = bootstrap
+        self._waiting: dict[str, _Awaited] = {}
         self._listeners: list[Callable[[Sequence[Record]], None]] = []
         self._reader: asyncio.Task[None] | None = None
         self._context_partition = functools.lru_cache(_CONTEXTS)(self._partition)
 
     async def __aenter__(self) -> Self:
-        """Connect; from here on no prediction is missed."""
-        counts = await self._transport.start((topics.PREDICTIONS,))
-        self._partitions = counts[topics.PREDICTIONS]  # `queries` and `feedback` have as many: the topology says so
-        self._reader = asyncio.create_task(self._read(), name="client.reader")
-        self._reader.add_done_callback(self._reader_ended)
+        """Connect."""
+        await self.connect()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Send what is pending and disconnect."""
+        await self.close()
+
+    def __enter__(self) -> NoReturn:
+        """Say what to write instead."""
+        raise TypeError("this client is asynchronous: write `async with Client(...)`, or take SyncClient")
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing; Python wants it before it calls `__enter__`."""
+
+    async def connect(self) -> None:
+        """Connect; from here on no prediction is missed.
+
+        Raises:
+            BrokerUnavailableError: no broker answers.
+        """
+        try:
+            counts = await self._transport.start((topics.PREDICTIONS,))
+        except BrokerUnavailableError as fault:
+            message = f"no Kafka broker answers at {self._bootstrap}; see `skysail doctor`, `skysail kafka start`"
+            raise BrokerUnavailableError(message) from fault
+        self._partitions = counts[topics.PREDICTIONS]  # `queries` and `feedback` have as many: the topology says so
+        self._reader = asyncio.create_task(self._read(), name="client.reader")
+        self._reader.add_done_callback(self._reader_ended)
+
+    async def close(self) -> None:
         """Send what is pending and disconnect."""
         if self._reader is not None:
             self._reader.cancel()
@@ -127,7 +167,7 @@ class Client:
     async def predict(
         self,
         application: str,
-        x: Input | NDArray[np.generic] | Sequence[float],
+        x: Row,
         *,
         context: str | None = None,
         features: Iterable[float] = (),
@@ -141,15 +181,17 @@ class Client:
 
         Args:
             application: which application is asked.
-            x: one row: an array of the model's dtype and shape, a list of numbers, a string or bytes.
+            x: one row: an array or list of numbers, a pandas Series or row of a data frame, a string or bytes; for a
+                model of a data frame's columns also a mapping of their names to values.
             context: the user, session or region whose policy state decides.
             features: what contextual policies (`linucb`, `linear_thompson`) go by: numbers of about 1 that tell queries
                 apart, in an order that stays.
             slo_ms: overrides the application's objective.
             priority: where a model is overloaded, queries of the lowest are refused first.
-            version: that is to answer, or its label (`stable`, `canary`), of each model asked; of one: `MODEL@VERSION`.
-                Where it does not run, that model's outcome is `unknown_version`.
-            query_id: to ask under an id of your own; asking twice under one id gives one decision.
+            version: that is to answer, or its label (`stable`, `canary`), of each model asked; of one: `MODEL@VERSION`,
+                which of an application that asks one model alone asks that one. Where no model runs it, the answer is
+                the default with the reason `unknown_version`.
+            query_id: to ask under an id of your own; asked twice it is answered twice, and learnt from once.
             timeout_s: how long to wait at most.
 
         Raises:
@@ -159,8 +201,9 @@ class Client:
             SchemaError: a feature is not finite, or there are too many.
         """
         now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
-        query = Query(query_id or self._new_id(), application, row, context, now_us, slo_ms, priority, given, version)
-        future = self._expect(query.query_id)
+        name, token = query_id or self._new_id(), secrets.token_hex(_TOKEN_BYTES)
+        query = Query(name, application, row, context, now_us, slo_ms, priority, given, version, token)
+        future = self._expect(query)
         try:
             async with asyncio.timeout(timeout_s):
                 await self.send((query,))
@@ -170,18 +213,29 @@ class Client:
         finally:
             self._waiting.pop(query.query_id, None)
 
-    async def feedback(self, prediction: Prediction, *, label: Value | None = None, loss: float | None = None) -> None:
+    async def feedback(
+        self, prediction: Prediction | str, *, label: Any = None, loss: float | None = None, context: str | None = None
+    ) -> None:
         """Tell what the truth was: the label, or the loss in [0, 1] of the answer that was given.
 
+        Args:
+            prediction: what was answered; or the id of its query, as from another process.
+            label: a number or text, or scores.
+            loss: instead of a label.
+            context: beside an id: that the query had, if it had one. Without it, or with another, feedback goes where
+                nobody waits for it, and ends on `feedback.dlq` as `unmatched`.
+
         Raises:
-            ValueError: neither or both are given, or the loss is outside [0, 1].
+            ValueError: neither or both are given, the loss is outside [0, 1], or the context is not the prediction's.
+            TypeError: the label is none, or `prediction` neither a prediction nor an id.
         """
         if (label is None) == (loss is None):
             raise ValueError("give either label= or loss=")
         if loss is not None and not 0 <= loss <= 1:
             raise ValueError(f"a loss lies in [0, 1], not {loss}")
-        record = Feedback(prediction.query_id, label, loss, self._clock.now_us())
-        await self.send_feedback(((record, prediction.context),))
+        query_id, known = _asked(prediction, context)
+        record = Feedback(query_id, None if label is None else as_label(label), loss, self._clock.now_us())
+        await self.send_feedback(((record, known),))
 
     async def send(self, queries: Iterable[Query]) -> None:
         """Send many queries, one batch for each partition; returns when they are acknowledged."""
@@ -200,19 +254,25 @@ class Client:
         batches: dict[int, list[tuple[bytes, bytes]]] = {}
         for record, context in items:
             key = (record.query_id if context is None else context).encode()
-            partition = self._partition(key) if context is None else self._context_partition(key)
+            partition = self._place(key, context)
             batches.setdefault(partition, []).append((key, self._codec.encode(record)))
         await asyncio.gather(*(self._transport.send(topic, p, records) for p, records in batches.items()))
+
+    def _place(self, key: bytes, context: str | None) -> int:
+        return self._partition(key) if context is None else self._context_partition(key)
 
     def _partition(self, key: bytes) -> int:
         return partition_of(key, self._partitions)
 
-    def _expect(self, query_id: str) -> asyncio.Future[Prediction]:
+    def _expect(self, query: Query) -> asyncio.Future[Prediction]:
         if self._reader is None or self._reader.done():
             raise BrokerUnavailableError(f"the client of {self._name} is not connected; use it inside `async with`")
-        if query_id in self._waiting:
-            raise ValueError(f"query {query_id} is already being asked; ids must differ")
-        return self._waiting.setdefault(query_id, asyncio.get_running_loop().create_future())
+        if query.query_id in self._waiting:
+            raise ValueError(f"query {query.query_id} is already being asked; ids must differ")
+        future = asyncio.get_running_loop().create_future()
+        partition = self._place((query.query_id if query.context is None else query.context).encode(), query.context)
+        self._waiting[query.query_id] = _Awaited(query, partition, future)
+        return future
 
     async def _read(self) -> None:
         while True:
@@ -225,18 +285,23 @@ class Client:
     def _answer(self, records: Sequence[Record]) -> None:
         for record in records:
             try:
-                future = self._waiting.get(peek_id(record.value))
-                if future is not None and not future.done():
-                    future.set_result(self._codec.decode(Prediction, record.value))
+                awaited = self._waiting.get(peek_id(record.value))
+                if awaited is None or awaited.future.done():
+                    continue
+                prediction = self._codec.decode(Prediction, record.value)
+                if awaited.takes(record, prediction):
+                    awaited.future.set_result(prediction)
             except DecodeError as error:
                 _log.warning("skipped a record that is no prediction, at %s: %s", record.position, error)
 
     def _reader_ended(self, reader: asyncio.Task[None]) -> None:
         """Nobody shall wait for a reader that is gone."""
         fault = None if reader.cancelled() else reader.exception()
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(BrokerUnavailableError(f"predictions of {self._name} cannot be read: {fault!r}"))
+        why = "the client was closed" if fault is None else str(fault) or type(fault).__name__
+        for awaited in self._waiting.values():
+            if not awaited.future.done():
+                message = f"predictions of {self._name} cannot be read: {why}; open a new client"
+                awaited.future.set_exception(BrokerUnavailableError(message))
 
     def _new_id(self) -> str:
         if self._ids is None:
@@ -251,16 +316,12 @@ class Client:
         )
 
 
-def as_input(x: Input | NDArray[np.generic] | Sequence[float]) -> Input:
-    """Make one input row of what a user has at hand; lists become the array that numpy makes of them.
-
-    Raises:
-        TypeError: it is not numbers, a string or bytes.
-    """
-    if isinstance(x, (Tensor, str, bytes)):
-        return x
-    array = np.asarray(x)
-    if array.dtype.kind not in "biuf":
-        kind = f"{type(x).__name__} of {array.dtype}"
-        raise TypeError(f"an input is an array or list of numbers, a string or bytes, not {kind}")
-    return Tensor.of(array)
+def _asked(prediction: Prediction | str, context: str | None) -> tuple[str, str | None]:
+    """Return id and context of the query that feedback is about."""
+    if isinstance(prediction, str):
+        return prediction, context
+    if not isinstance(prediction, Prediction):
+        raise TypeError(f"feedback is about a prediction, or the id of a query, not {type(prediction).__name__}")
+    if context not in {None, prediction.context}:
+        raise ValueError(f"the prediction's context is {prediction.context!r}, not {context!r}")
+    return prediction.query_id, prediction.context

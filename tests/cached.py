@@ -86,7 +86,8 @@ class Cached:
         return self.kernel.on_records([Record(topics.QUERIES, partition, 0, self.now_us, None, value)], self.now_us)
 
     def _configure(self, topic: str, name: str, value: bytes) -> None:
-        assert not self.kernel.on_records([Record(topic, 0, 0, NOW, name.encode(), value)], NOW)
+        effects = self.kernel.on_records([Record(topic, 0, 0, NOW, name.encode(), value)], NOW)
+        assert all(isinstance(effect, FetchStates) for effect in effects)
 
 
 def said(effects: Effects) -> list[str]:

@@ -69,7 +69,7 @@ def feedback(
         seen = None if fate.observation is None else to_json(fate.observation)
         print_json({"query_id": query_id, "sent": True, "observation": seen, "refused": fate.refused})
     else:
-        click.echo(_line(settings, fate, options["wait_s"]))
+        click.echo(_line(settings, fate, options["wait_s"], options["context"]))
     if options["wait_s"] and fate.observation is None:
         raise SystemExit(1)
 
@@ -124,7 +124,7 @@ def fate_in(record: Record, codec: Codec, query_id: str) -> Fate | None:
     return next((Fate(seen) for seen in log if seen.query_id == query_id), None)
 
 
-def _line(settings: Settings, fate: Fate, wait_s: float) -> str:
+def _line(settings: Settings, fate: Fate, wait_s: float, context: str | None) -> str:
     if fate.refused is not None:
         return f"refused: {fate.refused}; it is on {settings.prefix}.feedback.dlq"
     if fate.observation is not None:
@@ -134,10 +134,13 @@ def _line(settings: Settings, fate: Fate, wait_s: float) -> str:
         )
         return f"joined with the prediction of {found.application}: loss {', '.join(losses) or 'not known'}"
     if not wait_s:
-        return "sent; what becomes of it is shown with --wait SECONDS"
+        lacks = "" if context else "; if the query had a context, feedback finds it with --context alone"
+        return f"sent; what becomes of it is shown with --wait SECONDS{lacks}"
+    lacks = "" if context else " or had a context that --context must name"
+    early_s, letters = settings.joiner.early_s, f"{settings.prefix}.feedback.dlq"
     return (
         f"sent, but nothing has come of it within {wait_s:g} s. Either feedback for this query has come before (the"
         " first counts); or no model was asked (its answer was a default: nothing to learn); or no such query is known"
-        f" (it is waited for {settings.joiner.early_s:g} s, then this feedback goes to {settings.prefix}.feedback.dlq"
-        " as `unmatched`); or no joiner runs (see `skysail doctor`)"
+        f"{lacks} (it is waited for {early_s:g} s, then this feedback goes to {letters} as `unmatched`); or no joiner"
+        " runs (see `skysail doctor`)"
     )

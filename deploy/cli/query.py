@@ -43,12 +43,15 @@ ADVICE = {
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
     "no_model_in_time": "no model has lately been quick enough: raise slo_ms, or give `timely` the parameter least: 1",
     "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
+    "over_limit": "this application has its share of queries in hand: ask less, lower slo_ms, or run more workers",
     "oversized_outputs": "what the models answer together is too large for one record: ask fewer of them at once",
     "model_failed": "the model raised; its worker's log says why",
     "too_many_features": "the policy counts fewer: set its parameter `features`, see `skysail app show`",
     "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
+# Whoever asks can mend these.
+MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "unknown_version"})
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
@@ -66,7 +69,11 @@ ADVICE = {
 @json_option
 @with_settings
 def query(settings: Settings, application: str, *, as_json: bool, **options: Any) -> None:
-    """Ask APPLICATION and print the prediction; exit code 1 if there is no such application, or no answer at all."""
+    """Ask APPLICATION and print the prediction.
+
+    Exit code 1 if there is no answer, or only the default because of what was asked: no such application, model or
+    version, or an input that no model takes.
+    """
     row, codec = _input(application, options.pop("text"), options.pop("npy")), codec_for(settings)
     options["features"] = _features(options["features"])
     prediction = asyncio.run(_ask(settings, codec, application, row, options))
@@ -76,6 +83,8 @@ def query(settings: Settings, application: str, *, as_json: bool, **options: Any
         raise UsageError(_unknown(settings, codec, application))
     if not as_json:
         _show(prediction)
+    if prediction.answer is None or prediction.reason in MISTAKES:
+        raise SystemExit(1)
 
 
 def _input(application: str, text: str | None, npy: Path | None) -> Input:
@@ -85,6 +94,10 @@ def _input(application: str, text: str | None, npy: Path | None) -> Input:
         if npy is not None:
             return Tensor.of(np.load(npy, allow_pickle=False))
         return query_from_json({"query_id": "", "application": application, "input": json.loads(text or "")}).input
+    except json.JSONDecodeError as error:
+        quoted = shlex.quote(json.dumps(text))
+        message = f"this is no input: {error}; numbers are written '[1, 2.5]', and a text is quoted: --input {quoted}"
+        raise UsageError(message) from error
     except ValueError as error:
         message = f"this is no input: {error}"
         raise UsageError(message) from error
@@ -115,6 +128,8 @@ def _unknown(settings: Settings, codec: Codec, application: str) -> str:
 
 def _show(prediction: Prediction) -> None:
     click.echo(_line(prediction))
+    if prediction.message:
+        click.echo(prediction.message, err=True)
     if prediction.reason in ADVICE:
         click.echo(ADVICE[prediction.reason], err=True)
     if prediction.decision is not None:

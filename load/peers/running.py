@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 APPLICATION = "digits"
 PARTITIONS = 4
+_MOST_MS = 600_000.0  # what a backlog's queries are given
 _GRACE_S = 3.0
 _TAIL_CHARS = 600
 _RAY = {"RAY_SERVE_THROUGHPUT_OPTIMIZED": "1"}  # recommended by its documentation, and read while it is imported
@@ -127,7 +128,7 @@ async def _skysail(
 ) -> AsyncIterator[Running]:
     deployment = Deployment(
         prefix=topics.new_prefix("peers"),
-        applications=(Application(APPLICATION, models, "exp3" if len(models) > 1 else "single"),),
+        applications=(Application(APPLICATION, models, "exp3" if len(models) > 1 else "single", max_slo_ms=_MOST_MS),),
         models={name: ground.packages[name] for name in models},
         partitions=PARTITIONS,
         roles=roles,

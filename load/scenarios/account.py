@@ -83,7 +83,7 @@ async def run(stage: Stage) -> Result:
 async def _run(stage: Stage, data: Digits, packages: Mapping[str, Path], settings: Mapping[str, str]) -> _Ran:
     deployment = Deployment(
         prefix=topics.new_prefix(NAME),
-        applications=(Application(_APPLICATION, tuple(packages), "exp3"),),
+        applications=(Application(_APPLICATION, tuple(packages), "exp3", max_slo_ms=_BACKLOG_SLO_MS),),
         models=packages,
         settings=settings,
     )

@@ -88,7 +88,7 @@ async def run(stage: Stage) -> Result:
 
 async def _start(stage: Stage, workload: Rows, packages: Mapping[str, Path], data: Digits, number: int) -> _Start:
     """Start the system, drain backlogs, and then start the chain beside it."""
-    application = Application(_APPLICATION, tuple(packages), "exp3")
+    application = Application(_APPLICATION, tuple(packages), "exp3", max_slo_ms=_BACKLOG_SLO_MS)
     deployment = Deployment(topics.new_prefix(NAME), (application,), packages)
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         await driver.at(WARM_UP_RATE, Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + 1), WARM_UP_S)

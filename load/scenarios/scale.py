@@ -15,7 +15,7 @@ import numpy as np
 
 from load import topics
 from load.results import Result
-from load.scaling import Many, application, by_role, measure
+from load.scaling import SLO_MS, Many, application, by_role, measure
 from load.system import Deployment
 from schemas.records import Application, Tensor
 from workers.packaging import package_function
@@ -132,7 +132,7 @@ async def _workers(stage: Stage, size: int) -> Size:
     packages = _packages(stage.folder / f"workers-{size}", size, "load.models:slow", sample)
     deployment = Deployment(
         topics.new_prefix(NAME),
-        (Application(application(0), tuple(packages), "exp3"),),
+        (Application(application(0), tuple(packages), "exp3", max_slo_ms=SLO_MS),),
         packages,
         partitions=size,
         roles=("selection", "worker"),
@@ -176,7 +176,7 @@ async def _inline(
     deployment = Deployment(
         topics.new_prefix(NAME),
         tuple(
-            Application(application(number), tuple(packages), "exp3", per_context=contexts > 0)
+            Application(application(number), tuple(packages), "exp3", per_context=contexts > 0, max_slo_ms=SLO_MS)
             for number in range(applications)
         ),
         packages,

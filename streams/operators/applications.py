@@ -26,15 +26,18 @@ MAX_WINDOW_S = 604_800.0
 
 # An objective longer than the models' topics are kept is none.
 MAX_SLO_MS = 3_600_000.0
+# What a query may ask for, in objectives of its application, where that says nothing: patience is what it costs others.
+MOST_OBJECTIVES = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """An application with its policy made, and its objective as a query needs it."""
+    """An application with its policy made, its objective as a query needs it, and the longest that one may have."""
 
     application: Application
     policy: Policy
     slo_us: int
+    longest_us: int
 
 
 class Configuration:
@@ -72,7 +75,11 @@ class Configuration:
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
-            self.applications[application.name] = Deployed(application, policy, slo_us)
+            longest_ms = (
+                MOST_OBJECTIVES * application.slo_ms if application.max_slo_ms is None else application.max_slo_ms
+            )
+            longest_us = int(min(longest_ms, MAX_SLO_MS) * 1_000)
+            self.applications[application.name] = Deployed(application, policy, slo_us, max(slo_us, longest_us))
         elif record.value is None:
             self.models.pop(name, None)
         else:
@@ -92,10 +99,13 @@ def check(application: Application) -> None:
         DecodeError: it would; the message names every fault.
     """
     default_loss, floor = application.default_loss, application.confidence_floor
+    longest_ms = application.max_slo_ms
     faults = {
         f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
+        "its name has a '/', which separates application and context": "/" in application.name,
         "it has no models": not application.models,
         f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
+        f"max_slo_ms is {longest_ms}; make it positive": longest_ms is not None and not longest_ms > 0,
         f"window_s is {application.window_s}; make it at most a week": not 0 < application.window_s <= MAX_WINDOW_S,
         f"combine is {application.combine!r}, none of {', '.join(COMBINES)}": application.combine not in COMBINES,
         f"confidence_floor is {floor}, not in [0, 1]": not 0 <= floor <= 1,

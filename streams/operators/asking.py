@@ -77,7 +77,7 @@ class Asking:
         """Append the records of everything gathered, all to this partition of their topics."""
         groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
         for (topics, reply_partition, form, _), rows in groups.items():
-            step = max(1, _RECORD_BYTES // (_ROW_BYTES + _size(rows[0][2])))
+            step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
             for start in range(0, len(rows), step):
                 self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
         self._is_ranked = False
@@ -93,7 +93,7 @@ class Asking:
     ) -> None:
         """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
         queries, due_us, inputs = zip(*rows, strict=True)
-        ids = tuple([query.query_id for query in queries])
+        ids = tuple([query.row_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
         version = queries[0].version or ""
@@ -101,7 +101,7 @@ class Asking:
         spare_us = 0 if handed else self.spare_us  # what is handed over has no way back that may be quicker
         batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
         try:
-            is_small = len(handed) == len(topics) and _size(column) <= _RECORD_BYTES
+            is_small = len(handed) == len(topics) and size(column) <= _RECORD_BYTES
             value = b"" if is_small else self._codec.encode(batch)
         except SchemaError:
             middle = len(rows) // 2
@@ -125,8 +125,8 @@ def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | byt
     return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]
 
 
-def _size(given: Input | tuple[str | bytes, ...]) -> int:
+def size(given: Input | tuple[str | bytes, ...] | None) -> int:
     """Return how large an input, or a column of them, is."""
     if isinstance(given, Tensor):
         return len(given.data)
-    return sum(map(len, given)) if isinstance(given, tuple) else len(given)
+    return sum(map(len, given)) if isinstance(given, tuple) else len(given or b"")

@@ -114,7 +114,7 @@ class PredictionCache:
             asked.deploy(model)
         if query.version is not None:
             return True  # what is remembered may be another version's
-        given, source = query.input, asked.source_for(query.query_id) if model.shares else asked.source
+        given, source = query.input, asked.source_for(query.row_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         found = self._entries.get(key)
         if found is None:
@@ -123,7 +123,7 @@ class PredictionCache:
             if size > self._capacity_bytes:
                 return True  # and not kept: it would drive out everything else
             self._bytes += size
-            partition, query_id = query.partition, query.query_id
+            partition, query_id = query.partition, query.row_id
             self._entries[key] = due_us, partition, query_id
             flights = asked.flights.get(partition)
             if flights is None:
@@ -140,7 +140,7 @@ class PredictionCache:
         overdue = found[0] < now_us
         if overdue:
             asked.misses += 1
-            self._await_again(asked, key, (due_us, query.partition, query.query_id))
+            self._await_again(asked, key, (due_us, query.partition, query.row_id))
         else:
             asked.coalesced += 1
         self._waiting.setdefault(key, []).append((query, due_us))  # if overdue for either of the two
@@ -158,7 +158,7 @@ class PredictionCache:
         asked, given = self._asked.get(model.name), query.input
         if asked is None or asked.model is not model or query.version is not None:
             return None
-        source = asked.source_for(query.query_id) if model.shares else asked.source
+        source = asked.source_for(query.row_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         return self._entries.get(key)
 
@@ -186,7 +186,7 @@ class PredictionCache:
         """Give up on the outputs that this query was to fetch: its models will not be asked."""
         for model in query.models:
             asked = self._asked.get(model)
-            key = asked.flights.get(query.partition, {}).get(query.query_id) if asked is not None else None
+            key = asked.flights.get(query.partition, {}).get(query.row_id) if asked is not None else None
             if key is not None:
                 self._abandon(key)
 

@@ -21,7 +21,7 @@ from streams.operators.predictions import answered, predicted
 from streams.operators.standins import RUNNING_MEAN, StandIns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import ModelPredictions, Value
@@ -33,6 +33,7 @@ UNKNOWN = "(unknown)"  # what applications that are not deployed are counted und
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 _FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # by whose input, and by whose model, is told apart
 _ANSWERED = attrgetter("answered")
+_MESSAGE = 1_000  # characters: an answer has room for them
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
@@ -61,7 +62,8 @@ class Combiner:
             if query.partition != partition:
                 partition = query.partition
                 waiting = pending.setdefault(partition, {})
-            waiting[query.query_id] = query
+            while waiting.setdefault(query.row_id, query) is not query:  # another's: of another application, as a rule
+                query.row_id += f"@{query.completes[0].offset}"
             its = query.until_us // _BUCKET_US
             if its != bucket:
                 bucket = its
@@ -88,6 +90,8 @@ class Combiner:
             return self._come_late(partition, batch)
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(model, now_us - first.received_us, now_us)
+        if batch.messages:
+            _take_messages(waiting, batch)
         answers: list[Emit] = []
         took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
         late, ok = 0, Outcome.OK
@@ -149,6 +153,7 @@ class Combiner:
         for partition in partitions:
             for query in self._pending.pop(partition, {}).values():
                 query.answered = True
+                query.leave()
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
         """Make the prediction of a query from what it has, or its default output for the given reason."""
@@ -156,7 +161,7 @@ class Combiner:
             missing = [model for model in query.models if model not in query.outputs]
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
-            self._late.expect(query.partition, query.query_id, missing, mean_of)
+            self._late.expect(query.partition, query.row_id, missing, mean_of)
         prediction = predicted(query, now_us, reason, self._stand_ins)
         try:
             value = self._codec.encode(prediction)
@@ -198,7 +203,11 @@ class Combiner:
         query.answered = True
         waiting = self._pending.get(query.partition)
         if waiting is not None:
-            waiting.pop(query.query_id, None)
+            found = waiting.pop(query.row_id, query)
+            if found is not query:  # another's that has the same id: this one has not been opened
+                waiting[query.row_id] = found
+        if (intake := query.intake) is not None:
+            intake.places -= query.places
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
@@ -230,6 +239,14 @@ def _rows(column: Tensor) -> Iterator[Tensor]:
     size = len(column.data) // rows if rows else 0
     for row in range(rows):
         yield Tensor(column.dtype, tuple(shape), column.data[row * size : (row + 1) * size])
+
+
+def _take_messages(waiting: Mapping[str, Pending], batch: ModelPredictions) -> None:
+    """Note what the model says to people about rows that it could not answer; of several models all that differ."""
+    for query_id, message in zip(batch.query_ids, batch.messages, strict=False):
+        query = waiting.get(query_id) if message else None
+        if query is not None and batch.model in query.models and message not in query.message:
+            query.message = "; ".join(filter(None, (query.message, message)))[:_MESSAGE]
 
 
 def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> None:

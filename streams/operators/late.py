@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # Queries of a partition, at least: a slow model is seconds late, not minutes.
 _REMEMBERED: Final = 10_000
+_ID: Final = 256  # characters: of queries with longer ids nothing is remembered
 # On a record of topic `shadows`: its outputs are late, not a shadow's. Which it is only who had asked for them knows:
 # by the time of the feedback a shadow may serve, and the version that was late be gone.
 _MARK: Final = ("late", b"1")
@@ -71,6 +72,8 @@ class LateOutputs:
             models: that were missing.
             application: that lets running means stand in for them; None = no such one.
         """
+        if len(query_id) > _ID:
+            return
         queries = self._missing.setdefault(partition, {})
         queries[query_id] = _Missing(frozenset(models), application)
         # All at once: from the front of a dict each takes 10 to 20 us (20,000 of them, CPython 3.11), as the search for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streams.operators.asking import size
 from streams.operators.contract import Position
 
 if TYPE_CHECKING:
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
     from policies.contract import Ballots
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.contract import Record
+    from streams.operators.intake import Intake
 
+# A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
+PLACE_BYTES = 1_024
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
 
@@ -34,13 +38,16 @@ class Pending:
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: nobody waits for it any more.
+        row_id: under which models are asked: its id, unless another query in hand has that one.
+        intake: of its application, while it is in hand there.
+        places: that it takes there, of `PLACE_BYTES`.
         message: what its answer says to a person, beside the reason.
     """
 
     __slots__ = (
         "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
-        "headers", "input", "key", "message", "models", "outputs", "partition", "priority", "query_id", "received_us",
-        "reply_token", "sent_us", "until_us", "version", "weights",
+        "headers", "input", "intake", "key", "message", "models", "outputs", "partition", "places", "priority",
+        "query_id", "received_us", "reply_token", "row_id", "sent_us", "until_us", "version", "weights",
     )  # fmt: skip
 
     input: Input | None
@@ -61,7 +68,7 @@ class Pending:
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
             self.version, self.reply_token,
         ) = query  # fmt: skip
-        topic, self.partition, offset, _, self.key, _, self.headers = record
+        topic, self.partition, offset, _, self.key, value, self.headers = record
         self.completes = (_NEW(Position, (topic, self.partition, offset)),)
         self.application = application
         self.sent_us = sent_us
@@ -73,9 +80,30 @@ class Pending:
         self.weights = ()
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
+        self.row_id = self.query_id
+        self.intake: Intake | None = None
+        self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
 
     @property
     def is_alone(self) -> bool:
         """Whether one model was to be asked, and no other."""
         return self.decision is not None and len(self.decision.chosen) == 1
+
+    def _places(self, value: bytes) -> int:
+        """Return how many places it takes once its models are asked: its input is not kept."""
+        headers = sum([len(name) + len(content or b"") for name, content in self.headers])
+        return 1 + (len(value) - size(self.input) + len(self.key or b"") + headers) // PLACE_BYTES
+
+    def keep_input(self) -> None:
+        """Count it for its input, too, as its models are not asked yet."""
+        if self.intake is not None:
+            places = size(self.input) // PLACE_BYTES
+            self.places += places
+            self.intake.places += places
+
+    def leave(self) -> None:
+        """Count it no more."""
+        if self.intake is not None:
+            self.intake.places -= self.places
+            self.intake = None

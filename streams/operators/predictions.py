@@ -83,10 +83,16 @@ def answered(
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:
-    """Return the output of every chosen arm: MISSING where nothing arrived, OVERLOADED where it was not asked."""
+    """Return the output of every chosen arm: MISSING where nothing arrived, OVERLOADED where it was not asked.
+
+    Where the query has chosen, there is no decision, and it has asked one model.
+    """
     decision = query.decision
     if decision is None:
-        return {}
+        return {
+            arm: query.outputs.get(name) or ModelOutput(name, "", Outcome.MISSING, None)
+            for arm, name in enumerate(query.models)
+        }
     found: dict[int, ModelOutput] = {}
     for arm in decision.chosen:
         name = decision.arms[arm]

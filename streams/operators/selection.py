@@ -10,9 +10,9 @@ that is read again is decided by the same draw, asked again and answered again.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -30,8 +30,9 @@ from streams.operators.combiner import UNKNOWN
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
 from streams.operators.counters import Counters, render
 from streams.operators.figures import MAX_LABELS
+from streams.operators.intake import Intakes
+from streams.operators.parked import Parked, Waiting
 from streams.operators.pending import Pending
-from streams.operators.recent import RecentIds
 from streams.operators.serving import Serving
 from streams.operators.views import StateView, arms_of
 from streams.topology import state_name, state_partition
@@ -46,8 +47,12 @@ if TYPE_CHECKING:
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
 MAX_SKEW_US = 5_000_000
-# How long a query of a never-seen context waits for its state: about ten Redis round trips (0.84 ms each, measured).
-PARK_US = 10_000
+# A query whose state has never been read waits for it, for at most this share of the time that it has.
+PARK_SHARE = 0.5
+# Once the store has been silent for so long, it is down: then about ten round trips (0.84 ms each, measured) must do.
+SILENT_US, PARK_US = 1_000_000, 10_000
+# A context of more bytes names its state by its digest; no text of so few characters has them.
+MAX_CONTEXT, _PLAIN = 256, 64
 # What is left for the way back to the client, where nothing else is said. Of 20 ms five would be a quarter.
 _MARGIN_US, _MARGIN_PART = 5_000, 10
 _TOPIC = attrgetter("topic")
@@ -63,9 +68,11 @@ class SelectionSettings:
         margin_us: how long before the deadline the answer leaves; the leg back to the client takes 1.2 ms at the median
             and 3.7 at the 99th percentile (measured, one broker). None = 5 ms, of a short objective a tenth.
         states: how many policy states are kept in the process.
-        remembered: query ids kept per partition, to recognise duplicates.
+        remembered: query ids kept per application and partition, to recognise duplicates.
         cache_bytes: of model outputs kept by input; 0 = every query is asked.
         admission: whether queries that a model cannot answer in time are answered with the default at once.
+        places: that queries in hand may take, see `intake`: what the role may have outstanding.
+        state_bytes: that the policy states may take, as far as is known; the first of both bounds holds.
     """
 
     partitions: int = 4
@@ -75,14 +82,8 @@ class SelectionSettings:
     remembered: int = 20_000
     cache_bytes: int = 0
     admission: bool = False
-
-
-@dataclass(slots=True)
-class _Parked:
-    """Queries of a context whose state is being read for the first time."""
-
-    until_us: int
-    queries: list[tuple[Deployed, Pending]]
+    places: int = 50_000
+    state_bytes: int = 1 << 28
 
 
 class Selection(Operator):
@@ -101,9 +102,10 @@ class Selection(Operator):
             Admission() if settings.admission else None,
             self._counters,
         )
-        self._states = StateView(settings.states)
-        self._parked: dict[StateKey, _Parked] = {}
-        self._recent = RecentIds(settings.remembered)
+        self._states = StateView(settings.states, settings.state_bytes)
+        self._parked = Parked(settings.places)
+        self._asked_us: int | None = None  # since when the store has owed an answer
+        self._intakes = Intakes(settings.places, settings.remembered)
         self._turn = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
@@ -116,10 +118,12 @@ class Selection(Operator):
             if topic == topics.QUERIES:
                 self._on_queries(run, now_us, effects, wanted)
             else:
-                self._on_others(topic, run, now_us, effects)
+                self._on_others(topic, run, now_us, effects, wanted)
         self._serving.flush(self._turn, now_us, effects)
         if wanted:
             effects.append(FetchStates(tuple(wanted)))
+            if self._asked_us is None:
+                self._asked_us = now_us
         return effects
 
     def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
@@ -138,26 +142,26 @@ class Selection(Operator):
     def on_timer(self, now_us: int) -> Effects:
         """Answer what is due, and decide for contexts whose state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
-        for key in [key for key, parked in self._parked.items() if parked.until_us <= now_us]:
-            self._counters["states_late_total",] += 1
-            self._release(key, now_us, effects)
+        for key, waiting in self._parked.due(now_us):
+            self._release(key, waiting, now_us, effects)
         self._serving.flush(self._turn, now_us, effects)
         return effects
 
     def next_deadline(self) -> int | None:
         """Return when the next answer or parked query is due (us)."""
         due = self._serving.next_deadline()
-        parked = min((waiting.until_us for waiting in self._parked.values()), default=None)
+        parked = self._parked.next_due()
         return min((time for time in (due, parked) if time is not None), default=None)
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take policy states as they are stored; queries that waited for them are decided."""
         effects: Effects = []
+        self._asked_us = None
         for key, state in states.items():
             self._states.put(key, state, now_us)
         for key in states:
             if key in self._parked:
-                self._release(key, now_us, effects)
+                self._release(key, self._parked.take(key), now_us, effects)
         self._serving.flush(self._turn, now_us, effects)
         return effects
 
@@ -168,9 +172,9 @@ class Selection(Operator):
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget what is pending in these partitions: their new owner reads it again."""
         self._serving.drop(partitions)
-        self._recent.drop(partitions)
-        for parked in self._parked.values():
-            parked.queries = [waiting for waiting in parked.queries if waiting[1].partition not in partitions]
+        self._intakes.drop(partitions)
+        for query in self._parked.drop(partitions):
+            query.leave()
 
     def statistics(self) -> Mapping[str, float]:
         """Return counters by application, status and model, gauges of what is pending, and what the policies say."""
@@ -178,8 +182,20 @@ class Selection(Operator):
             **self._counters.rendered(),
             **self._described(),
             **self._serving.statistics(),
+            **self._intakes.statistics(),
+            "parked": float(len(self._parked)),
             "states_cached": float(len(self._states)),
+            "states_bytes": float(self._states.size),
+            "states_unread": float(sum(key not in self._states for key in self._common_states())),
         }
+
+    def _common_states(self) -> list[StateKey]:
+        """Return the states that decide for applications, or where those of their contexts start."""
+        return [
+            _state_key(name, None, self._settings.partitions)
+            for name, deployed in self._configuration.applications.items()
+            if not deployed.application.per_context or has_start(deployed.policy)
+        ]
 
     def _described(self) -> dict[str, float]:
         """Return who was asked how often, and of each application its policy and the weights of its global state."""
@@ -198,7 +214,9 @@ class Selection(Operator):
                     found[render(("policy_weight", *labels))] = arms.weights[place] / (sum(arms.weights) or 1.0)
         return found
 
-    def _on_others(self, topic: str, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+    def _on_others(
+        self, topic: str, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]
+    ) -> None:
         for record in records:
             try:
                 if topic == topics.MODEL_PREDICTIONS:
@@ -207,31 +225,41 @@ class Selection(Operator):
                     self._configuration.on_record(record)
             except DecodeError as error:
                 effects.append(self._dead(record, error))
+        if topic == topics.APPLICATIONS:  # their states are there before their first queries
+            self._intakes.follow(self._configuration.applications)
+            wanted += [key for key in self._common_states() if key not in self._states]
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
         """Have queries served; those that follow each other and are decided by the same state, at once."""
         common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
-        counts: Counter[str] = Counter()
         decided: list[tuple[Arms, list[Pending]]] = []
         arms: Arms | None = None
-        configured, is_new, margin_us = self._configuration.applications.get, self._recent.add, self._margin_us
+        margin_us, intake_of = self._margin_us, self._intakes.by_name.get
+        self._intakes.set_limits()
         for record in records:
             try:
                 query = self._query(record)
             except DecodeError as error:
                 effects.append(self._dead(record, error))
                 continue
-            deployed = configured(query.application)
-            counts[query.application if deployed else UNKNOWN] += 1
-            if not is_new(record.partition, query.query_id):
+            intake = intake_of(query.application)
+            if intake is None:
+                self._counters["queries_total", "application", UNKNOWN] += 1
+                pending = _pending(query, record, None, now_us, margin_us)
+                effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
+                continue
+            intake.queries += 1
+            if not intake.recent.add(record.partition, query.query_id, query.reply_token):
                 effects.append(Skip((record.position,), "duplicate_query"))
                 continue
-            pending = _pending(query, record, deployed, now_us, margin_us)
-            if deployed is None or pending.until_us <= now_us:
-                reason = "unknown_application" if deployed is None else "expired"
+            pending = _pending(query, record, intake.deployed, now_us, margin_us)
+            if pending.until_us <= now_us or intake.places >= intake.limit:
+                reason = "expired" if pending.until_us <= now_us else "over_limit"
                 effects.append(self._serving.combiner.answer(pending, now_us, reason))
                 continue
-            its = common.get(query.application) or self._arms(deployed, pending, now_us, common, wanted)
+            pending.intake = intake
+            intake.places += pending.places
+            its = common.get(query.application) or self._arms(intake.deployed, pending, now_us, common, wanted)
             if its is None:
                 continue
             if its is not arms:
@@ -240,7 +268,7 @@ class Selection(Operator):
             decided[-1][1].append(pending)
         for arms, queries in decided:
             self._serving.ask(queries, arms, now_us, effects)
-        for name, count in counts.items():
+        for name, count in self._intakes.counted():
             self._counters["queries_total", "application", name] += count
 
     def _query(self, record: Record) -> Query:
@@ -271,13 +299,20 @@ class Selection(Operator):
                 self._want(key, deployed, now_us, wanted)
             if not application.per_context:
                 common[application.name] = arms
-        elif key in self._parked:
-            self._parked[key].queries.append((deployed, pending))
         else:
-            until_us = min(now_us + PARK_US, pending.until_us)
-            self._parked[key] = _Parked(until_us, [(deployed, pending)])
-            self._want(key, deployed, now_us, wanted)
+            if key not in self._parked:
+                self._want(key, deployed, now_us, wanted)
+            if self._parked.is_full:
+                return self._without_state(key, deployed)
+            pending.keep_input()
+            self._parked.add(key, Waiting(self._patience(pending, now_us), deployed, pending))
         return arms
+
+    def _patience(self, pending: Pending, now_us: int) -> int:
+        """Return until when a query waits for its state (us): for a share of its time, if the store answers."""
+        until_us = now_us + int(PARK_SHARE * (pending.until_us - now_us))
+        is_silent = self._asked_us is not None and now_us - self._asked_us >= SILENT_US
+        return min(until_us, now_us + PARK_US) if is_silent else until_us
 
     def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
         """Have a state read; before it that of all contexts, if a new context starts from there and it is not fresh."""
@@ -287,19 +322,29 @@ class Selection(Operator):
                 wanted.append(common)
         wanted.append(key)
 
-    def _release(self, key: StateKey, now_us: int, effects: Effects) -> None:
-        for deployed, pending in self._parked.pop(key).queries:
-            models = deployed.application.models
-            name = deployed.application.name
-            arms = self._states.arms(key, deployed.policy, models, name) or arms_of(
-                deployed.policy, models, key.name, None
-            )
-            self._serving.ask([pending], arms, now_us, effects)
+    def _release(self, key: StateKey, queries: Iterable[Waiting], now_us: int, effects: Effects) -> None:
+        """Have queries served that waited for a state: by the initial one if it has not come."""
+        for _, deployed, pending in queries:
+            application = deployed.application
+            arms = self._states.arms(key, deployed.policy, application.models, application.name)
+            self._serving.ask([pending], arms or self._without_state(key, deployed), now_us, effects)
+
+    def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
+        """Return what decides a query whose state has not come."""
+        self._counters["decided_without_state_total", "application", deployed.application.name] += 1
+        return arms_of(deployed.policy, deployed.application.models, key.name, None)
+
+
+def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
+    """Name the state that decides; a long context's by its digest, since names are kept in many places."""
+    if context is not None and len(context) > _PLAIN and len(given := context.encode()) > MAX_CONTEXT:
+        context = sha256(given).hexdigest()
+    return _known_key(application, context, partitions)
 
 
 # One entry a context seen lately: a third of what working it out costs.
 @lru_cache(maxsize=65_536)
-def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
+def _known_key(application: str, context: str | None, partitions: int) -> StateKey:
     name = state_name(application, context)
     return StateKey(state_partition(name, partitions), name)
 
@@ -310,8 +355,8 @@ def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: in
     if sent_us > now_us + MAX_SKEW_US:
         sent_us = now_us
     slo_us = deployed.slo_us if deployed else 0
-    if query.slo_ms is not None:
-        slo_us = int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000)
+    if query.slo_ms is not None and deployed is not None:
+        slo_us = min(int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000), deployed.longest_us)
     if margin_us is None:
         margin_us = min(slo_us // _MARGIN_PART, _MARGIN_US)
     application, deadline_us = deployed.application if deployed else None, sent_us + slo_us

@@ -21,13 +21,14 @@ from streams.operators.combiner import Combiner, outputs_of
 from streams.operators.contract import Skip
 from streams.operators.counters import Counters, render
 from streams.operators.latencies import Latencies
+from streams.operators.naming import named
 from streams.operators.quantile import RunningQuantile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
-    from schemas.records import Model
+    from schemas.records import Decision, Model
     from streams.operators.admission import Admission
     from streams.operators.asking import Row
     from streams.operators.cache import Orphan, PredictionCache
@@ -86,8 +87,9 @@ class Serving:
         inside = self._asking.handed  # their answers need no way back
         for query in queries:
             query.weights = arms.votes
-            if query.features or in_situation:
-                choice = self._situated(query, arms, now_us)
+            choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
+            if query.features or in_situation or query.version is not None:
+                choice = self._singled_out(query, arms, now_us)
             else:
                 choice = only or arms.decide(uniform(query.query_id))
             left: tuple[str, ...] | None
@@ -115,6 +117,22 @@ class Serving:
         for model_topics, rows in asked.items():
             self._asking.add(model_topics, rows)
 
+    def _singled_out(
+        self, query: Pending, arms: Arms, now_us: int
+    ) -> tuple[Decision | None, tuple[str, ...], tuple[str, ...]]:
+        """Draw what a query asks that is not like the others: by its situation, or since it names a version."""
+        if query.features or arms.situated is not None:
+            choice = self._situated(query, arms, now_us)
+        else:
+            choice = arms.decide(uniform(query.query_id))
+        if query.version is None or not choice.models:
+            return choice
+        models = named(query.version, query.query_id, choice.models, arms.names, self._models)
+        if models is choice.models:
+            return choice
+        query.weights = (1.0,)
+        return None, models, tuple(map(topics.model_queries, models))  # the client has decided, not the policy
+
     def _impossible(self, query: Pending, arms: Arms) -> str | None:
         """Return why a query cannot be asked as it is: too many features for its policy, or no arm; None if it can be.
 
@@ -123,7 +141,7 @@ class Serving:
         if len(query.features) > arms.most_features:
             reason = "too_many_features"
         elif not query.models:
-            reason = "no_model_in_time"
+            reason = "no_model_in_time" if query.decision is not None else "unknown_version"
         else:
             return None if self._models.keys() >= {*query.models} else "unknown_model"
         query.decision, query.models = None, ()

@@ -6,9 +6,11 @@ A query never waits for Redis once its state has been seen: a stale entry is use
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from itertools import accumulate
+from operator import attrgetter
+from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from policies.contract import Ballots, Policy, Situation
     from schemas.records import PolicyState
 
+# What an entry takes beside its name and its state's numbers, and what each of these takes: in the state, in what is
+# worked out from it, and in the decision.
+ENTRY_BYTES, NUMBER_BYTES = 1_536, 48
 # A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
 # reads a second for each active state is what it costs.
 STALE_US = 100_000
@@ -121,38 +126,61 @@ def _choice(decision: Decision) -> Choice:
 
 
 class _Entry:
-    """One state of the view, when it was read and asked for, and the arms worked out from it."""
+    """One state of the view, when it was read and asked for, the arms worked out from it, and about what it takes."""
 
-    __slots__ = ("arms", "asked_us", "read_us", "state")
+    __slots__ = ("arms", "asked_us", "read_us", "size", "state")
 
     def __init__(self, state: PolicyState | None, read_us: int) -> None:
         self.state = state
         self.read_us = read_us
         self.asked_us = read_us
         self.arms: Arms | None = None
+        self.size = 0
+
+
+class _Shelf:
+    """The entries of one application, the least recently used first."""
+
+    __slots__ = ("entries", "size")
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[StateKey, _Entry] = OrderedDict()
+        self.size = 0
 
 
 class StateView:
-    """Least-recently-used view of policy states, at most `capacity` of them."""
+    """Least-recently-used view of policy states; where there are too many, the application that has most loses its own.
 
-    __slots__ = ("_capacity", "_entries")
+    Args:
+        capacity: of states.
+        capacity_bytes: that they may take, estimated.
+    """
 
-    def __init__(self, capacity: int) -> None:
+    __slots__ = ("_capacity", "_capacity_bytes", "_length", "_shelves", "size")
+
+    def __init__(self, capacity: int, capacity_bytes: int = maxsize) -> None:
         self._capacity = capacity
-        self._entries: OrderedDict[StateKey, _Entry] = OrderedDict()
+        self._capacity_bytes = capacity_bytes
+        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
+        self._length = 0
+        self.size = 0
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._length
+
+    def __contains__(self, key: StateKey) -> bool:
+        return self._find(key) is not None
 
     def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
         """Return the arms in the state last read, None if it was never read.
 
         If nothing is stored that is the application's where the policy has a `start`, else the initial one.
         """
-        entry = self._entries.get(key)
+        entries = self._shelves[application].entries
+        entry = entries.get(key)
         if entry is None:
             return None
-        self._entries.move_to_end(key)
+        entries.move_to_end(key)
         arms = entry.arms
         if arms is None or arms.policy is not policy or arms.names is not names:
             state = entry.state or self._started(key, policy, application)
@@ -161,37 +189,65 @@ class StateView:
 
     def is_new(self, key: StateKey) -> bool:
         """Tell whether nothing is known to be stored under a key."""
-        entry = self._entries.get(key)
+        entry = self._find(key)
         return entry is None or entry.state is None
 
     def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
         name = StateKey(key.partition, application)
-        common = self._entries.get(name) if has_start(policy) else None
+        entries = self._shelves[application].entries
+        common = entries.get(name) if has_start(policy) else None
         if common is None:
             return None
-        self._entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view
+        entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view
         return started(common.state, registry.spec(policy))
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state that is in the view should be read again now; true once for each reading."""
-        entry = self._entries[key]
-        if now_us - entry.read_us < STALE_US or now_us - entry.asked_us < STALE_US:
+        entry = self._find(key)
+        if entry is None or now_us - entry.read_us < STALE_US or now_us - entry.asked_us < STALE_US:
             return False
         entry.asked_us = now_us
         return True
 
     def is_due(self, key: StateKey, now_us: int) -> bool:
         """Tell whether a state is not in the view, or should be read again now."""
-        return key not in self._entries or self.is_stale(key, now_us)
+        return key not in self or self.is_stale(key, now_us)
 
     def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
         """Store what was read."""
-        entry = self._entries.get(key)
+        shelf = self._shelves[_application(key)]
+        entry = shelf.entries.get(key)
         if entry is None:
-            self._entries[key] = _Entry(state, now_us)
-            if len(self._entries) > self._capacity:
-                self._entries.popitem(last=False)
-            return
-        if state is None or state != entry.state:  # without one of its own, the common state may have changed
+            entry = shelf.entries[key] = _Entry(state, now_us)
+            self._length += 1
+        elif state is None or state != entry.state:  # without one of its own, the common state may have changed
             entry.state, entry.arms = state, None
         entry.read_us = now_us
+        more = _size(key, state) - entry.size
+        entry.size += more
+        shelf.size += more
+        self.size += more
+        while self._length > 1 and (self._length > self._capacity or self.size > self._capacity_bytes):
+            self._evict()
+
+    def _find(self, key: StateKey) -> _Entry | None:
+        shelf = self._shelves.get(_application(key))
+        return None if shelf is None else shelf.entries.get(key)
+
+    def _evict(self) -> None:
+        shelf = max(self._shelves.values(), key=_SIZE)
+        gone = shelf.entries.popitem(last=False)[1]
+        shelf.size -= gone.size
+        self.size -= gone.size
+        self._length -= 1
+
+
+_SIZE = attrgetter("size")
+
+
+def _application(key: StateKey) -> str:
+    return key.name.partition("/")[0]
+
+
+def _size(key: StateKey, state: PolicyState | None) -> int:
+    return ENTRY_BYTES + 4 * len(key.name) + (0 if state is None else NUMBER_BYTES * len(state.values))

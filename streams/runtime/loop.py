@@ -20,6 +20,7 @@ from schemas.errors import SchemaError
 from schemas.records import STOPPED
 from streams.operators.contract import Emit, Operator
 from streams.runtime.alarm import Alarm
+from streams.runtime.clock import off_ms
 from streams.runtime.dead_letters import DeadLetters
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.follower import Follower
@@ -48,6 +49,9 @@ REPORT_S = 1.0
 NOTHING_MORE: Final[Mapping[str, float]] = MappingProxyType({})
 STOP_S = 5.0
 BACKOFF_S = 0.5
+# How long a role waits for the policy states that its configuration names before it takes queries. A store that is slow
+# or being connected to has answered by then; without one that is down the role goes on.
+STATES_S = 5.0
 
 
 class RoleLoop:
@@ -143,8 +147,10 @@ class RoleLoop:
         return [*jobs, self._keeper.run()] if self._keeper else jobs
 
     async def _join(self, stop: asyncio.Event) -> None:
-        """Join the group once what is followed is known; a broker that is not up yet is waited for."""
+        """Join the group once what is followed, and the states it asks for, are known; who is not up is waited for."""
         await _either(stop, self._follower.caught_up)
+        if self._keeper is not None and not stop.is_set():
+            await self._read_states(self._keeper, stop)
         while not stop.is_set() and not self._joined:
             try:
                 await self._ports.consumer.start(self._ownership)
@@ -153,6 +159,15 @@ class RoleLoop:
                 await asyncio.sleep(BACKOFF_S)
             else:
                 self._joined = True
+
+    async def _read_states(self, keeper: Keeper, stop: asyncio.Event) -> None:
+        """Wait for what has been asked of the store."""
+        reading, stopping = asyncio.create_task(keeper.flush(STATES_S)), asyncio.create_task(stop.wait())
+        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if reading.done() and not reading.result():
+            _log.warning("%s: no answer from the store in %g s; begins without its states", self._role.name, STATES_S)
+        for task in (reading, stopping):
+            task.cancel()
 
     async def _finish(self) -> None:
         """Wait for what is on its way, then commit."""
@@ -202,6 +217,7 @@ class RoleLoop:
             "outstanding": float(self._tracker.outstanding()),
             "pressure": self._lanes.pressure(),
             "completions_ignored_total": float(self._tracker.ignored_total),
+            "clock_off_ms": off_ms(self._ports.clock),
         }
         if self._joined:
             vitals = self._ports.consumer.vitals()

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 # A rebalance may rightly take its timeout (30 s) twice, when a member dies in the middle of it.
 SILENT_US = 120_000_000
 STALLED_US = 60_000_000
+# It looks twice a second; after more the process stood still, or the clock has made a step: times before say nothing.
+PAUSED_US = 5_000_000
 
 
 class Watchdog:
@@ -26,6 +28,7 @@ class Watchdog:
         self._silent_us = silent_us
         self._stalled_us = stalled_us
         self._throttled_us = 0
+        self._checked_us: int | None = None
 
     def check(self, vitals: Vitals, now_us: int, *, throttled: bool) -> None:
         """Raise if the consumer is stuck.
@@ -38,8 +41,9 @@ class Watchdog:
         Raises:
             StuckError: the process should end.
         """
-        if throttled:
+        if throttled or now_us - (self._checked_us or now_us) > PAUSED_US:
             self._throttled_us = now_us
+        self._checked_us = now_us
         silent_us = now_us - max(vitals.polled_us, self._throttled_us)
         if silent_us > self._silent_us:
             raise StuckError(f"no poll has returned for {silent_us // 1_000_000} s; restart this process")

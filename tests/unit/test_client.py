@@ -12,10 +12,12 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import SchemaError
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
-from streams.client import Client, UnansweredError, as_input
+from streams.client import Client, UnansweredError
+from streams.inputs import as_input, as_label
 from streams.murmur2 import partition_of
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
+from streams.sync import SyncClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -52,7 +54,7 @@ class FakeTransport:
             self.sent.append((topic, partition, key, value))
             prediction = self.answer(CODEC.decode(Query, value)) if topic == topics.QUERIES else None
             if prediction is not None:
-                self.arrive(CODEC.encode(prediction))
+                self.arrive(CODEC.encode(prediction), partition=partition)
 
     async def read(self) -> Sequence[Record]:
         """Return the next arrivals, or raise what was put there."""
@@ -65,9 +67,10 @@ class FakeTransport:
         """Note it."""
         self.closed = True
 
-    def arrive(self, *values: bytes) -> None:
+    def arrive(self, *values: bytes, partition: int = 0) -> None:
         """Let prediction records arrive in one poll."""
-        self.arrivals.put_nowait([Record(topics.PREDICTIONS, 0, i, NOW_US, None, v) for i, v in enumerate(values)])
+        arrived = [Record(topics.PREDICTIONS, partition, i, NOW_US, None, v) for i, v in enumerate(values)]
+        self.arrivals.put_nowait(arrived)
 
 
 @pytest.fixture
@@ -98,6 +101,7 @@ def _prediction(query: Query, answer: int = 3) -> Prediction:
         received_us=0,
         deadline_us=0,
         answered_us=0,
+        reply_token=query.reply_token,
     )
 
 
@@ -108,7 +112,9 @@ async def test_a_prediction_comes_back_to_its_query(client: Client, transport: F
     prediction = await client.predict("digits", row, context="ann", slo_ms=50)
     query = CODEC.decode(Query, transport.sent[0][3])
     assert (prediction.answer, prediction.query_id) == (3, query.query_id)
-    assert query == Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0)
+    assert len(query.reply_token) == 16
+    expected = Query(query.query_id, "digits", Tensor.of(row), "ann", NOW_US, 50.0, reply_token=query.reply_token)
+    assert query == expected
 
 
 async def test_features_travel_with_the_query(client: Client, transport: FakeTransport) -> None:
@@ -210,10 +216,12 @@ async def test_a_reader_that_fails_fails_whoever_waits(client: Client, transport
 async def test_an_id_can_be_asked_once_at_a_time(client: Client, transport: FakeTransport) -> None:
     """Two awaiting calls with one id could not tell their answers apart."""
     waiting = asyncio.create_task(client.predict("digits", "x", query_id="q-1", timeout_s=5))
-    await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
     with pytest.raises(ValueError, match="already being asked"):
         await client.predict("digits", "y", query_id="q-1")
-    transport.arrive(CODEC.encode(_prediction(Query("q-1", "digits", "x"))))
+    _, partition, _, value = transport.sent[0]
+    transport.arrive(CODEC.encode(_prediction(CODEC.decode(Query, value))), partition=partition)
     assert (await waiting).query_id == "q-1"
 
 
@@ -231,21 +239,139 @@ async def test_seeded_ids_repeat(transport: FakeTransport) -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [{"application": "napapp"}, {"context": "bob"}, {"reply_token": ""}, {"reply_token": "0" * 16}],
+    ids=["application", "context", "no-token", "token"],
+)
+async def test_an_answer_in_anothers_name_is_passed_over(
+    client: Client, transport: FakeTransport, changes: dict[str, str]
+) -> None:
+    """Whoever reads the queries knows their ids; the first prediction with one need not be its answer."""
+
+    def answer(query: Query) -> Prediction:
+        partition = partition_of(b"ann", PARTITIONS)
+        forged = _prediction(query, answer=1)
+        transport.arrive(CODEC.encode(forged._replace(**changes)), partition=partition)  # type: ignore[arg-type]
+        transport.arrive(CODEC.encode(forged), partition=(partition + 1) % PARTITIONS)
+        return _prediction(query)
+
+    transport.answer = answer
+    assert (await client.predict("digits", "x", context="ann")).answer == 3
+
+
+async def test_feedback_may_come_from_another_process(client: Client, transport: FakeTransport) -> None:
+    """Who knows id and context needs no prediction; numpy's numbers are numbers."""
+    await client.feedback("q-1", context="ann", label=np.int64(3))
+    (topic, partition, key, value) = transport.sent[0]
+    assert (topic, partition, key) == (topics.FEEDBACK, partition_of(b"ann", PARTITIONS), b"ann")
+    assert CODEC.decode(Feedback, value) == Feedback("q-1", 3, None, NOW_US)
+
+
+async def test_feedback_that_cannot_be_meant_is_refused(client: Client, transport: FakeTransport) -> None:
+    """Another context than the prediction's would send it where nobody waits."""
+    prediction = _prediction(Query("q-1", "digits", "x", "ann"))
+    with pytest.raises(ValueError, match="'ann', not 'bob'"):
+        await client.feedback(prediction, label=1, context="bob")
+    with pytest.raises(TypeError, match="the id of a query, not int"):
+        await client.feedback(7, label=1)  # type: ignore[arg-type]
+    assert not transport.sent
+
+
+async def test_a_broker_that_is_not_there_is_said_in_one_sentence(transport: FakeTransport) -> None:
+    """Not in the words of the library underneath."""
+
+    async def refuse(_follow: Sequence[str]) -> Mapping[str, int]:
+        raise BrokerUnavailableError("KafkaConnectionError('Unable to bootstrap')")
+
+    transport.start = refuse  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnavailableError, match=r"^no Kafka broker answers at nowhere:1; see `skysail doctor`"):
+        await Client("nowhere:1", transport=transport).connect()
+
+
+def test_a_client_used_without_async_says_what_to_write(transport: FakeTransport) -> None:
+    """Instead of Python's words about context managers."""
+    with pytest.raises(TypeError, match="async with"), Client("nowhere:1", transport=transport):
+        pass
+
+
+def test_a_script_needs_no_event_loop(transport: FakeTransport) -> None:
+    """The same calls, which return when they are done; what fails is raised where it was called."""
+    transport.answer = _prediction
+    with SyncClient("nowhere:1", transport=transport, clock=FrozenClock()) as client:
+        prediction = client.predict("digits", [1.0, 2.0])
+        client.feedback(prediction, label=3)
+        with pytest.raises(TypeError, match="an input is"):
+            client.predict("digits", object())
+    assert (prediction.answer, [topic for topic, *_ in transport.sent]) == (3, [topics.QUERIES, topics.FEEDBACK])
+    assert transport.closed
+    with pytest.raises(RuntimeError, match="not connected"):
+        client.predict("digits", "x")
+
+
+class Frame:
+    """What of pandas is looked at: `to_numpy` and `to_dict`."""
+
+    def __init__(self, array: object, named: object = None) -> None:
+        self._array, self._named = array, named
+
+    def to_numpy(self) -> object:
+        """Return the values."""
+        return self._array
+
+    def to_dict(self) -> object:
+        """Return them by name."""
+        return self._named
+
+
+OBJECTS = np.array([41, "nurse"], dtype=object)
+
+
+@pytest.mark.parametrize(
     ("x", "expected"),
     [
         ("text", "text"),
         (b"bytes", b"bytes"),
         ([1.0, 2.0], Tensor.of(np.array([1.0, 2.0]))),
+        ([1, 2], Tensor.of(np.array([1, 2]))),
+        ((True, False), Tensor.of(np.array([True, False]))),
+        (7, Tensor.of(np.array(7))),
+        (np.float32(1.5), Tensor.of(np.array(1.5, np.float32))),
         (np.ones(2, np.uint8), Tensor.of(np.ones(2, np.uint8))),
+        (np.ones(2, ">f4"), Tensor.of(np.ones(2, np.float32))),
+        (np.ones(2, np.float16), Tensor.of(np.ones(2, np.float32))),
+        (np.ones(2, np.longdouble), Tensor.of(np.ones(2))),
+        (Frame(np.ones(2)), Tensor.of(np.ones(2))),
+        (Frame(np.array([1, 2.5], dtype=object)), Tensor.of(np.array([1, 2.5]))),
+        (Frame(OBJECTS, {"age": np.int64(41), "job": "nurse"}), '{"age": 41, "job": "nurse"}'),
+        (Frame(OBJECTS[None], {"age": {9: 41}, "job": {9: "nurse"}}), '{"age": 41, "job": "nurse"}'),
+        ({"age": np.float64(41), "job": "nurse"}, '{"age": 41.0, "job": "nurse"}'),
     ],
 )
 def test_inputs_are_what_a_user_has_at_hand(x: object, expected: object) -> None:
-    """Arrays and lists travel as tensors, strings and bytes as they are."""
-    assert as_input(x) == expected  # type: ignore[arg-type]
+    """Numbers travel as tensors, named columns as a JSON text, strings and bytes as they are."""
+    assert as_input(x) == expected
 
 
-@pytest.mark.parametrize("x", [None, object(), ["a", "b"], {"a": 1}])
+@pytest.mark.parametrize("x", [None, object(), ["a", "b"], {"a": object()}, [[1], [1, 2]], np.ones(2, complex)])
 def test_other_inputs_are_refused(x: object) -> None:
     """With what would be accepted."""
-    with pytest.raises(TypeError, match="array or list of numbers"):
-        as_input(x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"an input is an array or list of numbers|values are numbers and texts"):
+        as_input(x)
+
+
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [(np.float32(0.5), 0.5), (np.str_("yes"), "yes"), (np.bool_(True), True), (np.array(3), 3),
+     ([0.25, 0.75], Tensor.of(np.array([0.25, 0.75])))],
+)  # fmt: skip
+def test_labels_are_what_a_user_has_at_hand(label: object, expected: object) -> None:
+    """Numpy's numbers and texts are numbers and texts, a list is of scores."""
+    found = as_label(label)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_what_is_no_label_is_refused() -> None:
+    """At the call, not by the joiner."""
+    with pytest.raises(TypeError, match="a label is a number"):
+        as_label({"a": 1})

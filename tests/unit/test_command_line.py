@@ -27,7 +27,7 @@ from deploy.errors import SettingsError, UsageError
 from deploy.packing import labels, sample
 from load import results
 from load.results import Result
-from schemas.records import Application, Tensor
+from schemas.records import Application, Prediction, Status, Tensor
 from streams.control.alerts import REASONS
 from workers.errors import PackageError
 from workers.loading import load_package
@@ -91,6 +91,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("run", "--model", "svc"), "--model goes with --role worker"),
         (("query", "digits"), "give either --input or --npy"),
         (("query", "digits", "--input", "[1, "), "this is no input"),
+        (("query", "digits", "--input", "great fun"), """a text is quoted: --input '"great fun"'"""),
         (("query", "digits", "--input", "[1]", "--features", "0.5"), "--features: features: a list of numbers"),
         (("query", "digits", "--input", "[1]", "--features", "[1"), "--features: "),
         (("feedback", "q1"), "give either --label or --loss"),
@@ -416,3 +417,28 @@ def test_a_result_that_makes_no_page_says_why(
 def test_reasons_for_a_default_have_words_where_they_are_printed_as_where_they_are_watched() -> None:
     """Both know the same ones; an unknown application is refused before it is asked."""
     assert ADVICE.keys() | {"unknown_application"} == REASONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, 0),
+        ({"status": Status.DEFAULT, "reason": "deadline"}, 0),
+        ({"status": Status.DEFAULT, "reason": "deadline", "answer": None}, 1),
+        ({"status": Status.DEFAULT, "reason": "invalid_input"}, 1),
+        ({"status": Status.DEFAULT, "reason": "unknown_version"}, 1),
+    ],
+)
+def test_a_query_fails_where_the_caller_erred_or_there_is_no_answer(
+    changes: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And says what a model has said about the input."""
+    found = Prediction("q", "digits", None, None, Status.COMPLETE, None, 3, 1.0, (), 0, 0, 0, 0, "", "takes float32[4]")
+
+    async def ask(*_: object) -> Prediction:
+        return found._replace(**changes)
+
+    monkeypatch.setattr("deploy.cli.query._ask", ask)
+    result = CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"])
+    assert result.exit_code == code
+    assert "takes float32[4]" in result.output

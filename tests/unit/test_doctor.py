@@ -18,10 +18,10 @@ from deploy.doctor import (
     check_package,
     check_python,
 )
-from deploy.health import advise, check_applications, check_models, examine
+from deploy.health import advise, check_applications, check_clocks, check_models, examine
 from deploy.servers import check_kafka, check_page, check_redis_answers
 from deploy.settings import Settings
-from schemas.records import Application, Model
+from schemas.records import Application, Model, Report
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,3 +125,11 @@ def test_what_to_do_next_is_to_ask_when_all_is_well() -> None:
     """An application that is there, and the page."""
     checks = (Check("Kafka", Level.OK, "answers"), Check("application digits", Level.OK, "exp3 over svc"))
     assert advise(checks, Settings()) == "ask: skysail query digits --input '[...]'; live page: http://127.0.0.1:6066/"
+
+
+def test_a_process_whose_clock_is_off_is_told() -> None:
+    """After its machine's clock has been set back, until it has followed."""
+    off, right = (Report(name, "joiner", 0, {}, {"clock_off_ms": ms}) for name, ms in (("joiner@1", 59_000), ("j", 20)))
+    (told,) = check_clocks([off, right])
+    assert (told.level, told.name, told.found) == (Level.WARN, "clock of joiner@1", "+59,000 ms off its machine's")
+    assert "NTP" in told.advice

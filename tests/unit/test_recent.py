@@ -38,3 +38,15 @@ def test_a_partition_that_is_gone_is_forgotten() -> None:
     recent.add(0, "a")
     recent.drop([0])
     assert recent.add(0, "a")
+
+
+def test_an_id_with_another_token_is_new_and_a_copy_of_it_is_not() -> None:
+    """Who asks is told apart; generations go on as ever."""
+    recent = RecentIds(10)
+    assert recent.add(0, "a", "mine")
+    assert recent.add(0, "a", "other")
+    assert not recent.add(0, "a", "other")
+    assert recent.add(0, "a")
+    for number in range(30):
+        assert recent.add(0, str(number), "mine")
+    assert recent.add(0, "a")

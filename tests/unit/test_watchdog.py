@@ -38,6 +38,14 @@ def test_backpressure_is_no_stall_and_gets_time_to_recover() -> None:
     watchdog = Watchdog()
     lagging = vitals(stalled_us=10 * STALLED_US, lag=5, silent_us=10 * SILENT_US)
     watchdog.check(lagging, NOW_US, throttled=True)
-    watchdog.check(lagging, NOW_US + STALLED_US, throttled=False)
+    for passed_us in range(0, STALLED_US + 1, 500_000):
+        watchdog.check(lagging, NOW_US + passed_us, throttled=False)
     with pytest.raises(StuckError):
         watchdog.check(lagging, NOW_US + STALLED_US + 1, throttled=False)
+
+
+def test_a_step_of_the_clock_is_no_silence() -> None:
+    """After a suspended machine has been resumed the times before it say nothing."""
+    watchdog = Watchdog()
+    watchdog.check(vitals(), NOW_US, throttled=False)
+    watchdog.check(vitals(silent_us=10 * SILENT_US, lag=5), NOW_US + 10 * SILENT_US, throttled=False)
