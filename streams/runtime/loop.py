@@ -127,12 +127,12 @@ class RoleLoop:
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
         hand = Hand()
         lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
-        events = KeeperEvents(self._on_states, self._complete, self._on_refused)
+        events = KeeperEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
         self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
-        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand.drop, self.ready)
+        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
         self._reader = Reader(
-            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership
+            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
         )
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
@@ -198,7 +198,7 @@ class RoleLoop:
         if self._joined:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
-        keeper = self._keeper.counters if self._keeper else {}
+        keeper = self._keeper.statistics() if self._keeper else {}
         return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
 
     def _complete(self, positions: Collection[Position]) -> None:
@@ -215,6 +215,9 @@ class RoleLoop:
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
         await self._ownership.on_refused(partition, stored)
+
+    def _on_blocked(self, partition: int) -> None:
+        self._ownership.on_blocked(partition)
 
 
 async def _either(*events: asyncio.Event) -> None:

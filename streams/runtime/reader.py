@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Effects, Operator, Record
     from streams.runtime.guard import Guard
+    from streams.runtime.keeper import Keeper
     from streams.runtime.lanes import Lanes
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ownership import Ownership
@@ -37,6 +38,16 @@ class Hand:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self._closed: set[TopicPartition] = set()
+
+    def fill(self, records: list[Record]) -> None:
+        """Take a poll's records; of closed partitions none."""
+        self.records = [r for r in records if _partition(r) not in self._closed] if self._closed else records
+
+    def close(self, partition: TopicPartition) -> None:
+        """Keep no records of a partition until it is dropped: then they are read again, or not ours any more."""
+        self.drop([partition])
+        self._closed.add(partition)
 
     def take(self, count: int) -> list[Record]:
         """Remove and return the first records."""
@@ -46,6 +57,7 @@ class Hand:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the records of these partitions: they are not ours any more, or will be read again."""
         gone = frozenset(partitions)
+        self._closed -= gone
         self.records = [record for record in self.records if _partition(record) not in gone]
 
 
@@ -85,6 +97,7 @@ class Reader:
         tracker: is told what was delivered.
         lanes: their pressure counts as being full.
         ownership: starts over after a kernel failed.
+        keeper: of states; its pressure counts, too.
     """
 
     def __init__(
@@ -98,9 +111,11 @@ class Reader:
         tracker: OffsetTracker,
         lanes: Lanes,
         ownership: Ownership,
+        keeper: Keeper | None = None,
     ) -> None:
         self._role = role
         self._ports = ports
+        self._keeper = keeper
         self._hand = hand
         self._offer = offer
         self._perform = perform
@@ -139,7 +154,8 @@ class Reader:
         return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
 
     def _is_pressed(self) -> bool:
-        return self._drain_until_us is not None or self._full() or self._lanes.pressure() >= 1
+        pressure = max(self._lanes.pressure(), self._keeper.pressure() if self._keeper else 0.0)
+        return self._drain_until_us is not None or self._full() or pressure >= 1
 
     def _only(self) -> frozenset[str] | None:
         """Return the topics to read from; None = from all."""
@@ -166,7 +182,7 @@ class Reader:
     async def _take(self, records: list[Record]) -> None:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
         hand = self._hand
-        hand.records = records
+        hand.fill(records)
         while hand.records and not self._guard.failed:
             part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else self._role.at_once)
             for partition, run in groupby(part, key=_partition):
