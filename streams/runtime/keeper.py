@@ -216,10 +216,10 @@ class Keeper:
             if current and partition in self._owned:
                 self._owned[partition] = verdict.stored
             self._events.stored(done.write.completes)
-            return done.count
+            return done.replaces
         if current:
             await self._refuse(partition, attempt.write.expected, verdict.stored)
-        return attempt.count
+        return attempt.replaces
 
     async def _refuse(self, partition: int, expected: int | None, stored: int | None) -> None:
         self._writes.forget([partition])

@@ -24,13 +24,14 @@ from streams.runtime.dead_letters import DeadLetters
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.follower import Follower
 from streams.runtime.guard import Guard
+from streams.runtime.hand import Hand
 from streams.runtime.keeper import Keeper, KeeperEvents
 from streams.runtime.lanes import LaneEvents, Lanes
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.ownership import Ownership
 from streams.runtime.performer import Performer
-from streams.runtime.reader import Hand, Offer, Reader
+from streams.runtime.reader import Offer, Reader
 from streams.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:

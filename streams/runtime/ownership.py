@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from streams.operators.contract import Operator
+    from streams.runtime.hand import Hand
     from streams.runtime.keeper import Keeper
     from streams.runtime.lanes import Lanes
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ports import TopicPartition
-    from streams.runtime.reader import Hand
     from streams.runtime.roles import Ports, Role
 
 _log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.store import Found, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from streams.operators.contract import StateKey, WriteStates
 
@@ -105,9 +105,10 @@ class RedisStore:
     takes 3.6 s to notice a server that is down. The loop retries, and the compare-and-set makes that safe.
     """
 
-    def __init__(self, settings: RedisSettings, codec: StateCodec) -> None:
+    def __init__(self, settings: RedisSettings, codec: StateCodec, now_s: Callable[[], float] = time.time) -> None:
         self._prefix = settings.prefix
         self._codec = codec
+        self._now_s = now_s
         self._timeout_s = settings.timeout_s
         self._client: redis.Redis = redis.Redis.from_url(
             settings.url,
@@ -163,7 +164,7 @@ class RedisStore:
 
     async def _encoded(self, states: Mapping[str, PolicyState]) -> tuple[list[str | bytes], int]:
         """Return names and values by turns, and their size; many do not hold the event loop."""
-        stamp = STAMP + int(time.time() // 3600).to_bytes(STAMP_BYTES - 1, "big")
+        stamp = STAMP + int(self._now_s() // 3600).to_bytes(STAMP_BYTES - 1, "big")
         arguments: list[str | bytes] = []
         size = at_once = 0
         for name, state in states.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streams.runtime.store import size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, KeysView
 
     from streams.operators.contract import WriteStates
     from streams.runtime.store import Verdict
@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
     """One call: what it writes, in place of how many of the waiting writes, its size, and the token that names it."""
 
     write: WriteStates
-    count: int
+    replaces: int
     size_bytes: int
     token: str
 
@@ -54,7 +54,7 @@ class WriteQueue:
         An attempt without an answer may have happened. It is repeated as it was, unless it has become too large.
         """
         last = self._tried[-1] if self._tried else None
-        if last is not None and (last.count == 1 or last.size_bytes <= limit_bytes):
+        if last is not None and (last.replaces == 1 or last.size_bytes <= limit_bytes):
             return last
         write, count, size = merged([write for write, _ in islice(self.waiting, most)], limit_bytes)
         self._tried.append(Attempt(write, count, size, token))
@@ -65,7 +65,7 @@ class WriteQueue:
         done = next((attempt for attempt in self._tried if attempt.token == verdict.token), None)
         if done is None:
             return None
-        for _ in range(done.count):
+        for _ in range(done.replaces):
             self.waiting_bytes -= self.waiting.popleft()[1]
         self._tried.clear()
         return done
@@ -87,7 +87,7 @@ class Writes:
         return partition in self._queues
 
     @property
-    def partitions(self) -> Collection[int]:
+    def partitions(self) -> KeysView[int]:
         """Those with something to write."""
         return self._queues.keys()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy import servers
 from deploy.doctor import (
     Check,
     Level,
@@ -125,3 +126,23 @@ def test_what_to_do_next_is_to_ask_when_all_is_well() -> None:
     """An application that is there, and the page."""
     checks = (Check("Kafka", Level.OK, "answers"), Check("application digits", Level.OK, "exp3 over svc"))
     assert advise(checks, Settings()) == "ask: skysail query digits --input '[...]'; live page: http://127.0.0.1:6066/"
+
+
+@pytest.mark.parametrize(
+    ("policy", "level"),
+    [
+        ("noeviction", Level.OK),
+        ("volatile-lru", Level.OK),
+        ("", Level.OK),
+        ("allkeys-lru", Level.DOWN),
+        ("allkeys-random", Level.DOWN),
+    ],
+)
+def test_a_redis_that_evicts_what_was_learnt_is_told(
+    policy: str, level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policy states never expire, so only what evicts any key is a fault; the advice says how to change it."""
+    monkeypatch.setattr(servers, "redis_eviction", lambda *_: policy)
+    check = servers.check_redis_keeps(Settings())
+    assert check.level is level
+    assert ("noeviction" in check.advice) == (level is Level.DOWN)
