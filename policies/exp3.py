@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # Losses are divided by the logged propensity. No policy declares a floor as small as this, so only a damaged log can
 # hold less; the bound keeps even that finite.
 _SMALLEST_PROPENSITY = 1e-9
+# Below this nothing is given back that anybody could measure, and powers of it leave the numbers of a double.
+SMALLEST_SHARE = 1e-12
+# Of these a weight is as good as decided by one observation.
+LARGEST_ETA = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,8 @@ class Exp3(LogWeights, OneArm):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        require(0.0 < self.eta < inf, f"exp3: eta is {self.eta}; it must be positive, 0.05 is usual")
+        check_rates("exp3", self.eta, self.share)
         require(0.0 < self.gamma <= 1.0, f"exp3: gamma is {self.gamma}; it must lie in (0, 1], 0.05 is usual")
-        require(0.0 <= self.share <= 1.0, f"exp3: share is {self.share}; it must lie in [0, 1], 0.0001 is usual")
 
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return (1 - gamma) * weight + gamma / K."""
