@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import e, exp, inf, log
+from math import e, exp, log
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.errors import require
-from policies.logweights import LogWeights, normalised
+from policies.logweights import LogWeights, check_rates, normalised
 from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 # Losses are divided by the logged propensity. No policy declares a floor as small as this, so only a damaged log can
 # hold less; the bound keeps even that finite.
 _SMALLEST_PROPENSITY = 1e-9
-# Below this nothing is given back that anybody could measure, and powers of it leave the numbers of a double.
-SMALLEST_SHARE = 1e-12
-# Of these a weight is as good as decided by one observation.
-LARGEST_ETA = 1e3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Exp3(LogWeights, OneArm):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        check_rates("exp3", self.eta, self.share)
+        check_rates("exp3", self.eta, self.share, "0.05", "0.0001")
         require(0.0 < self.gamma <= 1.0, f"exp3: gamma is {self.gamma}; it must lie in (0, 1], 0.05 is usual")
 
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:

@@ -69,10 +69,11 @@ SUITS: Mapping[str, tuple[str, str]] = {
 _INTRODUCTION = """\
 # Which policy suits what
 
-Written by `skysail load run policies --docs docs/policies.md`: the policies' own functions, with the defaults of their
-parameters, on the same recorded answers (`load/scenarios/policies.py`), without Kafka. An error is the share of wrong
-answers; those of policies that draw are means of {runs} runs (on MNIST the linear ones are of one). `equal vote` asks all models and counts each alike, `best
-model` is the best single one in hindsight, `one at random` asks any.
+Written by `skysail load run policies --docs docs/policies.md`: the policies' own functions, with the defaults of
+their parameters, on the same recorded answers (`load/scenarios/policies.py`), without Kafka. An error is the share of
+wrong answers; those of policies that draw are means of {runs} runs (on MNIST the linear ones are of one). `equal
+vote` asks all models and counts each alike, `best model` is the best single one in hindsight, `one at random` asks
+any.
 """
 _READING = """\
 - *models stay*: five models of MNIST, {steady:,} queries. *The best breaks, is mended*: Clipper's figure 8, 20,000
