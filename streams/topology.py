@@ -5,6 +5,7 @@ From it topics are created, the running system is checked, the diagram is drawn 
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -24,6 +25,9 @@ MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
 # A dead letter is its record and what is wrong with it.
 DEAD_LETTER_ROOM = 2
 MODEL_PARTITIONS = 4
+
+# A context of more bytes (UTF-8) is named by its hash of 128 characters.
+MAX_CONTEXT_BYTES = 127
 
 # The changelog of the control page's table, as Faust names it; made with the others, so that Faust needs no such right.
 CONTROL_TABLE = "control-live-changelog"
@@ -241,8 +245,16 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
 
 
 def state_name(application: str, context: str | None) -> str:
-    """Name a policy state: the application's own, or the one of a context (user, session, region) of it."""
-    return application if context is None else f"{application}/{context}"
+    """Name a policy state: the application's own, or the one of a context (user, session, region) of it.
+
+    A long context is named by its hash, which is longer than any that stands for itself: contexts are a client's, and
+    their names are kept in every process and in Redis.
+    """
+    if context is None:
+        return application
+    if len(context) * 4 > MAX_CONTEXT_BYTES and len(encoded := context.encode()) > MAX_CONTEXT_BYTES:
+        context = hashlib.blake2b(encoded).hexdigest()  # 128 characters
+    return f"{application}/{context}"
 
 
 def state_partition(name: str, partitions: int) -> int:

@@ -87,15 +87,17 @@ class Folding:
 
     Attributes:
         changed: what the observations have changed, by name.
+        numbers: how many the states in `changed` have.
     """
 
-    __slots__ = ("_fold", "_name", "_states", "changed")
+    __slots__ = ("_fold", "_name", "_states", "changed", "numbers")
 
     def __init__(self, states: OrderedDict[str, PolicyState | None]) -> None:
         self._states = states
         self._name: str | None = None
         self._fold = Fold(None)
         self.changed: dict[str, PolicyState] = {}
+        self.numbers = 0
 
     def take(self, seen: Observation) -> None:
         """Fold one observation; the states that it teaches are there.
@@ -121,6 +123,8 @@ class Folding:
         self._name = None
 
     def _set(self, name: str, state: PolicyState) -> None:
+        if name not in self.changed:
+            self.numbers += len(state.values)
         self._states[name] = self.changed[name] = state
         self._states.move_to_end(name)
 

@@ -25,13 +25,14 @@ from streams.runtime.dead_letters import DeadLetters
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.follower import Follower
 from streams.runtime.guard import Guard
+from streams.runtime.hand import Hand
 from streams.runtime.keeper import Keeper, KeeperEvents
 from streams.runtime.lanes import LaneEvents, Lanes
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.ownership import Ownership
 from streams.runtime.performer import Performer
-from streams.runtime.reader import Hand, Offer, Reader
+from streams.runtime.reader import Offer, Reader
 from streams.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -133,12 +134,12 @@ class RoleLoop:
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
         hand = self._hand
         lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
-        events = KeeperEvents(self._on_states, self._complete, self._on_refused)
+        events = KeeperEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
         self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
-        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand.drop, self.ready)
+        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
         self._reader = Reader(
-            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership
+            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
         )
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
@@ -222,7 +223,7 @@ class RoleLoop:
         if self._joined:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
-        keeper = self._keeper.counters if self._keeper else {}
+        keeper = self._keeper.statistics() if self._keeper else {}
         return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
 
     def _complete(self, positions: Collection[Position]) -> None:
@@ -239,6 +240,9 @@ class RoleLoop:
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
         await self._ownership.on_refused(partition, stored)
+
+    def _on_blocked(self, partition: int) -> None:
+        self._ownership.on_blocked(partition)
 
 
 async def _either(*events: asyncio.Event) -> None:

@@ -10,9 +10,9 @@ from policies import registry
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, Observations, PolicyState
-from streams.operators.contract import DeadLetter, Record, StateKey, WriteStates
+from streams.operators.contract import DeadLetter, FetchStates, Record, StateKey, WriteStates
 from streams.operators.folding import apply, fold
-from streams.operators.learner import Learner
+from streams.operators.learner import WRITE_NUMBERS, Learner
 from streams.operators.seen import SeenIds
 from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from tests.loops import CODEC, Loop, digits
@@ -301,3 +301,28 @@ def test_an_observation_that_a_policy_cannot_compute_is_a_dead_letter_which_name
     assert letter.message.startswith("worst: exp3")
     assert isinstance(write, WriteStates)
     assert (write.offset, write.states, write.completes) == (1, {}, ())
+
+
+def test_large_states_are_written_in_several_steps() -> None:
+    """Each step names the offset that its states stand for, so that each is exact; small ones go in one."""
+
+    def writes_of(policy: str, features: int) -> list[WriteStates]:
+        learner = Learner(CODEC, WINDOW_US)
+        learner.on_assigned({0: 0})
+        records = []
+        for n in range(60):
+            spec = registry.spec(registry.create(policy, {"features": features} if features else {}))
+            decision = Decision((0,), 0, f"app/{n}", spec, ("a", "b"), (1.0, 0.0), (0.5,) * features)
+            seen = Observation(f"q{n}", "app", None, decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0)
+            records.append(Record(topics.OBSERVATIONS, 0, n, 0, None, CODEC.encode(Observations((seen,)))))
+        (fetch,) = learner.on_records(records, 0)
+        assert isinstance(fetch, FetchStates)
+        return [w for w in learner.on_states(dict.fromkeys(fetch.keys), 0) if isinstance(w, WriteStates)]
+
+    large, small = writes_of("linucb", 64), writes_of("exp3", 0)
+    assert [w.expected for w in large] == [None, *(w.offset for w in large[:-1])]
+    assert large[-1].offset == 60
+    assert sum(len(w.states) for w in large) == sum(len(w.completes) for w in large) == 60
+    assert all(sum(len(state.values) for state in w.states.values()) < 2 * WRITE_NUMBERS for w in large)
+    assert len(large) >= 2
+    assert len(small) == 1

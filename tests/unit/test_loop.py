@@ -718,6 +718,42 @@ def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
     run(scene())
 
 
+def test_a_partition_whose_state_cannot_be_read_waits_and_others_go_on() -> None:
+    """None of its records is in hand meanwhile; when the store is mended they are read again."""
+
+    async def scene() -> None:
+        bad = StateKey(0, "digits")
+        store = FaultyStore()
+        store.damaged.add(bad)
+        store.offsets, store.tokens = {0: 1}, {0: "before"}
+        broker = FakeBroker()
+        broker.put(*Q, b"old")
+
+        def decide(record: Record) -> Effects:
+            if record.partition == 0 and record.offset == 1 and bad in store.damaged:
+                return [FetchStates((bad,))]
+            return learner(record) if (record.partition, record.offset) != (0, 0) else []
+
+        kernel = ScriptedKernel(decide=decide)
+        async with running(kernel, partitions=2, broker=broker, store=store, **OWNER) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(1)
+            for n in range(50):
+                s.broker.put(*Q, b"2-%d" % n)
+                s.broker.put("queries", 1, b"other %d" % n)
+                await elapse(0.1)
+            await elapse(1)
+            assert store.offsets == {0: 1, 1: 50}
+            assert b"2-0" not in kernel.seen()
+            assert kernel.revoked == [(0,)]
+            store.damaged.clear()
+            await elapse(6)
+            assert store.offsets == {0: 52, 1: 50}
+            assert s.broker.committed == {Q: 52, ("queries", 1): 50}
+
+    run(scene())
+
+
 def test_a_store_that_is_down_at_the_start_is_waited_for() -> None:
     """Without its offset nothing may be applied."""
 
@@ -851,7 +887,7 @@ def test_a_store_that_is_ahead_of_the_log_ends_the_role() -> None:
         async with running(ScriptedKernel(), store=store, **{**OWNER, "positions": positions}) as s:
             await elapse(1)
             store.offsets[0], positions.end = 4, 3
-            with pytest.raises(MisconfiguredError, match=r"ends at 3, stored is 4.*<prefix>:0}:offset"):
+            with pytest.raises(MisconfiguredError, match=r"ends at 3, stored is 4.*<prefix>:0}:states"):
                 await s.consumer.rebalance()
 
     run(scene())
