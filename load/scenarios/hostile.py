@@ -188,7 +188,8 @@ def _line(blow: Blow, client: Honest) -> str:
     row = _row(blow, client)
     ended = f", ended {', '.join(blow.ended)}" if blow.ended else ""
     faults = "".join(f"; {fault}" for fault in blow.faults)
-    return f"{blow.name}: {row['in_time']:.2%} of {row['sent']} in time, +{blow.grown_mib:.0f} MiB {blow.grown_role}{ended}{faults}"
+    answers = f"{row['in_time']:.2%} of {row['sent']} in time"
+    return f"{blow.name}: {answers}, +{blow.grown_mib:.0f} MiB {blow.grown_role}{ended}{faults}"
 
 
 def tables(result: Result) -> Sequence[Table]:

@@ -88,10 +88,7 @@ class Combiner:
         if not waiting:  # no output is made for nobody
             self._counters["late_outputs_total", "model", model] += len(batch.query_ids)
             return self._come_late(partition, batch)
-        if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
-            self.latencies.add(model, now_us - first.received_us, now_us)
-        if batch.messages:
-            _take_messages(waiting, batch)
+        self._note(waiting, batch, now_us)
         answers: list[Emit] = []
         took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
         late, ok = 0, Outcome.OK
@@ -117,6 +114,13 @@ class Combiner:
             self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
             self._durations.latest[name].extend(durations)
         return answers
+
+    def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
+        """Note how long a batch took from when its first query was read, and what it says to people."""
+        if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
+            self.latencies.add(batch.model, now_us - first.received_us, now_us)
+        if batch.messages:
+            _take_messages(waiting, batch)
 
     def next_deadline(self) -> int | None:
         """Return when the next waiting query has to be answered (us).

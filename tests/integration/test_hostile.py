@@ -1,4 +1,4 @@
-"""The short form of `skysail load run hostile`: what used to end roles does not, and an honest client notices nothing."""
+"""The short form of `skysail load run hostile`: what used to end roles does not, and honest clients notice nothing."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ class SlowStore(FaultyStore):
         super().__init__()
         self.seconds = seconds
 
-    async def _round_trip(self) -> None:
+    async def _round_trip(self, states: int = 0) -> None:
         await asyncio.sleep(self.seconds)
-        await super()._round_trip()
+        await super()._round_trip(states)
 
 
 def learnt(store: FaultyStore, *names: str) -> None:
