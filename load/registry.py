@@ -103,15 +103,6 @@ SCENARIOS: Mapping[str, Scenario] = {
             figure8.NAME, "the best model breaks and feedback tells: exp3, exp4 and single side by side", figure8.run
         ),
         Scenario(
-            policies.NAME,
-            "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
-            policies.run,
-            tables=policies.tables,
-            page=policies.page,
-            short=True,
-            offline=True,
-        ),
-        Scenario(
             personal.NAME,
             "users with a model each: a state a user, bandit and full information, against one for all of them",
             personal.run,
@@ -280,6 +271,15 @@ SCENARIOS: Mapping[str, Scenario] = {
             tables=hostile.tables,
             parts=hostile.PARTS,
             short=True,
+        ),
+        Scenario(
+            policies.NAME,
+            "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
+            policies.run,
+            tables=policies.tables,
+            page=policies.page,
+            short=True,
+            offline=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

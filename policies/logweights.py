@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import exp, inf, log
 from typing import TYPE_CHECKING, Final
 
 from policies.errors import require
@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
     from policies.contract import State
 
-# A larger rate decides everything by one observation. A smaller share gives nothing back that could be measured, and
-# its logarithm leaves the numbers of a double.
-_LARGEST_ETA = 1e6
+# A smaller share gives nothing back that could be measured, and its logarithm leaves the numbers of a double.
 _SMALLEST_SHARE = 1e-12
 
 
@@ -71,7 +69,7 @@ def check_rates(name: str, eta: float, share: float, usual_eta: str, usual_share
     Raises:
         PolicyError: One is out of range.
     """
-    require(0.0 < eta <= _LARGEST_ETA, f"{name}: eta is {eta}; it must lie in (0, 1e6], {usual_eta} is usual")
+    require(0.0 < eta < inf, f"{name}: eta is {eta}; it must be positive, {usual_eta} is usual")
     require(
         share == 0.0 or _SMALLEST_SHARE <= share <= 1.0,
         f"{name}: share is {share}; it must be 0 or lie in [1e-12, 1], {usual_share} is usual",
