@@ -15,7 +15,7 @@ from schemas.records import Application, Model
 from schemas.topics import check_name
 from streams import topology
 from streams.operators.applications import check
-from workers import manifest as manifests
+from workers.loading import checked as checked_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,14 +37,13 @@ def model_record(package: Path) -> Model:
     Raises:
         PackageError: the folder is no package, or its files are not the ones that were packaged.
     """
-    manifest = manifests.read(package)
-    manifests.verify(package, manifest)
+    manifest, digest = checked_package(package)
     return Model(
         name=manifest.name,
         version=manifest.version,
         runtime=manifest.runtime,
         path=str(package.resolve()),
-        digest=manifests.digest(package),
+        digest=digest,
         output=manifest.output,
         dtype=manifest.input.dtype,
         shape=manifest.input.shape,

@@ -15,11 +15,11 @@ from workers.errors import OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
 
     from workers.manifest import Manifest
+    from workers.sealed import Files
 
 # A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings.
 Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
@@ -50,8 +50,8 @@ class Runtime(Protocol):
 class RuntimeModule(Protocol):
     """What the registry expects of a runtime's module."""
 
-    def load(self, manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> Runtime:
-        """Load the model of a package whose files have been verified."""
+    def load(self, manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:
+        """Load the model out of the files of a package, by name: they have been verified, and are all there is."""
         ...
 
 

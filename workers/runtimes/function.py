@@ -13,10 +13,10 @@ from workers.runtimes.contract import Outputs, labels, scored, values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows
+    from workers.sealed import Files
 
 
 class FunctionRuntime:
@@ -41,6 +41,6 @@ class FunctionRuntime:
         return values(raw)
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's
-    """Import the function; the package's folder holds nothing but the manifest."""
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's
+    """Import the function; the package holds nothing but the manifest."""
     return FunctionRuntime(manifest, resolve(str(manifest.options.get("function", ""))))

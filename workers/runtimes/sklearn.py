@@ -18,6 +18,7 @@ import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, labels, scored, values
+from workers.sealed import part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows
+    from workers.sealed import Files
 
 # Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
 # trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
@@ -107,30 +109,30 @@ def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
     if allow_pickle:
         (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
         return PICKLE_FILE
-    path = folder / SKOPS_FILE
-    _skops().dump(estimator, path)
-    _check_types(path)
+    content = _skops().dumps(estimator)
+    _check_types(content)
+    (folder / SKOPS_FILE).write_bytes(content)
     return SKOPS_FILE
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> SklearnRuntime:
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> SklearnRuntime:
     """Load the estimator of a verified package.
 
     Raises:
         PackageError: a type in it is not trusted, or it is a pickle and `allow_pickle` is false.
     """
-    if PICKLE_FILE in manifest.files:
+    if PICKLE_FILE in files:
         if not allow_pickle:
             raise PackageError(
-                f"{folder} holds a pickle, which can run any code when it is loaded: package the model without "
+                f"{manifest.name} {manifest.version} is a pickle, which can run any code when it is loaded: package the model without "
                 "allow_pickle or, if you made it yourself, set worker.allow_pickle (from Python: allow_pickle=True and "
                 "its digest)"
             )
-        estimator = pickle.loads((folder / PICKLE_FILE).read_bytes())  # noqa: S301 - asked for, and its digest was checked
+        estimator = pickle.loads(files[PICKLE_FILE])  # noqa: S301 - asked for, and its digest was checked
     else:
-        path = folder / SKOPS_FILE
-        _check_types(path)
-        estimator = _skops().load(path, trusted=list(TRUSTED_TYPES))
+        content = part(files, SKOPS_FILE)
+        _check_types(content)
+        estimator = _skops().loads(content, trusted=list(TRUSTED_TYPES))
     return SklearnRuntime(manifest, _single_threaded(estimator), threads)
 
 
@@ -144,11 +146,11 @@ def _plain(answers: Any) -> list[int | str]:
     return answers.tolist() if hasattr(answers, "tolist") else list(answers)
 
 
-def _check_types(path: Path) -> None:
-    unknown = sorted(set(_skops().get_untrusted_types(file=path)) - set(TRUSTED_TYPES))
+def _check_types(content: bytes) -> None:
+    unknown = sorted(set(_skops().get_untrusted_types(data=content)) - set(TRUSTED_TYPES))
     if unknown:
         raise PackageError(
-            f"{path} needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, review and "
+            f"the estimator needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, review and "
             "add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
         )
 
