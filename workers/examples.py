@@ -10,13 +10,13 @@ from numpy.lib import format as npy
 
 from workers.errors import PackageError, refusing
 from workers.forms import EXAMPLES_FILE
-from workers.sealed import part
+from workers.runtimes.contract import part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files
 
 
 def stored_examples(manifest: Manifest, files: Files) -> NDArray[np.generic]:

@@ -1,4 +1,4 @@
-"""Loads model packages: every file is read once and verified before their runtime, or the fastest of several, sees any."""
+"""Loads model packages: every file is read once and verified before a runtime, or the fastest of several, sees any."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from workers.choice import Choice
     from workers.manifest import Manifest, Pinned
-    from workers.runtimes.contract import Runtime
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files, Runtime
 
 _log = logging.getLogger(__name__)
 

@@ -18,18 +18,18 @@ def checked(document: Any) -> dict[str, Any]:
     """Return the document of a manifest.
 
     Raises:
-        ValueError: it is none; says which field is wrong.
+        ValueError, TypeError: it is none; says which field is wrong.
     """
     _check(document, _MANIFEST, "the manifest")
     _check_depth(document)
-    _check(document["options"] if "options" in document else {}, _OPTIONS, "options", others=True)
+    _check(document.get("options", {}), _OPTIONS, "options", others=True)
     found: dict[str, Any] = document
     return found
 
 
 def _check(document: Any, fields: Mapping[str, Callable[[Any], bool]], what: str, *, others: bool = False) -> None:
     if not isinstance(document, dict):
-        raise ValueError(f"{what} is no object")
+        raise TypeError(f"{what} is no object")
     if strangers := [name for name in document if name not in fields and not others]:
         raise ValueError(f"{what} has the unknown field {strangers[0]!r:.80}")
     for name, fits in fields.items():

@@ -8,23 +8,22 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING
 
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from io import BufferedReader
     from pathlib import Path
 
     from workers.manifest import Manifest
-
-    Files: TypeAlias = Mapping[str, bytes]
 
 # A link is refused, and a pipe is not waited for.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def sealed(folder: Path, manifest: Manifest) -> Files:
+def sealed(folder: Path, manifest: Manifest) -> Mapping[str, bytes]:
     """Return the content of every file that the manifest lists.
 
     Raises:
@@ -47,7 +46,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
             _check(folder, manifest, name, hashlib.file_digest(file, "sha256").hexdigest())
 
 
-def contents(folder: Path, names: Iterable[str]) -> Files:
+def contents(folder: Path, names: Iterable[str]) -> Mapping[str, bytes]:
     """Return the content of files as they are; of a package that is just being made nothing is known about them.
 
     Raises:
@@ -60,17 +59,6 @@ def contents(folder: Path, names: Iterable[str]) -> Files:
     return found
 
 
-def part(files: Files, name: str) -> bytes:
-    """Return one file.
-
-    Raises:
-        PackageError: the manifest does not list it.
-    """
-    if name not in files:
-        raise PackageError(f"the package lists no {name}: package the model again")
-    return files[name]
-
-
 def _check(folder: Path, manifest: Manifest, name: str, found: str) -> None:
     if found != manifest.files[name]:
         raise PackageError(
@@ -79,7 +67,7 @@ def _check(folder: Path, manifest: Manifest, name: str, found: str) -> None:
         )
 
 
-def _opened(folder: Path, name: str) -> BinaryIO:
+def _opened(folder: Path, name: str) -> BufferedReader:
     try:
         number = os.open(folder / name, _FLAGS)
     except FileNotFoundError as error:

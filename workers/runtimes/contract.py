@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
-from workers.errors import OutputError
+from workers.errors import OutputError, PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from workers.manifest import Manifest
-    from workers.sealed import Files
 
 # A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings.
 Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
+# The files of a package by name: they have been verified, and a runtime reads no others.
+Files: TypeAlias = "Mapping[str, bytes]"
 # One answer a row: (n,) integer labels or float64 values, or n string labels.
 Answers: TypeAlias = "NDArray[np.generic] | tuple[str, ...]"
 
@@ -53,6 +54,17 @@ class RuntimeModule(Protocol):
     def load(self, manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:
         """Load the model out of the files of a package, by name: they have been verified, and are all there is."""
         ...
+
+
+def part(files: Files, name: str) -> bytes:
+    """Return one file.
+
+    Raises:
+        PackageError: the manifest does not list it.
+    """
+    if name not in files:
+        raise PackageError(f"the package lists no {name}: package the model again")
+    return files[name]
 
 
 def labels(raw: ArrayLike) -> Answers:

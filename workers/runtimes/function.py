@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files, Rows
 
 
 class FunctionRuntime:

@@ -15,8 +15,7 @@ import numpy as np
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, labels
-from workers.sealed import part
+from workers.runtimes.contract import Outputs, labels, part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Answers, Rows
-    from workers.sealed import Files
+    from workers.runtimes.contract import Answers, Files, Rows
 
 LINEAR_FILE = "linear.npz"
 LINKS = ("identity", "label", "logistic", "softmax")

@@ -13,8 +13,7 @@ import numpy as np
 import onnxruntime
 
 from workers.errors import OutputError, PackageError
-from workers.runtimes.contract import Outputs, labels, scored, values
-from workers.sealed import part
+from workers.runtimes.contract import Outputs, labels, part, scored, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files, Rows
 
 ONNX_FILE = "model.onnx"
 _state = onnxruntime.capi.onnxruntime_pybind11_state

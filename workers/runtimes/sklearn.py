@@ -17,16 +17,14 @@ from typing import TYPE_CHECKING, Any
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, labels, scored, values
-from workers.sealed import part
+from workers.runtimes.contract import Outputs, labels, part, scored, values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files, Rows
 
 # Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
 # trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
@@ -124,7 +122,8 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     if PICKLE_FILE in files:
         if not allow_pickle:
             raise PackageError(
-                f"{manifest.name} {manifest.version} is a pickle, which can run any code when it is loaded: package the model without "
+                f"{manifest.name} {manifest.version} is a pickle, which can run any code when it is loaded: "
+                "package the model without "
                 "allow_pickle or, if you made it yourself, set worker.allow_pickle (from Python: allow_pickle=True and "
                 "its digest)"
             )
@@ -150,8 +149,8 @@ def _check_types(content: bytes) -> None:
     unknown = sorted(set(_skops().get_untrusted_types(data=content)) - set(TRUSTED_TYPES))
     if unknown:
         raise PackageError(
-            f"the estimator needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, review and "
-            "add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
+            f"the estimator needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, "
+            "review and add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
         )
 
 

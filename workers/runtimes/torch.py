@@ -24,8 +24,7 @@ from safetensors.torch import load_file, save_file
 
 from workers.dotted import resolve
 from workers.errors import PackageError
-from workers.runtimes.contract import scored, values
-from workers.sealed import part
+from workers.runtimes.contract import part, scored, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Outputs, Rows
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files, Outputs, Rows
 
 STATE_FILE = "model.safetensors"
 # Fewest rows of a batch unless the package says otherwise. In small batches other kernels run, which add in another
@@ -161,7 +159,7 @@ def device() -> torch.device:
 
 def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
     factory = resolve(path)
-    if not _makes_module(factory):
+    if not makes_module(factory):
         raise PackageError(
             f"{path} does not say that it makes a network, and what a package names is not called on trust: name a"
             " subclass of torch.nn.Module, or annotate the function, as in def make_net(...) -> torch.nn.Module"
@@ -177,7 +175,7 @@ def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
     return module
 
 
-def _makes_module(factory: Any) -> bool:
+def makes_module(factory: Any) -> bool:
     """Tell whether calling it makes a network: it is the class of one, or its annotation says so."""
     if isinstance(factory, type):
         return issubclass(factory, torch.nn.Module)

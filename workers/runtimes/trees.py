@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, scored, values
-from workers.sealed import part
+from workers.runtimes.contract import Outputs, part, scored, values
 
 try:
     from workers.runtimes import descent
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
-    from workers.sealed import Files
+    from workers.runtimes.contract import Files, Rows
 
 IS_COMPILED: Final = descent is not None
 TREES_FILE = "trees.npz"
