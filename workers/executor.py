@@ -3,6 +3,7 @@
     ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
                        Batches known to take less than a millisecond skip it, and those of a model that keeps
                        Python's lock: it only watches them
+    Missing            no model at all: what cannot be loaded fails its rows
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
     PoolExecutor       several of these, among which each batch is divided
 
@@ -21,13 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from workers.errors import HungError
 from workers.quickness import Quickness
+from workers.rows import Predicted
 from workers.sentinel import Sentinel, hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input
-    from workers.rows import Predicted
 
     Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
 
@@ -113,6 +114,26 @@ class Elsewhere:
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to `run`."""
         return None
+
+
+class Missing(Elsewhere):
+    """Stands in for a model that cannot be loaded: every row fails at once."""
+
+    ready = True
+
+    def __init__(self, fault: str) -> None:
+        """Say why with every batch."""
+        self._fault = fault
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Fail."""
+        return Timed(Predicted.failed(len(inputs), self._fault), 0)
+
+    async def stop(self) -> None:
+        """Do nothing."""
 
 
 class ThreadExecutor:

@@ -17,10 +17,11 @@ from workers import traffic
 from workers.answering import Identity, inputs_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
-from workers.executor import Executor, Timed, patience_s
+from workers.errors import HungError, WorkerError
+from workers.executor import Executor, Missing, Timed, patience_s
 from workers.executors import executor_of
 from workers.quickness import QUICK_US
-from workers.rehearsal import Recent
+from workers.rehearsal import Recent, Trial, prepare
 from workers.traffic import SHADOW
 from workers.versions import Versions, Wanted
 from workers.waking import Waking
@@ -119,13 +120,18 @@ class Predicting:
         self.kernel.gauges = choice.gauges(self._name)
 
     async def start(self) -> None:
-        """Load the model.
+        """Load the model; where that cannot be done its rows fail until another version, or this one, can be loaded.
 
         Raises:
-            PackageError: it cannot be loaded.
             HungError: loading it does not end.
         """
-        await self._executor.start()
+        try:
+            await prepare(self._executor, Trial())
+        except HungError:
+            raise
+        except (WorkerError, OSError) as fault:
+            self._versions.lose(fault)
+            self._executor = Missing(f"it is not loaded: {fault}")
 
     async def stop(self) -> None:
         """Let go of the model."""
