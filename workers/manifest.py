@@ -25,7 +25,7 @@ from workers import manifest_form
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -33,6 +33,7 @@ KINDS = ("tensor", "string", "bytes", "table")
 COLUMNS = ("float64", "int64", "bool", "string", "category")
 OUTPUTS = ("label", "scores", "value")
 # Of one row, and of a manifest with the names of very many classes: what is larger is no mistake that memory pays for.
+SHOWN = 12  # names of columns
 MAX_ROW_BYTES, MAX_BYTES = 2 << 20, 16 << 20
 
 
@@ -66,8 +67,14 @@ class Signature:
         if self.kind == "tensor":
             return described(str(self.dtype), self.shape)
         if self.kind == "table":
-            return f"columns {', '.join(name for name, _ in self.columns)}"
+            return f"columns {named(self.columns)}"
         return {"string": "a text", "bytes": "bytes"}[self.kind]
+
+
+def named(columns: Sequence[tuple[str, str]]) -> str:
+    """Return the names of columns, the first of them where they are many."""
+    names = [name[:40] for name, _ in columns[:SHOWN]]
+    return ", ".join([*names, f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else names)
 
 
 def described(dtype: str, shape: tuple[int, ...]) -> str:

@@ -52,7 +52,8 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MAX_TEXT
+    """Tell whether it is a text that can travel: halves of characters cannot."""
+    return isinstance(value, str) and len(value) <= MAX_TEXT and value.encode("utf-8", "replace").decode() == value
 
 
 def _is_size(value: Any) -> bool:

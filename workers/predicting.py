@@ -273,9 +273,11 @@ class Predicting:
 
     def _finish(self, done: _Done) -> Effects:
         fault = done.timed.predicted.fault
-        if fault is not None and done.started_us - self._complained_us >= COMPLAINT_US:
+        refused = next(iter(done.timed.predicted.messages.values()), None)
+        if (fault or refused) is not None and done.started_us - self._complained_us >= COMPLAINT_US:
             self._complained_us = done.started_us
-            _log.warning("the model failed on rows of a batch of %d: %s", len(done.take.rows), fault)
+            what = "failed on rows" if fault is not None else "refused rows"
+            _log.warning("the model %s of a batch of %d: %s", what, len(done.take.rows), fault or refused)
         return self.kernel.answer(done.take, done.timed.predicted, done.started_us, done.timed.predict_us)
 
 

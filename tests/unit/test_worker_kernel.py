@@ -84,6 +84,18 @@ def test_a_record_says_how_its_batch_was_made() -> None:
     assert (batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released) == (2, 2, 1, "cap")
 
 
+def test_a_row_that_is_refused_carries_its_message_to_whoever_asked() -> None:
+    """In the record of its own partition, at its own place; where no row has one there is none."""
+    kernel = worker()
+    kernel.on_records([asked(0, 2), asked(1, 3), asked(2, 2), asked(3, 3), asked(4, 2, slack_us=0)], NOW)
+    take = kernel.take(NOW + MS)
+    messages = {2: "model digits takes float32[4], got float32[5]"}
+    predicted = Predicted((OK, OK, INVALID, OK), np.zeros(4, np.int64), reasons={2: "shape"}, messages=messages)
+    found = decoded(kernel.answer(take, predicted, NOW + MS, MS))
+    assert dict(zip(found[2].query_ids, found[2].messages, strict=True)) == {"q0": "", "q2": messages[2], "q4": ""}
+    assert found[3].messages == ()
+
+
 def test_expired_rows_go_into_the_records_of_their_batch() -> None:
     """Whoever waits learns at once that this answer will not come."""
     kernel = worker()
