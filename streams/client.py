@@ -25,6 +25,7 @@ from schemas.errors import DecodeError
 from schemas.features import as_features
 from schemas.framing import peek_id
 from schemas.records import Feedback, Input, Prediction, Query, Tensor, Value
+from schemas.tables import named_row
 from streams.link import KafkaLink
 from streams.murmur2 import partition_of
 from streams.runtime.clock import SystemClock
@@ -127,7 +128,7 @@ class Client:
     async def predict(
         self,
         application: str,
-        x: Input | NDArray[np.generic] | Sequence[float],
+        x: Input | NDArray[np.generic] | Sequence[float] | Mapping[str, Any],
         *,
         context: str | None = None,
         features: Iterable[float] = (),
@@ -141,7 +142,8 @@ class Client:
 
         Args:
             application: which application is asked.
-            x: one row: an array of the model's dtype and shape, a list of numbers, a string or bytes.
+            x: one row: an array or a list of numbers, which is cast to what the model takes where nothing is lost; a
+                string or bytes; or for a model of a data frame's rows, a mapping or a row of one.
             context: the user, session or region whose policy state decides.
             features: what contextual policies (`linucb`, `linear_thompson`) go by: numbers of about 1 that tell queries
                 apart, in an order that stays.
@@ -251,7 +253,7 @@ class Client:
         )
 
 
-def as_input(x: Input | NDArray[np.generic] | Sequence[float]) -> Input:
+def as_input(x: Input | NDArray[np.generic] | Sequence[float] | Mapping[str, Any]) -> Input:
     """Make one input row of what a user has at hand; lists become the array that numpy makes of them.
 
     Raises:
@@ -259,8 +261,11 @@ def as_input(x: Input | NDArray[np.generic] | Sequence[float]) -> Input:
     """
     if isinstance(x, (Tensor, str, bytes)):
         return x
+    text = named_row(x)
+    if text is not None:
+        return text
     array = np.asarray(x)
     if array.dtype.kind not in "biuf":
         kind = f"{type(x).__name__} of {array.dtype}"
-        raise TypeError(f"an input is an array or list of numbers, a string or bytes, not {kind}")
+        raise TypeError(f"an input is an array or list of numbers, a string or bytes, or a mapping, not {kind}")
     return Tensor.of(array)

@@ -112,6 +112,17 @@ class Manifest:
         if len({type(label) for label in self.classes}) > 1:
             raise PackageError("classes must be all whole numbers or all strings: map them before training")
 
+    def __str__(self) -> str:
+        """Return it for people, in one line.
+
+        Examples:
+            >>> print(Manifest("iris", "1", "sklearn", Signature("tensor", "float32", (4,)), "label", (0, 1, 2)))
+            iris 1 (sklearn): takes float32[4], answers a label of 3 classes
+        """
+        answers = {"label": "a label", "scores": "a label and its scores", "value": "a number"}[self.output]
+        of = f" of {len(self.classes)} classes" if self.classes else ""
+        return f"{self.name} {self.version} ({self.runtime}): takes {self.input}, answers {answers}{of}"
+
 
 class Pinned(NamedTuple):
     """A manifest, and the digest of the very bytes that it was read from."""

@@ -76,7 +76,7 @@ def _numbers(signature: Signature, row: Tensor) -> Sequence[Any] | str:
 def _plain(kind: str, value: Any, *, allow_missing: bool) -> tuple[bool, Any]:
     """Return whether a value fits a column, and the value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return allow_missing and kind in {"float64", *_TEXTS}, None if kind in _TEXTS else math.nan
+        return allow_missing and kind in {"float64", *_TEXTS}, math.nan
     if kind in _TEXTS:
         return isinstance(value, str), value
     if not isinstance(value, (int, float)) or not abs(value) < MAGNITUDE:

@@ -223,12 +223,12 @@ def test_a_row_that_is_none_of_the_table_is_told_why(row: Input, message: str) -
 
 
 def test_values_may_be_missing_where_the_model_takes_that() -> None:
-    """Numbers become NaN, texts None; whole numbers and booleans have nothing to say so with."""
+    """Numbers and texts become NaN, as in a data frame; whole numbers and booleans have nothing to say so with."""
     signature = Signature("table", columns=TABLE.columns, allow_nan=True)
     checked = validate(signature, ["[null, 3, true, null]", '[41, null, true, "nurse"]', "[NaN, 3, true, NaN]"])
     assert checked.good == [0, 2]
-    assert [row[1:] for row in checked.rows] == [(3, True, None)] * 2
-    assert all(np.isnan(row[0]) for row in checked.rows)
+    assert [row[1:3] for row in checked.rows] == [(3, True)] * 2
+    assert all(np.isnan(row[0]) and np.isnan(row[3]) for row in checked.rows)
 
 
 def test_numbers_are_a_row_of_a_table_that_has_nothing_but_numbers() -> None:

@@ -18,6 +18,7 @@ import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, labels, part, scored, values
+from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +80,7 @@ class SklearnRuntime:
 
     def __init__(self, manifest: Manifest, estimator: Any, threads: int) -> None:
         self._manifest = manifest
+        self._shaped = shaper(manifest.input)
         self.estimator = estimator
         self._threads = threads
         self._pools = threadpoolctl.ThreadpoolController()
@@ -88,6 +90,7 @@ class SklearnRuntime:
         """Ask the estimator once for the whole batch."""
         if not hasattr(self._here, "limit"):
             self._here.limit = self._pools.limit(limits=self._threads)
+        rows = self._shaped(rows)
         if self._manifest.output == "scores":
             return scored(self.estimator.predict_proba(rows), self._manifest.classes)
         raw = self.estimator.predict(rows)
@@ -98,12 +101,8 @@ def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
     """Write the estimator into `folder` and return the name of the file.
 
     Raises:
-        PackageError: it needs a type that is not trusted, or cannot be served as it is.
+        PackageError: it needs a type that is not trusted.
     """
-    if hasattr(estimator, "feature_names_in_"):
-        raise PackageError(
-            "the estimator was fitted on a data frame, but rows arrive as arrays: fit it on X.to_numpy()"
-        )
     if allow_pickle:
         (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
         return PICKLE_FILE
@@ -139,6 +138,13 @@ def classes_of(estimator: Any) -> tuple[int | str, ...]:
     """Return the labels that a fitted classifier answers, in the order of its scores; empty for a regressor."""
     found = getattr(estimator, "classes_", None)
     return () if found is None else tuple(_plain(labels(found)))
+
+
+def is_regressor(estimator: Any) -> bool:
+    """Tell whether an estimator answers numbers instead of labels."""
+    tags = getattr(estimator, "__sklearn_tags__", None)
+    kind = getattr(estimator, "_estimator_type", None) if tags is None else tags().estimator_type
+    return bool(kind == "regressor")
 
 
 def _plain(answers: Any) -> list[int | str]:
