@@ -256,7 +256,7 @@ def test_an_estimator_fitted_on_a_data_frame_is_refused(tmp_path: Path) -> None:
     """It would warn about missing names at every batch."""
     estimator = DummyClassifier().fit(X, Y)
     estimator.feature_names_in_ = np.array(["a", "b", "c"])
-    with pytest.raises(PackageError, match="to_numpy"):
+    with pytest.raises(PackageError, match="give the sample input as one"):
         package_sklearn(estimator, tmp_path / "new", "digits", "1", X[:2])
 
 

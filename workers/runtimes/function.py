@@ -1,6 +1,6 @@
 """Runs a Python function named by a dotted path: `predict_batch(rows)`.
 
-The function gets the whole batch, as `Rows` says, of a table as a data frame, and returns what the package's output kind
+The function gets the whole batch, as `Rows` says, of a table as a data frame, and returns what the output kind
 asks for: n labels (`label`), (n, k) scores (`scores`), or n numbers (`value`). It is called from one thread at a time.
 """
 

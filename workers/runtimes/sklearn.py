@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
 # trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
 TRUSTED_TYPES = (
+    "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
