@@ -299,7 +299,8 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tup
         order = [model.version for model in catalog.versions(settings, codec)[name]]
         at = order.index(serving.version)
         if not at:
-            raise UsageError(f"{name} {serving.version} is the first of {', '.join(order)}; see `skysail model use`")
+            others = f", there are {', '.join(order[1:])}: skysail model use {name} {order[-1]}" if order[1:] else ""
+            raise UsageError(f"{name} {serving.version} is its first version: there is none before it{others}")
         version = order[at - 1]
     found = _version(settings, codec, name, version)
     catalog.serve(settings, codec, shared(found, serving.shares, shadows_only=True))
