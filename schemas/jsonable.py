@@ -115,7 +115,7 @@ def _input(name: str, value: Json) -> Input:
             return _array(name, values, dtype)
         case bool() | int() | float() | list():
             return _array(name, value, "float32")
-        case dict() if value and not {"base64", "values"} & {*value}:
+        case dict() if name == "input" and value and not {"base64", "values"} & {*value}:
             return row_text(value)
     raise SchemaError(
         f'{name}: a string, numbers, {{"values": ..., "dtype": ...}} with dtype one of {", ".join(DTYPES)}, '

@@ -57,6 +57,11 @@ class Asked(NamedTuple):
         return self.source.column[self.place]
 
 
+def size_of(asked: Asked) -> int:
+    """Return about how many bytes a row's input takes."""
+    return asked.source.column.size(asked.place)
+
+
 def asked_of(queries: ModelQueries, position: Position) -> list[tuple[int, Asked]]:
     """Return the rows of a record, with their due times."""
     ids = queries.query_ids

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.allowed import Allowed
 from policies.batching import create_controller
 from workers import traffic
-from workers.answering import Identity, inputs_of
+from workers.answering import Identity, inputs_of, size_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
 from workers.errors import HungError, WorkerError
@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 # The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
 # of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
 OVERSHOOT_ROWS = 50_000
+# The same in bytes: of 4 partitions, unpacked.
+OVERSHOOT_BYTES = 64 << 20
 # Turns of the event loop between two batches that kept it: from a socket that can be read to rows in the queue it takes
 # three or four, and as many from answers to a socket.
 TURNS = 8
@@ -91,9 +93,16 @@ class Predicting:
         sizes = settings.allowed_batch_sizes.get(model.name)
         if sizes:
             controller = Allowed(controller, sizes)
-        self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
+        self._batcher: Batcher[Asked] = Batcher(
+            controller,
+            limit=limit,
+            objective_us=settings.objective_us,
+            limit_bytes=settings.queue_bytes + (OVERSHOOT_BYTES if beside != SHADOW else 0),
+            size=size_of,
+        )
+        row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
         identity = Identity(model.name, model.version, instance)
-        self.kernel = Waking(codec, identity, self._batcher, settings.partitions, beside)
+        self.kernel = Waking(codec, identity, self._batcher, settings.partitions, beside, row_bytes)
         load_beside = make or (lambda version: executor_of(version, settings, now_us, lambda _: None))
         make = make or (lambda version: executor_of(version, settings, now_us, self._chose))
         self._executor = executor or make(model)
