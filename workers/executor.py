@@ -149,6 +149,7 @@ class ThreadExecutor:
         now_us: Callable[[], int],
         load_s: float = LOAD_S,
         sentinel: Sentinel | None = None,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         """Nothing runs before `start`.
 
@@ -157,10 +158,12 @@ class ThreadExecutor:
             now_us: the clock that batches are timed by.
             load_s: how long loading may take.
             sentinel: does what is to be done about a quick batch that hangs; None = ends the process.
+            cpu_ns: CPU time of the thread that calls it (ns).
         """
         self._load = load
         self._now_us = now_us
         self._load_s = load_s
+        self._cpu_ns = cpu_ns
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._predict: Predict | None = None
         self._sentinel = sentinel or Sentinel()
@@ -235,9 +238,9 @@ class ThreadExecutor:
         self._work.put(None)
 
     def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
-        started_us, started_cpu_ns = self._now_us(), time.thread_time_ns()
+        started_us, started_cpu_ns = self._now_us(), self._cpu_ns()
         predicted = predict(inputs)
-        cpu_us = (time.thread_time_ns() - started_cpu_ns) // 1000
+        cpu_us = (self._cpu_ns() - started_cpu_ns) // 1000
         return Timed(predicted, self._now_us() - started_us, cpu_us)
 
     async def _do(self, call: Callable[[], R]) -> R:
