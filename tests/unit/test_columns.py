@@ -10,7 +10,7 @@ import pytest
 from schemas.records import Tensor
 from workers.columns import Column, Stacked, stacked
 from workers.manifest import Signature
-from workers.rows import validate
+from workers.validation import validate
 
 
 def tensor(*rows: tuple[int, ...], dtype: str = "int16") -> Tensor:
