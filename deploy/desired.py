@@ -15,7 +15,7 @@ from schemas.records import Application, Model
 from schemas.topics import check_name
 from streams import topology
 from streams.operators.applications import check
-from workers import manifest as manifests
+from workers.loading import checked as checked_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,14 +37,13 @@ def model_record(package: Path) -> Model:
     Raises:
         PackageError: the folder is no package, or its files are not the ones that were packaged.
     """
-    manifest = manifests.read(package)
-    manifests.verify(package, manifest)
+    manifest, digest = checked_package(package)
     return Model(
         name=manifest.name,
         version=manifest.version,
         runtime=manifest.runtime,
         path=str(package.resolve()),
-        digest=manifests.digest(package),
+        digest=digest,
         output=manifest.output,
         dtype=manifest.input.dtype,
         shape=manifest.input.shape,
@@ -300,7 +299,8 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tup
         order = [model.version for model in catalog.versions(settings, codec)[name]]
         at = order.index(serving.version)
         if not at:
-            raise UsageError(f"{name} {serving.version} is the first of {', '.join(order)}; see `skysail model use`")
+            others = f", there are {', '.join(order[1:])}: skysail model use {name} {order[-1]}" if order[1:] else ""
+            raise UsageError(f"{name} {serving.version} is its first version: there is none before it{others}")
         version = order[at - 1]
     found = _version(settings, codec, name, version)
     catalog.serve(settings, codec, shared(found, serving.shares, shadows_only=True))

@@ -5,6 +5,7 @@ A pickle is read only if its digest is given: that says both that its owner mean
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from pickle import UnpicklingError
@@ -20,7 +21,7 @@ from workers.manifest import sha256
 from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from workers.manifest import Manifest
 
@@ -62,13 +63,13 @@ def package(
     if not file.exists():
         if ":" not in source:
             raise UsageError(f"{source} is neither a file nor a function, module:name")
-        return package_function(source, folder, sample_input=rows, classes=labels(classes), **options)
+        return package_function(source, folder, sample_input=rows, classes=labels(classes), **_labelled(options))
     if convert not in {"load", "none"} and (architecture is not None or file.suffix in {SAFETENSORS, ONNX}):
         raise UsageError(
             "--convert is for scikit-learn estimators; export a network to .onnx yourself and package that"
         )
     if file.suffix == ONNX:
-        return package_onnx(file, folder, sample_input=rows, classes=labels(classes), **options)
+        return package_onnx(file, folder, sample_input=rows, classes=labels(classes), **_labelled(options))
     if file.suffix != SAFETENSORS:
         _check(file, trust_pickle)
     if architecture is None:
@@ -83,12 +84,19 @@ def package(
         architecture=architecture,
         arguments=dict(map(_argument, arguments)),
         classes=labels(classes),
-        **options,
+        **_labelled(options),
     )
 
 
+def _labelled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of what nothing is known about: unless something else is said it answers labels."""
+    return {**options, "output": options.get("output") or "label"}
+
+
 def sample(text: str) -> Any:
-    """Return the rows in a .npy file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
+    """Return the rows in a file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
+
+    Objects, and a .csv file, are the rows of a data frame.
 
     Raises:
         UsageError: it is neither.
@@ -96,15 +104,26 @@ def sample(text: str) -> Any:
     try:
         if text.endswith(".npy"):
             return np.load(text, allow_pickle=False)
+        if text.endswith(".csv"):
+            return _pandas().read_csv(text)
         rows = json.loads(text)
         if isinstance(rows, list) and rows and isinstance(rows[0], str):
             return rows
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            return _pandas().DataFrame(rows)
         found = query_from_json({"query_id": "", "application": "", "input": rows}).input
     except (OSError, ValueError, SchemaError) as error:
-        raise UsageError(f"--sample: {text} is neither a readable .npy file nor JSON: {error}") from error
+        raise UsageError(f"--sample: {text} is neither a readable .npy or .csv file nor JSON: {error}") from error
     if not isinstance(found, Tensor):
         raise UsageError("--sample: a list of rows is needed, such as [[0.0, 1.0]]")
     return found.numpy()
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise UsageError("a sample of a data frame needs pandas: pip install pandas") from error
 
 
 def labels(text: str | None) -> tuple[int | str, ...]:

@@ -182,6 +182,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         parameters=given.parameters,
         objective_us=None if given.objective_ms is None else int(given.objective_ms * 1000),
         queue_rows=given.queue_rows,
+        queue_bytes=given.queue_mib << 20,
         threads=given.threads,
         processes=given.processes,
         patience_s=given.patience_s,

@@ -168,6 +168,9 @@ class Worker(Section):
     take more than one process gives. One where nothing is said; more can be started by hand, 4 have something to do."""
     queue_rows: int = Field(default=4096, gt=0)
     """How many rows may wait in a worker; it reads no more until there is room."""
+    queue_mib: int = Field(default=256, gt=0)
+    """How many MiB of inputs may wait in a worker; it reads no more until there is room. Of what has been read then and
+    is too much (64 MiB more), the largest rows are refused."""
     threads: int = Field(default=1, gt=0)
     """Arithmetic threads of the model's library; one keeps the roles from fighting for cores."""
     processes: Processes | dict[Name, Processes] = 0

@@ -15,6 +15,7 @@ from schemas.definitions import field_names
 from schemas.errors import SchemaError
 from schemas.features import as_features
 from schemas.records import DTYPES, Feedback, Query, Tensor
+from schemas.tables import row_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,9 +115,11 @@ def _input(name: str, value: Json) -> Input:
             return _array(name, values, dtype)
         case bool() | int() | float() | list():
             return _array(name, value, "float32")
+        case dict() if name == "input" and value and not {"base64", "values"} & {*value}:
+            return row_text(value)
     raise SchemaError(
         f'{name}: a string, numbers, {{"values": ..., "dtype": ...}} with dtype one of {", ".join(DTYPES)}, '
-        f'or {{"base64": ...}} is needed, not {value!r:.80}'
+        f'{{"base64": ...}}, or an object with a value for each column, is needed, not {value!r:.80}'
     )
 
 

@@ -6,15 +6,17 @@ string, bytes, Tensor ─▶ as they are                          numpy number �
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from schemas.errors import SchemaError
 from schemas.records import DTYPES, Tensor
+from schemas.tables import row_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ def as_input(x: Row) -> Input:
     """
     if isinstance(x, (Tensor, str, bytes)):
         return x
-    if isinstance(x, dict):
+    if isinstance(x, Mapping):
         return _text(x)
     try:
         array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
@@ -85,12 +87,6 @@ def _named(x: Any, array: NDArray[Any]) -> Input:
 def _text(row: Mapping[str, Any]) -> str:
     """Write a row as the JSON text that a model of a data frame's columns takes."""
     try:
-        return json.dumps({str(name): value for name, value in row.items()}, default=_plain)
-    except ValueError as error:
+        return row_text(row)
+    except SchemaError as error:
         raise TypeError(f"{_WANTED}: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"a row's values are numbers and texts, not {type(value).__name__}")

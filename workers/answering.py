@@ -6,7 +6,8 @@ rows taken, predicted ──Batch──▶ columns by reply partition ──reco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from streams.operators.contract import Emit, HandOver
 from workers.columns import Column, stacked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from workers.batcher import Take, Waiting
     from workers.rows import Predicted
     from workers.runtimes.contract import Answers
+
+
+NO_MESSAGES: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 class Source:
@@ -51,6 +55,11 @@ class Asked(NamedTuple):
     def input(self) -> Input:
         """The query's input, by itself."""
         return self.source.column[self.place]
+
+
+def size_of(asked: Asked) -> int:
+    """Return about how many bytes a row's input takes."""
+    return asked.source.column.size(asked.place)
 
 
 def asked_of(queries: ModelQueries, position: Position) -> list[tuple[int, Asked]]:
@@ -88,6 +97,7 @@ class Batch(NamedTuple):
     cap: int
     queued: int
     released: str = ""
+    messages: Mapping[int, str] = NO_MESSAGES
 
     @classmethod
     def of(cls, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Batch:
@@ -100,7 +110,7 @@ class Batch(NamedTuple):
         outcomes = predicted.outcomes + (Outcome.EXPIRED,) * late
         rows = take.rows + take.expired
         figures = (len(take.rows), take.cap, take.queued, take.reason)
-        return cls(rows, outcomes, answers, scores, started_us, predict_us, *figures)
+        return cls(rows, outcomes, answers, scores, started_us, predict_us, *figures, predicted.messages)
 
     @classmethod
     def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int) -> Batch:
@@ -117,6 +127,7 @@ class Batch(NamedTuple):
             outcomes=tuple([self.outcomes[row] for row in rows]),
             answers=tuple([answers[row] for row in rows]) if isinstance(answers, tuple) else answers[rows],
             scores=None if scores is None else scores[rows],
+            messages={at: self.messages[row] for at, row in enumerate(rows) if row in self.messages},
         )
 
     def record(self, identity: Identity) -> ModelPredictions:
@@ -135,6 +146,7 @@ class Batch(NamedTuple):
             batch_cap=self.cap,
             queue_rows=self.queued,
             released=self.released,
+            messages=tuple([self.messages.get(row, "") for row in range(len(self.asked))]) if self.messages else (),
         )
 
     def halves(self) -> tuple[Batch, Batch]:

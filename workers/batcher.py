@@ -73,10 +73,17 @@ class Batcher(Generic[T]):
 
     Attributes:
         spare_us: how much later than due a row may be done where it keeps no other one waiting.
+        bytes: of the rows that wait.
     """
 
     def __init__(
-        self, controller: BatchController[Any], *, limit: int = 10_000, objective_us: int | None = None
+        self,
+        controller: BatchController[Any],
+        *,
+        limit: int = 10_000,
+        objective_us: int | None = None,
+        limit_bytes: int = 1 << 40,
+        size: Callable[[T], int] = lambda _: 0,
     ) -> None:
         """Start empty.
 
@@ -84,10 +91,14 @@ class Batcher(Generic[T]):
             controller: sizes the batches.
             limit: rows that may wait; the surplus is refused.
             objective_us: how long a batch may take; None = what the due times leave, see `objective`.
+            limit_bytes: of the rows that may wait; of a surplus the largest are refused.
+            size: returns the bytes of a row.
         """
         self._controller = controller
         self._state: Any = controller.init()
-        self._limit = limit
+        self._limit, self._limit_bytes = limit, limit_bytes
+        self._size = size
+        self.bytes = 0
         self._objective_us = objective_us
         self._queue: list[Waiting[T]] = []  # sorted: polls come in order of time, so nearly all go behind the others
         self._order = 0
@@ -158,6 +169,10 @@ class Batcher(Generic[T]):
         self._deaf_us = 0
         self._state = self._controller.arrived(self._state, len(items), now_us)
         self._queue_up(rows)
+        self.bytes += self._bytes_of(rows)
+        return [*self._refuse_rows(), *self._refuse_bytes()]
+
+    def _refuse_rows(self) -> list[Waiting[T]]:
         if self.room >= 0:
             return []
         if self._is_ranked:
@@ -166,7 +181,23 @@ class Batcher(Generic[T]):
         del self._queue[self._limit :]
         if self._is_ranked:
             self._queue.sort()
+        self.bytes -= self._bytes_of(refused)
         return refused
+
+    def _refuse_bytes(self) -> list[Waiting[T]]:
+        """Refuse the largest rows, so that who sends small ones does not pay for them; lowest priorities first."""
+        if self.bytes <= self._limit_bytes:
+            return []
+        kept = sorted(self._queue, key=lambda row: (-row.priority, self._size(row.item), row.due_us, row.order))
+        refused = []
+        while self.bytes > self._limit_bytes:
+            refused.append(kept.pop())
+            self.bytes -= self._size(refused[-1].item)
+        self._queue = sorted(kept)
+        return refused
+
+    def _bytes_of(self, rows: Sequence[Waiting[T]]) -> int:
+        return sum([self._size(row.item) for row in rows])
 
     def _queue_up(self, rows: list[Waiting[T]]) -> None:
         """Put rows in order among those that wait; only what is due later than the first of them is looked at."""
@@ -190,6 +221,7 @@ class Batcher(Generic[T]):
             self._held = self._order
             return Take((), expired, cap, len(self._queue), wait_until_us=until_us)
         rows = self._chosen(self._fitting(now_us, cap), now_us, cap)
+        self.bytes -= self._bytes_of(rows)
         self._since_us, self._held = None, 0
         if reason == "cap" and len(rows) < cap:  # made smaller
             reason = "deadline"
@@ -230,6 +262,7 @@ class Batcher(Generic[T]):
             lost = bisect(queue, now_us, key=attrgetter("due_us"))
         expired = tuple(queue[:lost])
         del queue[:lost]
+        self.bytes -= self._bytes_of(expired)
         return expired
 
     def _lost(self, row: Waiting[T], queued: int, now_us: int, cap: int) -> bool:
@@ -296,6 +329,7 @@ class Batcher(Generic[T]):
         """Drop the rows whose item is `gone`, e.g. of a revoked partition; return how many."""
         before = len(self._queue)
         self._queue = [row for row in self._queue if not gone(row.item)]
+        self.bytes = self._bytes_of(self._queue)
         self._since_us, self._held = None, 0
         return before - len(self._queue)
 

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from workers import traffic
-from workers.errors import WorkerError
+from workers.errors import WorkerError, refusing
 from workers.executor import Elsewhere, Timed
 from workers.rehearsal import prepare
 from workers.rows import Predicted
@@ -77,7 +77,8 @@ class Contained(Elsewhere):
     async def start(self) -> None:
         """Load the model again if it was lost."""
         try:
-            await self._inner.start()
+            with refusing("it cannot be loaded", but=(WorkerError, OSError)):
+                await self._inner.start()
         except (WorkerError, OSError) as fault:
             self._break(fault)
 
@@ -85,7 +86,8 @@ class Contained(Elsewhere):
         """Predict one batch, or fail it."""
         if self.fault is None:
             try:
-                return await self._inner.run(inputs, patience_s)
+                with refusing("it cannot be asked", but=(WorkerError, OSError)):
+                    return await self._inner.run(inputs, patience_s)
             except (WorkerError, OSError) as fault:
                 self._break(fault)
         return Timed(Predicted.failed(len(inputs), str(self.fault)), 0)

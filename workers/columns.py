@@ -40,6 +40,10 @@ class Column:
             return self._inputs[place]  # type: ignore[index] # only tensors have a form
         return Tensor(*self.form, self.data(place, place + 1))
 
+    def size(self, place: int) -> int:
+        """Return about how many bytes a row takes."""
+        return self._row_bytes if isinstance(self._inputs, Tensor) else len(self._inputs[place])
+
     def data(self, start: int, end: int) -> bytes:
         """Return the bytes of some rows, of a column that has a form."""
         assert isinstance(self._inputs, Tensor)

@@ -26,6 +26,7 @@ from workers.forms import (
     runtime_module,
     stored,
 )
+from workers.sealed import contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,7 +106,8 @@ def _examples(manifest: Manifest, sample: Rows) -> NDArray[np.generic]:
 
 
 def _original(path: Path, manifest: Manifest) -> Runtime:
-    loaded: Runtime = runtime_module(manifest.runtime).load(manifest, path, allow_pickle=True, threads=1)
+    files = contents(path, manifest.files)
+    loaded: Runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=True, threads=1)
     return loaded
 
 

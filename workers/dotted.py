@@ -1,14 +1,17 @@
 """Finds what a dotted path names: `package.module:name`, or `package.module:name.attribute`.
 
-A package that names code is as trusted as the code it names. What such a path may never name is the standard library:
-`os:system` as a model would turn a manifest into a shell.
+A package that names code is as trusted as the code it names. Such a path reaches only what the named module, or the
+package that it belongs to, defines itself: through what a module imports, `psutil:os.system` as a model would turn a
+manifest into a shell.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from functools import reduce
+from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from workers.errors import PackageError, refusing
@@ -18,23 +21,56 @@ def resolve(path: str) -> Any:
     """Import the module before the colon and return what stands after it.
 
     Raises:
-        PackageError: the path is malformed, names the standard library, or leads to nothing that can be called.
+        PackageError: the path is malformed, names the standard library or what a module has only imported, or leads to
+            nothing that can be called.
     """
     module, _, names = path.partition(":")
     if not module or not names:
         raise PackageError(f"{path!r} is not a dotted path: write package.module:name")
-    if module.partition(".")[0] in sys.stdlib_module_names:
+    if _package(module) in {*sys.stdlib_module_names, "__main__"}:
         raise PackageError(
             f"{path!r} names the standard library, which is no model: name a function of your own module"
         )
     unknown = (ImportError, AttributeError)
     try:
         with refusing(f"{path!r} cannot be imported here", but=unknown):
-            found = reduce(getattr, names.split("."), importlib.import_module(module))
+            found = _walked(path, importlib.import_module(module), names)
     except unknown as error:
         raise PackageError(
-            f"{path!r} cannot be imported here ({error}): install its package, or put its folder on PYTHONPATH"
+            f"{path!r} cannot be imported here ({error}): install its package, or put its folder on PYTHONPATH;"
+            f" modules are looked for in {', '.join(_folders())} and among the installed packages"
         ) from error
     if not callable(found):
         raise PackageError(f"{path!r} is not callable: name a function")
     return found
+
+
+def _walked(path: str, module: ModuleType, names: str) -> Any:
+    """Follow attributes from a module; each of them must have been defined in its package."""
+    found: Any = module
+    for name in names.split("."):
+        found = getattr(found, name)
+        if isinstance(found, ModuleType) or (callable(found) and not _is_defined_in(_package(module.__name__), found)):
+            raise PackageError(
+                f"{path!r} leads out of {module.__name__}: {name} is only imported there. Name the module that defines"
+                " it, or wrap it in a function of your own"
+            )
+    return found
+
+
+def _is_defined_in(package: str, found: Any) -> bool:
+    """Tell whether a function, a class, a method, or an object of such a class, comes from a package."""
+    while isinstance(found, partial):
+        found = found.func
+    return _package(str(getattr(found, "__module__", ""))) == package
+
+
+def _package(module: str) -> str:
+    """Return the outermost package of a module."""
+    return module.partition(".")[0]
+
+
+def _folders() -> list[str]:
+    """Return where modules are looked for besides the installed packages, in order."""
+    installed = tuple(f"{prefix}/lib" for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix})
+    return [folder or str(Path.cwd()) for folder in sys.path if not folder.startswith(installed)] or ["no folder"]

@@ -44,5 +44,5 @@ def refusing(what: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[No
         yield
     except ours:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise PackageError(f"{what} ({type(error).__name__}: {' '.join(str(error).split())})") from error

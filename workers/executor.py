@@ -3,6 +3,7 @@
     ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
                        Batches known to take less than a millisecond skip it, and those of a model that keeps
                        Python's lock: it only watches them
+    Missing            no model at all: what cannot be loaded fails its rows
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
     PoolExecutor       several of these, among which each batch is divided
 
@@ -21,13 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from workers.errors import HungError
 from workers.quickness import Quickness
+from workers.rows import Predicted
 from workers.sentinel import Sentinel, hung
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input
-    from workers.rows import Predicted
 
     Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
 
@@ -115,6 +116,26 @@ class Elsewhere:
         return None
 
 
+class Missing(Elsewhere):
+    """Stands in for a model that cannot be loaded: every row fails at once."""
+
+    ready = True
+
+    def __init__(self, fault: str) -> None:
+        """Say why with every batch."""
+        self._fault = fault
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Fail."""
+        return Timed(Predicted.failed(len(inputs), self._fault), 0)
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
 class ThreadExecutor:
     """Loads and predicts in one daemon thread, which cannot keep a process alive that wants to end.
 
@@ -128,6 +149,7 @@ class ThreadExecutor:
         now_us: Callable[[], int],
         load_s: float = LOAD_S,
         sentinel: Sentinel | None = None,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
     ) -> None:
         """Nothing runs before `start`.
 
@@ -136,10 +158,12 @@ class ThreadExecutor:
             now_us: the clock that batches are timed by.
             load_s: how long loading may take.
             sentinel: does what is to be done about a quick batch that hangs; None = ends the process.
+            cpu_ns: CPU time of the thread that calls it (ns).
         """
         self._load = load
         self._now_us = now_us
         self._load_s = load_s
+        self._cpu_ns = cpu_ns
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._predict: Predict | None = None
         self._sentinel = sentinel or Sentinel()
@@ -214,9 +238,9 @@ class ThreadExecutor:
         self._work.put(None)
 
     def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
-        started_us, started_cpu_ns = self._now_us(), time.thread_time_ns()
+        started_us, started_cpu_ns = self._now_us(), self._cpu_ns()
         predicted = predict(inputs)
-        cpu_us = (time.thread_time_ns() - started_cpu_ns) // 1000
+        cpu_us = (self._cpu_ns() - started_cpu_ns) // 1000
         return Timed(predicted, self._now_us() - started_us, cpu_us)
 
     async def _do(self, call: Callable[[], R]) -> R:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workers import choice as choices
 from workers.errors import PackageError, refusing
+from workers.sealed import contents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,7 +102,8 @@ def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected
         file = _import_extra(CONVERTERS[name], name).convert(estimator, folder, rows)
     alone = replace(manifest, files={file: ""})
     try:
-        runtime = runtime_module(name).load(alone, folder, allow_pickle=False, threads=1)
+        with refusing(f"what it was converted to, {name}, cannot be loaded"):
+            runtime = runtime_module(name).load(alone, contents(folder, [file]), allow_pickle=False, threads=1)
         return Form(runtime, apart(expected, runtime, rows), file)
     except PackageError:
         (folder / file).unlink()

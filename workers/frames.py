@@ -13,7 +13,7 @@ import io
 import json
 import struct
 import zipfile
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.runtimes.contract import Answers
+
+    _Columns: TypeAlias = tuple[
+        tuple[Outcome, ...], Answers, NDArray[np.generic] | None, dict[int, str], str | None, dict[int, str]
+    ]
 
 HEADER = struct.Struct(">I")
 _OUTCOMES = tuple(Outcome)
@@ -62,7 +66,7 @@ def pack(predicted: Predicted) -> bytes:
     columns: dict[str, NDArray[np.generic]] = {
         "outcomes": np.array([_OUTCOMES.index(outcome) for outcome in predicted.outcomes], dtype=np.uint8),
         "answers": np.array(predicted.answers, dtype=np.str_) if texts else np.asarray(predicted.answers),
-        "notes": np.frombuffer(json.dumps([predicted.fault, list(predicted.reasons.items())]).encode(), dtype=np.uint8),
+        "notes": np.frombuffer(json.dumps(_notes(predicted)).encode(), dtype=np.uint8),
     }
     if predicted.scores is not None:
         columns["scores"] = predicted.scores
@@ -88,17 +92,22 @@ def unpack(frame: bytes | None, rows: int) -> Predicted:
     return Predicted(*predicted)
 
 
-def _parse(frame: bytes) -> tuple[tuple[Outcome, ...], Answers, NDArray[np.generic] | None, dict[int, str], str | None]:
+def _parse(frame: bytes) -> _Columns:
     with np.load(io.BytesIO(frame), allow_pickle=False) as columns:
         answers = columns["answers"]
-        fault, reasons = json.loads(columns["notes"].tobytes())
+        fault, reasons, messages = json.loads(columns["notes"].tobytes())
         return (
             tuple(_OUTCOMES[index] for index in columns["outcomes"].tolist()),
             tuple(answers.tolist()) if answers.dtype.kind == "U" else answers,
             columns["scores"] if "scores" in columns.files else None,
             dict(reasons),
             fault,
+            dict(messages),
         )
+
+
+def _notes(predicted: Predicted) -> list[Any]:
+    return [predicted.fault, list(predicted.reasons.items()), list(predicted.messages.items())]
 
 
 def read(stream: BinaryIO) -> bytes | None:

@@ -71,7 +71,7 @@ class InlineLoop:
         """Load the models, then run the loop until `stop` is set.
 
         Raises:
-            PackageError: a model cannot be loaded.
+            HungError: loading a model does not end.
             ExceptionGroup: of the one cause that ended the role.
         """
         try:

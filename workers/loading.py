@@ -1,4 +1,4 @@
-"""Loads model packages: every file is verified before their runtime, or the fastest of several, reads any."""
+"""Loads model packages: every file is read once and verified before a runtime, or the fastest of several, sees any."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from workers import choice as choices
 from workers import manifest as manifests
 from workers.errors import PackageError, WorkerError, refusing
-from workers.forms import CONVERTERS, EXAMPLES_FILE, answers, apart, compiled, runtime_module
+from workers.examples import stored_examples
+from workers.forms import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
+from workers.sealed import contents, sealed, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+
     from workers.choice import Choice
-    from workers.manifest import Manifest
-    from workers.runtimes.contract import Runtime
+    from workers.manifest import Manifest, Pinned
+    from workers.runtimes.contract import Files, Runtime
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +34,22 @@ class LoadedModel:
     runtime: Runtime
     digest: str
     choice: Choice | None = None  # where there are several forms of it, and the fastest was chosen by measuring
+
+
+def checked(folder: Path) -> Pinned:
+    """Return a package's manifest and digest after checking all that can be seen of it without running anything.
+
+    Raises:
+        PackageError: it would be refused by whoever loads it.
+    """
+    found = manifests.pinned(folder)
+    if found.manifest.runtime not in RUNTIMES:
+        raise PackageError(f"runtime {found.manifest.runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
+    verify(folder, found.manifest)
+    if _has_forms(found.manifest):
+        names = [EXAMPLES_FILE] if EXAMPLES_FILE in found.manifest.files else []
+        stored_examples(found.manifest, contents(folder, names))
+    return found
 
 
 def load_package(
@@ -53,34 +71,38 @@ def load_package(
         sizes: of the batches by which several forms of one model are measured, rising.
 
     Raises:
-        PackageError: anything does not fit; nothing of the model was loaded. The message says what to do.
+        PackageError: anything does not fit, whatever it is; nothing of the model was loaded. The message says what to
+            do.
     """
     folder = Path(folder)
-    found = manifests.digest(folder)
+    manifest, found = manifests.pinned(folder)
     if digest is not None and found != digest:
         raise PackageError(
             f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
         )
-    manifest = manifests.read(folder)
-    manifests.verify(folder, manifest)
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
-        runtime = runtime_module(manifest.runtime).load(manifest, folder, allow_pickle=allow_pickle, threads=threads)
-    model = LoadedModel(manifest, runtime, found)
-    if "conversion" not in manifest.options or manifest.runtime in CONVERTERS:
-        return model
-    return _fastest(model, folder, threads, sizes)
+        files = sealed(folder, manifest)
+        runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=allow_pickle, threads=threads)
+        model = LoadedModel(manifest, runtime, found)
+        return _fastest(model, files, threads, sizes) if _has_forms(manifest) else model
 
 
-def _fastest(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int]) -> LoadedModel:
+def _has_forms(manifest: Manifest) -> bool:
+    """Tell whether a package has several forms of one model, of which whoever loads it takes the fastest."""
+    return "conversion" in manifest.options and manifest.runtime not in CONVERTERS
+
+
+def _fastest(model: LoadedModel, files: Files, threads: int, sizes: Sequence[int]) -> LoadedModel:
     """Give the model the fastest of its forms, at each size of a batch; one that cannot be had here is left out."""
-    manifest, rows = model.manifest, np.load(folder / EXAMPLES_FILE, allow_pickle=False)
+    manifest, rows = model.manifest, stored_examples(model.manifest, files)
     runtimes = {manifest.runtime: model.runtime}
     for name in manifest.options["conversion"].get("to", ("onnx",)):  # not said before there were others
         try:
-            form = _form(name, model, folder, rows.dtype, threads)
-            apart(answers(model.runtime, rows), form, rows)
+            with refusing("it does not load or answer"):
+                form = _form(name, model, files, rows.dtype, threads)
+                apart(answers(model.runtime, rows), form, rows)
             runtimes[name] = form
         except PackageError as error:
             _log.warning("%s %s does not run under %s: %s", manifest.name, manifest.version, name, error)
@@ -92,9 +114,9 @@ def _fastest(model: LoadedModel, folder: Path, threads: int, sizes: Sequence[int
     return replace(model, runtime=runtime, choice=found)
 
 
-def _form(name: str, model: LoadedModel, folder: Path, dtype: np.dtype[Any], threads: int) -> Runtime:
+def _form(name: str, model: LoadedModel, files: Files, dtype: np.dtype[Any], threads: int) -> Runtime:
     """Convert the model, or load what it was converted to when it was packaged."""
     if model.manifest.options["conversion"].get("at") == "load":
         return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype, threads)
-    stored: Runtime = runtime_module(name).load(model.manifest, folder, allow_pickle=False, threads=threads)
+    stored: Runtime = runtime_module(name).load(model.manifest, files, allow_pickle=False, threads=threads)
     return stored

@@ -5,28 +5,36 @@
     └── model.skops        listed in `files` with its digest
 
 The digest of a package is the SHA-256 of the bytes of `manifest.json` (`sha256sum manifest.json` prints it). As the
-manifest names the digest of every other file, that one number pins the whole package.
+manifest names the digest of every other file, and nothing else is ever read, that one number pins the whole package.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.records import DTYPES
 from schemas.topics import check_name
+from workers import manifest_form
 from workers.errors import PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 MANIFEST = "manifest.json"
-KINDS = ("tensor", "string", "bytes")
+KINDS = ("tensor", "string", "bytes", "table")
+COLUMNS = ("float64", "int64", "bool", "string", "category")
 OUTPUTS = ("label", "scores", "value")
+# Of one row, and of a manifest with the names of very many classes: what is larger is no mistake that memory pays for.
+SHOWN = 12  # names of columns
+MAX_ROW_BYTES, MAX_BYTES = 2 << 20, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +44,11 @@ class Signature:
     A row with NaN is refused unless `allow_nan`; infinities and magnitudes of 1e30 and more are always refused.
     """
 
-    kind: str  # tensor | string | bytes
+    kind: str  # tensor | string | bytes | table: a JSON text with a value for each column
     dtype: str | None = None  # tensors only
     shape: tuple[int, ...] = ()  # of one row; tensors only
     allow_nan: bool = False
+    columns: tuple[tuple[str, str], ...] = ()  # name and type of each, in the order of the data frame; tables only
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -48,6 +57,34 @@ class Signature:
             raise PackageError(
                 f"input dtype {self.dtype!r} cannot travel: convert the input to one of {', '.join(DTYPES)}"
             )
+        if self.kind == "tensor" and math.prod(self.shape) * np.dtype(self.dtype).itemsize > MAX_ROW_BYTES:
+            raise PackageError(f"a row of shape {self.shape} is larger than the {MAX_ROW_BYTES:,} bytes that travel")
+        if (self.kind == "table") != bool(self.columns) or not {kind for _, kind in self.columns} <= {*COLUMNS}:
+            raise PackageError(f"a table, and nothing else, has columns, each of one of {', '.join(COLUMNS)}")
+
+    def __str__(self) -> str:
+        """Return it for people: `float32[4]`, `a text`."""
+        if self.kind == "tensor":
+            return described(str(self.dtype), self.shape)
+        if self.kind == "table":
+            return f"columns {named(self.columns)}"
+        return {"string": "a text", "bytes": "bytes"}[self.kind]
+
+
+def named(columns: Sequence[tuple[str, str]]) -> str:
+    """Return the names of columns, the first of them where they are many."""
+    names = [name[:40] for name, _ in columns[:SHOWN]]
+    return ", ".join([*names, f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else names)
+
+
+def described(dtype: str, shape: tuple[int, ...]) -> str:
+    """Return what a tensor is, for people.
+
+    Examples:
+        >>> described("float32", (4,))
+        'float32[4]'
+    """
+    return f"{dtype}[{','.join(map(str, shape))}]" if shape else dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +107,28 @@ class Manifest:
             check_name(self.name)
         except SchemaError as error:
             raise PackageError(str(error)) from error
-        if not self.version:
-            raise PackageError("a package needs a version, such as '1'")
+        if not isinstance(self.version, str) or not self.version or len(self.version) > manifest_form.MAX_VERSION:
+            raise PackageError("a package needs a version of 1 to 256 characters, such as '1'")
         if len({type(label) for label in self.classes}) > 1:
             raise PackageError("classes must be all whole numbers or all strings: map them before training")
+
+    def __str__(self) -> str:
+        """Return it for people, in one line.
+
+        Examples:
+            >>> print(Manifest("iris", "1", "sklearn", Signature("tensor", "float32", (4,)), "label", (0, 1, 2)))
+            iris 1 (sklearn): takes float32[4], answers a label of 3 classes
+        """
+        answers = {"label": "a label", "scores": "a label and its scores", "value": "a number"}[self.output]
+        of = f" of {len(self.classes)} classes" if self.classes else ""
+        return f"{self.name} {self.version} ({self.runtime}): takes {self.input}, answers {answers}{of}"
+
+
+class Pinned(NamedTuple):
+    """A manifest, and the digest of the very bytes that it was read from."""
+
+    manifest: Manifest
+    digest: str
 
 
 def sha256(path: Path) -> str:
@@ -88,52 +143,56 @@ def digest(folder: Path) -> str:
     Raises:
         PackageError: there is no manifest.
     """
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise PackageError(
-            f"{folder} holds no {MANIFEST}: it is not a model package; make one with `skysail model package`"
-        )
-    return sha256(path)
+    return hashlib.sha256(_content(folder)).hexdigest()
 
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Write the manifest, with the digests of the files it lists taken now."""
     files = {name: sha256(folder / name) for name in sorted(manifest.files)}
     document = asdict(manifest) | {"files": files}
+    if not manifest.input.columns:
+        del document["input"]["columns"]
     (folder / MANIFEST).write_text(json.dumps(document, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read(folder: Path) -> Manifest:
-    """Read a manifest and check its form; `verify` checks the files.
+    """Read a manifest and check its form; `sealed.verify` checks the files.
 
     Raises:
         PackageError: there is no manifest, or it is not one.
     """
-    digest(folder)
-    try:
-        document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        signature = document.pop("input")
-        signature["shape"] = tuple(signature.get("shape", ()))
-        document["classes"] = tuple(document.get("classes", ()))
-        return Manifest(input=Signature(**signature), **document)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise PackageError(f"{folder / MANIFEST} is not a manifest ({error}): package the model again") from error
+    return pinned(folder).manifest
 
 
-def verify(folder: Path, manifest: Manifest) -> None:
-    """Check every file that the manifest lists.
+def pinned(folder: Path) -> Pinned:
+    """Read a manifest once, with its digest.
 
     Raises:
-        PackageError: a file is missing, lies outside the folder, or is not the one that was packaged.
+        PackageError: there is no manifest, or it is not one.
     """
-    for name, expected in manifest.files.items():
-        path = folder / name
-        if path.resolve().parent != folder.resolve():
-            raise PackageError(f"{folder}: {name!r} is not a plain file of the package: package the model again")
-        if not path.is_file():
-            raise PackageError(f"{folder}: {name} is missing: copy the whole folder again")
-        if sha256(path) != expected:
-            raise PackageError(
-                f"{folder}: {name} is not the file that was packaged (SHA-256 differs): "
-                "copy it again, or package the model again if the change was meant"
-            )
+    content = _content(folder)
+    try:
+        document = manifest_form.checked(json.loads(content.decode()))
+        signature = document.pop("input")
+        signature["shape"] = tuple(signature.get("shape", ()))
+        signature["columns"] = tuple(map(tuple, signature.get("columns", ())))
+        document["classes"] = tuple(document.get("classes", ()))
+        manifest = Manifest(input=Signature(**signature), **document)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise PackageError(f"{folder / MANIFEST} is not a manifest ({reason}): package the model again") from error
+    return Pinned(manifest, hashlib.sha256(content).hexdigest())
+
+
+def _content(folder: Path) -> bytes:
+    path = folder / MANIFEST
+    try:
+        is_there = path.is_file()
+        content = path.read_bytes() if is_there and path.stat().st_size <= MAX_BYTES else b""
+    except (OSError, ValueError) as error:
+        raise PackageError(f"{folder} cannot be read ({error}): check the path, and who may read it") from error
+    if not is_there:
+        raise PackageError(
+            f"{folder} holds no {MANIFEST}: it is not a model package; make one with `skysail model package`"
+        )
+    return content

@@ -39,7 +39,13 @@ class ModelWorker(Operator):
     """The kernel of one replica of one model."""
 
     def __init__(
-        self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int, beside: str = ""
+        self,
+        codec: Codec,
+        identity: Identity,
+        batcher: Batcher[Asked],
+        partitions: int,
+        beside: str = "",
+        row_bytes: int = 1 << 40,
     ) -> None:
         """Start with an empty queue.
 
@@ -49,10 +55,12 @@ class ModelWorker(Operator):
             batcher: holds the queue and sizes the batches.
             partitions: of `model-predictions`; a query that asks for another one is refused.
             beside: its label, if the version runs beside the one that serves: its figures carry the version.
+            row_bytes: that a waiting row may take, on average, before rows count for more than they are.
         """
         self.gauges: Mapping[str, float] = {}  # reported besides: what is known of the model once it is loaded
         self._codec = codec
         self._batcher = batcher
+        self._row_bytes = row_bytes
         self._partitions = partitions
         self._counters = Counters()
         self._durations = Durations("model", "model")
@@ -204,9 +212,10 @@ class ModelWorker(Operator):
 
     @property
     def held(self) -> int:
-        """Rows that wait, for whichever version: a record may hold hundreds."""
+        """Rows that wait, for whichever version: a record may hold hundreds; of large rows each counts as several."""
         answering = (taker for version, taker in self._routes.takers.items() if self._routes.shares[version])
-        return len(self._batcher) + sum(taker.held for taker in answering)
+        rows = max(len(self._batcher), -(-self._batcher.bytes // self._row_bytes))
+        return rows + sum(taker.held for taker in answering)
 
     def statistics(self) -> Mapping[str, float]:
         """Return rows by outcome, batches by reason, and gauges of cap, queue and objective, all with the model."""
@@ -216,6 +225,7 @@ class ModelWorker(Operator):
             **self.gauges,
             render(("batch_cap", *self._label)): float(self._batcher.cap),
             render(("queue_rows", *self._label)): float(len(self._batcher)),
+            render(("queue_bytes", *self._label)): float(self._batcher.bytes),
             render(("objective_us", *self._label)): float(self._batcher.objective(self._now_us)),
         }
         model, version, _ = self.identity

@@ -2,6 +2,7 @@
 
     package_sklearn(forest, folder, "digits-forest", "1", X[:5])      a fitted estimator
     package_torch(network, folder, "mnist", "1", x[:5], architecture="my_package.nets:make_mlp")
+    package_sklearn(pipeline, folder, "churn", "1", frame.head())     a pipeline fitted on a data frame of pandas
     package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
     package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
 
@@ -17,22 +18,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from schemas.records import Outcome, Tensor
+from schemas.records import Outcome
 from workers import manifest as manifests
+from workers import samples
 from workers.conversion import converted, convertible
 from workers.dotted import resolve
 from workers.errors import PackageError
 from workers.forms import ON_REQUEST, runtime_module
 from workers.loading import load_package
-from workers.manifest import Manifest, Signature
+from workers.manifest import Manifest
 from workers.rows import predict_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from schemas.records import Input
     from workers.runtimes.contract import Rows
 
 
@@ -40,10 +39,10 @@ def package_sklearn(
     estimator: Any,
     folder: Path | str,
     name: str,
-    version: str,
-    sample_input: Rows,
+    version: str | int,
+    sample_input: Rows | Any,
     *,
-    output: str = "label",
+    output: str | None = None,
     allow_nan: bool = False,
     allow_pickle: bool = False,
     convert: str = "load",
@@ -55,8 +54,10 @@ def package_sklearn(
         folder: created; must be empty.
         name: of the model, as applications name it.
         version: of the model.
-        sample_input: a batch such as `X[:5]`, or a list of strings for a text pipeline.
-        output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number).
+        sample_input: a batch such as `X[:5]`, a list of strings for a text pipeline, or rows of a data frame for what
+            was fitted on one.
+        output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number); None = `value` of a
+            regressor, `label` of anything else.
         allow_nan: rows may hold NaN.
         allow_pickle: store a pickle, which may need any type and whose loading may run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
@@ -76,11 +77,13 @@ def package_sklearn(
             "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
         )
     module = runtime_module("sklearn")
+    sample_input = _fitting(estimator, samples.batch(sample_input))
+    output = output or ("value" if module.is_regressor(estimator) else "label")
     manifest = Manifest(
         name,
-        version,
+        _text(version),
         "sklearn",
-        _signature(sample_input, allow_nan=allow_nan),
+        samples.signature(sample_input, allow_nan=allow_nan),
         output,
         classes=() if output == "value" else module.classes_of(estimator),
     )
@@ -97,7 +100,7 @@ def package_torch(
     module: Any,
     folder: Path | str,
     name: str,
-    version: str,
+    version: str | int,
     sample_input: Rows,
     *,
     architecture: str,
@@ -130,8 +133,11 @@ def package_torch(
     options: dict[str, Any] = {"architecture": architecture, "arguments": dict(arguments or {})}
     if min_rows is not None:
         options["min_rows"] = min_rows
-    signature = _signature(sample_input, allow_nan=allow_nan)
-    manifest = Manifest(name, version, "torch", signature, output, classes=tuple(classes), options=options)
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    if signature.kind != "tensor":
+        raise PackageError("a network takes tensors: give an array as sample input")
+    manifest = Manifest(name, _text(version), "torch", signature, output, classes=tuple(classes), options=options)
     runtime = runtime_module("torch")
     if isinstance(module, str | Path):
         module = runtime.rebuild(Path(module), architecture, arguments or {})
@@ -143,7 +149,7 @@ def package_function(
     function: str,
     folder: Path | str,
     name: str,
-    version: str,
+    version: str | int,
     sample_input: Rows,
     *,
     output: str = "label",
@@ -153,7 +159,9 @@ def package_function(
     """Package a Python function by its dotted path; the function itself is not copied.
 
     Args:
-        function: `package.module:name`, importable in the worker; takes a whole batch (see `runtimes.function`).
+        function: `package.module:name`; takes a whole batch (see `runtimes.function`). Its module must be importable
+            here and in the worker: installed, beside the script that is run, or on PYTHONPATH; `skysail` looks in the
+            folder where it is started, too.
         folder: created; must be empty.
         name: of the model, as applications name it.
         version: of the model.
@@ -166,9 +174,10 @@ def package_function(
         PackageError: the function cannot be imported, or does not answer the sample.
     """
     resolve(function)
-    signature = _signature(sample_input, allow_nan=allow_nan)
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan)
     manifest = Manifest(
-        name, version, "function", signature, output, classes=tuple(classes), options={"function": function}
+        name, _text(version), "function", signature, output, classes=tuple(classes), options={"function": function}
     )
     with _new_folder(folder) as path:
         return _finish(path, manifest, sample_input)
@@ -178,7 +187,7 @@ def package_onnx(
     graph: Path | str,
     folder: Path | str,
     name: str,
-    version: str,
+    version: str | int,
     sample_input: Rows,
     *,
     output: str = "label",
@@ -200,10 +209,11 @@ def package_onnx(
     Raises:
         PackageError: ONNX Runtime cannot run it, or it does not answer the sample.
     """
-    signature = _signature(sample_input, allow_nan=allow_nan)
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan)
     if signature.kind != "tensor":
         raise PackageError("an ONNX model takes tensors: give an array as sample input")
-    manifest = Manifest(name, version, "onnx", signature, output, classes=tuple(classes))
+    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=tuple(classes))
     file = runtime_module("onnx").ONNX_FILE
     with _new_folder(folder) as path:
         shutil.copyfile(graph, path / file)
@@ -223,25 +233,35 @@ def _new_folder(folder: Path | str) -> Iterator[Path]:
         undo.pop_all()
 
 
-def _signature(sample: Rows, *, allow_nan: bool) -> Signature:
-    if isinstance(sample, np.ndarray):
-        if sample.ndim == 0 or len(sample) == 0:
-            raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
-        return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan)
-    rows = sample if isinstance(sample, list | tuple) else ()
-    for kind, cls in (("string", str), ("bytes", bytes)):
-        if rows and all(isinstance(row, cls) for row in rows):
-            return Signature(kind)
-    raise PackageError("the sample input must be an array (n, ...), or a list of strings or of byte strings")
+def _fitting(estimator: Any, sample: Any) -> Any:
+    """Return the sample as the estimator takes it: a data frame if it was fitted on one, and only then.
+
+    Raises:
+        PackageError: it was fitted on something else.
+    """
+    if samples.is_frame(sample):
+        return sample if hasattr(estimator, "feature_names_in_") else samples.numbers_of(sample)
+    if hasattr(estimator, "feature_names_in_"):
+        raise PackageError(
+            "the estimator was fitted on a data frame: give the sample input as one, too, such as X.head(), "
+            "or fit it on X.to_numpy()"
+        )
+    return sample
+
+
+def _text(version: str | int) -> str:
+    """Return a version as it is written."""
+    if isinstance(version, str) or type(version) is int:
+        return str(version)
+    raise PackageError(f"a version is a text such as '1', or a whole number, not {version!r}")
 
 
 def _finish(path: Path, manifest: Manifest, sample: Rows, *, allow_pickle: bool = False) -> Manifest:
     """Write the manifest, load the package as a worker would, and let it answer the sample."""
     manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))
-    rows: list[Input] = [Tensor.of(row) for row in sample] if isinstance(sample, np.ndarray) else [*sample]
-    predicted = predict_rows(model.runtime, model.manifest, rows)
+    predicted = predict_rows(model.runtime, model.manifest, samples.inputs(sample))
     if set(predicted.outcomes) != {Outcome.OK}:
-        why = predicted.fault or predicted.reasons or "its answers are not finite"
+        why = predicted.fault or next(iter(predicted.messages.values()), "its answers are not finite")
         raise PackageError(f"{path}: the packaged model does not answer the sample input: {why}")
     return model.manifest

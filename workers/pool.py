@@ -108,6 +108,11 @@ def joined(parts: Sequence[Predicted]) -> Predicted:
         None if pattern.scores is None else np.concatenate([np.asarray(part.scores) for part in fitting]),
         {start + row: why for start, part in zip(starts, fitting, strict=False) for row, why in part.reasons.items()},
         next((part.fault for part in fitting if part.fault is not None), None),
+        {
+            start + row: text
+            for start, part in zip(starts, fitting, strict=False)
+            for row, text in part.messages.items()
+        },
     )
 
 
@@ -128,4 +133,4 @@ def _failed_as(pattern: Predicted, part: Predicted) -> Predicted:
     fault = part.fault or ("the model's answers are of different forms" if Outcome.OK in part.outcomes else None)
     answers = ("",) * rows if isinstance(pattern.answers, tuple) else np.zeros(rows, np.asarray(pattern.answers).dtype)
     scores = None if pattern.scores is None else np.zeros((rows, *pattern.scores.shape[1:]), pattern.scores.dtype)
-    return Predicted(outcomes, answers, scores, part.reasons, fault)
+    return Predicted(outcomes, answers, scores, part.reasons, fault, part.messages)

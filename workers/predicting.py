@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies.allowed import Allowed
 from policies.batching import create_controller
 from workers import traffic
-from workers.answering import Identity, inputs_of
+from workers.answering import Identity, inputs_of, size_of
 from workers.batcher import Batcher, Take
 from workers.beside import Beside
-from workers.executor import Executor, Timed, patience_s
+from workers.errors import HungError, WorkerError
+from workers.executor import Executor, Missing, Timed, patience_s
 from workers.executors import executor_of
 from workers.quickness import QUICK_US
-from workers.rehearsal import Recent
+from workers.rehearsal import Recent, Trial, prepare
 from workers.traffic import SHADOW
 from workers.versions import Versions, Wanted
 from workers.waking import Waking
@@ -40,6 +41,8 @@ _log = logging.getLogger(__name__)
 # The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
 # of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
 OVERSHOOT_ROWS = 50_000
+# The same in bytes: of 4 partitions, unpacked.
+OVERSHOOT_BYTES = 64 << 20
 # Turns of the event loop between two batches that kept it: from a socket that can be read to rows in the queue it takes
 # three or four, and as many from answers to a socket.
 TURNS = 8
@@ -90,9 +93,16 @@ class Predicting:
         sizes = settings.allowed_batch_sizes.get(model.name)
         if sizes:
             controller = Allowed(controller, sizes)
-        self._batcher: Batcher[Asked] = Batcher(controller, limit=limit, objective_us=settings.objective_us)
+        self._batcher: Batcher[Asked] = Batcher(
+            controller,
+            limit=limit,
+            objective_us=settings.objective_us,
+            limit_bytes=settings.queue_bytes + (OVERSHOOT_BYTES if beside != SHADOW else 0),
+            size=size_of,
+        )
+        row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
         identity = Identity(model.name, model.version, instance)
-        self.kernel = Waking(codec, identity, self._batcher, settings.partitions, beside)
+        self.kernel = Waking(codec, identity, self._batcher, settings.partitions, beside, row_bytes)
         load_beside = make or (lambda version: executor_of(version, settings, now_us, lambda _: None))
         make = make or (lambda version: executor_of(version, settings, now_us, self._chose))
         self._executor = executor or make(model)
@@ -119,13 +129,18 @@ class Predicting:
         self.kernel.gauges = choice.gauges(self._name)
 
     async def start(self) -> None:
-        """Load the model.
+        """Load the model; where that cannot be done its rows fail until another version, or this one, can be loaded.
 
         Raises:
-            PackageError: it cannot be loaded.
             HungError: loading it does not end.
         """
-        await self._executor.start()
+        try:
+            await prepare(self._executor, Trial())
+        except HungError:
+            raise
+        except (WorkerError, OSError) as fault:
+            self._versions.lose(fault)
+            self._executor = Missing(f"it is not loaded: {fault}")
 
     async def stop(self) -> None:
         """Let go of the model."""
@@ -267,9 +282,11 @@ class Predicting:
 
     def _finish(self, done: _Done) -> Effects:
         fault = done.timed.predicted.fault
-        if fault is not None and done.started_us - self._complained_us >= COMPLAINT_US:
+        refused = next(iter(done.timed.predicted.messages.values()), None)
+        if (fault or refused) is not None and done.started_us - self._complained_us >= COMPLAINT_US:
             self._complained_us = done.started_us
-            _log.warning("the model failed on rows of a batch of %d: %s", len(done.take.rows), fault)
+            what = "failed on rows" if fault is not None else "refused rows"
+            _log.warning("the model %s of a batch of %d: %s", what, len(done.take.rows), fault or refused)
         return self.kernel.answer(done.take, done.timed.predicted, done.started_us, done.timed.predict_us)
 
 

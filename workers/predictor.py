@@ -9,6 +9,7 @@ import numpy as np
 from schemas.records import Tensor
 from workers.padding import Padded
 from workers.rows import predict_rows
+from workers.tables import blank_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,4 +44,6 @@ def blank(signature: Signature) -> Input:
     """Return an empty input of a signature: zeros, or no characters."""
     if signature.kind == "tensor":
         return Tensor.of(np.zeros(signature.shape, signature.dtype))
+    if signature.kind == "table":
+        return blank_row(signature)
     return "" if signature.kind == "string" else b""

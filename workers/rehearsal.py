@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
 from workers.columns import Column
-from workers.errors import PackageError
+from workers.errors import PackageError, WorkerError, refusing
 from workers.settings import WARM_UP_ROWS
 
 if TYPE_CHECKING:
@@ -102,21 +102,27 @@ async def prepare(executor: Executor, trial: Trial) -> None:
     """Load a version and replay the last rows, their answers discarded; loading makes the first call on a blank row.
 
     Raises:
-        PackageError: it cannot be loaded, or answers none of the rows that the present version answers.
+        PackageError: it cannot be loaded, whatever it raises, or answers none of the rows that the present version
+            answers.
         HungError: it does not come back.
         OSError: its files cannot be read.
     """
     try:
-        await executor.start()
-        if trial.asked:
-            await executor.run(trial.asked, WARM_UP_S)
-            if not executor.ready:  # a process of the model's own has ended over one of them
-                await executor.start()
-        if trial.answered:
-            _check_warm(await executor.run(trial.answered, WARM_UP_S))
+        with refusing("it cannot be loaded", but=(WorkerError, OSError)):
+            await _rehearse(executor, trial)
     except BaseException:
         await executor.stop()
         raise
+
+
+async def _rehearse(executor: Executor, trial: Trial) -> None:
+    await executor.start()
+    if trial.asked:
+        await executor.run(trial.asked, WARM_UP_S)
+        if not executor.ready:  # a process of the model's own has ended over one of them
+            await executor.start()
+    if trial.answered:
+        _check_warm(await executor.run(trial.answered, WARM_UP_S))
 
 
 def _check_warm(timed: Timed) -> None:

@@ -1,25 +1,20 @@
 """From a batch of inputs to one outcome a row: a bad row does not fail its neighbours.
 
-    inputs ──▶ validate and stack ──▶ predict, halving what raises ──▶ check the outputs ──▶ one outcome a row
-               INVALID                FAILED: the culprit              FAILED: not finite
-
-The checks come before predicting because one NaN or one wrong width makes scikit-learn refuse the whole batch, and are
-done on columns because a Python loop over 64 floats costs more than the model.
+inputs ──▶ validate and stack ──▶ predict, halving what raises ──▶ check the outputs ──▶ one outcome a row
+           INVALID                FAILED: the culprit              FAILED: not finite
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeGuard
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from schemas.records import Outcome, Tensor
-from workers.columns import Stacked
+from schemas.records import Outcome
 from workers.errors import OutputError
 from workers.runtimes.contract import Outputs
+from workers.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,26 +22,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
-    from workers.manifest import Manifest, Signature
+    from workers.manifest import Manifest
     from workers.runtimes.contract import Answers, Rows, Runtime
+    from workers.validation import Checked
 
-# Larger magnitudes overflow when they are squared in float32 or summed in float64, and scikit-learn's models disagree
-# about which of them they refuse; no measured feature comes near.
-MAGNITUDE = 1e30
 # A model that fails on more rows of one batch than this is broken itself: the rest fails untried, or a batch of n would
 # cost 2n calls of a model that raises on everything.
 MAX_CULPRITS = 16
-_SUMMED = 4096  # numbers of a batch whose squares are summed; OpenBLAS takes threads for more than 10,000
-_KINDS = {"string": str, "bytes": bytes}
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A batch after validation: the stacked good rows, where they stood, and what is wrong with the others."""
-
-    rows: Rows
-    good: list[int]
-    reasons: Mapping[int, str]  # row -> kind | dtype | shape | number
+MAX_MESSAGE = 400  # characters of what a row's owner is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,43 +41,12 @@ class Predicted:
     scores: NDArray[np.generic] | None = None
     reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
     fault: str | None = None  # what the model raised first
+    messages: Mapping[int, str] = field(default_factory=dict)  # to whoever asked, of the INVALID rows
 
     @classmethod
     def failed(cls, rows: int, fault: str) -> Predicted:
         """Say that no row was answered, and why."""
         return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
-
-
-def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
-    """Sort out what does not fit the signature and stack the rest."""
-    if signature.kind != "tensor":
-        wanted = _KINDS[signature.kind]
-        good = [i for i, row in enumerate(inputs) if type(row) is wanted]
-        other = {i: "kind" for i, row in enumerate(inputs) if type(row) is not wanted}
-        return Checked([inputs[i] for i in good], good, other)  # type: ignore[arg-type] # all `wanted`
-    dtype, shape = signature.dtype, signature.shape
-    size = _bytes(dtype, shape)
-    reasons: dict[int, str] = {}
-    if _is_column(inputs, dtype, shape, size):
-        joined = bytearray(inputs.data)  # writable: torch and Cython want that
-    else:
-        data = [
-            row.data
-            for row in inputs
-            if type(row) is Tensor and row.dtype == dtype and row.shape == shape and len(row.data) == size
-        ]
-        reasons = {} if len(data) == len(inputs) else _faults(inputs, signature, size)
-        joined = bytearray().join(data)
-    good = [i for i in range(len(inputs)) if i not in reasons] if reasons else list(range(len(inputs)))
-    rows = np.frombuffer(joined, dtype=dtype).reshape(len(good), *shape)
-    return _refuse_numbers(Checked(rows, good, reasons), rows, allow_nan=signature.allow_nan)
-
-
-def _is_column(inputs: Sequence[Input], dtype: str | None, shape: tuple[int, ...], size: int) -> TypeGuard[Stacked]:
-    """Tell whether these are rows of the right form that stand one behind the other already."""
-    if type(inputs) is not Stacked or inputs.dtype != dtype or inputs.shape != shape:
-        return False
-    return len(inputs.data) == size * len(inputs)
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:
@@ -111,53 +63,11 @@ def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) 
     """
     checked = validate(manifest.input, inputs)
     found = _predict(runtime, checked.rows) if checked.good else []
-    return _columns(len(inputs), checked, found)
-
-
-@lru_cache
-def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    return np.dtype(dtype).itemsize * math.prod(shape)
-
-
-def _faults(inputs: Sequence[Input], signature: Signature, size: int) -> dict[int, str]:
-    """Return what is wrong with the rows that are no tensors of `size` bytes, as the signature wants them."""
-    found = {}
-    for i, row in enumerate(inputs):
-        if type(row) is not Tensor:
-            found[i] = "kind"
-        elif row.dtype != signature.dtype:
-            found[i] = "dtype"
-        elif row.shape != signature.shape or len(row.data) != size:
-            found[i] = "shape"
-    return found
-
-
-def _refuse_numbers(checked: Checked, rows: NDArray[np.generic], *, allow_nan: bool) -> Checked:
-    """Take out the rows with NaN (unless allowed), infinities and magnitudes that overflow."""
-    if rows.dtype.kind != "f" or not checked.good or _small(rows):
-        return checked
-    flat = np.abs(rows.reshape(len(rows), -1))
-    if flat.max(initial=0.0) < MAGNITUDE:  # of a NaN the maximum is NaN, and any comparison with NaN is false
-        return checked
-    fits = ~(flat >= MAGNITUDE) if allow_nan else flat < MAGNITUDE
-    usable = fits.all(axis=1)
-    if usable.all():
-        return checked
-    refused = {checked.good[i]: "number" for i in np.flatnonzero(~usable)}
-    good = [checked.good[i] for i in np.flatnonzero(usable)]
-    return Checked(rows[usable], good, {**checked.reasons, **refused})
-
-
-def _small(rows: NDArray[np.generic]) -> bool:
-    """Say whether a small batch is certainly without NaN, infinities and large magnitudes: its sum of squares tells.
-
-    Half a microsecond instead of four, which counts where every batch is of two rows. Where `dot` would warn of an
-    overflow, which is an answer here, `vdot` does not.
-    """
-    if rows.size > _SUMMED:
-        return False
-    numbers: NDArray[Any] = rows.reshape(-1)
-    return bool(np.vdot(numbers, numbers) < MAGNITUDE)
+    predicted = _columns(len(inputs), checked, found)
+    if not checked.messages:
+        return predicted
+    messages = {row: f"model {manifest.name} {message}"[:MAX_MESSAGE] for row, message in checked.messages.items()}
+    return replace(predicted, messages=messages)
 
 
 def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:

@@ -5,7 +5,8 @@
                                                  ▲               └─▶ the next take, while the last one is written
                                                  └───────────────────┘
 
-The model is loaded before the group is joined, so that no query waits for a model that is not there. When topic
+The model is loaded before the group is joined, so that no query waits for a model that is not there; where it cannot be
+loaded its rows fail, which says more than silence, until another version or a mended one can be. When topic
 `models` names another version, that is loaded beside it and takes over between two batches (`versions`). While the
 consumer holds `queue_rows` unfinished queries it reads no more: Kafka keeps them.
 """
@@ -93,7 +94,7 @@ class Worker:
         """Load the model, then serve until `stop` is set.
 
         Raises:
-            PackageError: the model cannot be loaded.
+            HungError: loading the model does not end.
             ExceptionGroup: of the one cause that ended the role, e.g. a HungError.
         """
         try:

@@ -21,6 +21,7 @@ class WorkerSettings:
         parameters: of the controller.
         objective_us: how long a batch may take; None = what the deadlines leave, see `Batcher.objective`.
         queue_rows: unfinished queries from which on no more are read.
+        queue_bytes: of the inputs of unfinished queries from which on no more are read.
         threads: for the arithmetic of one batch.
         processes: of its own in which a model runs, which can be killed when it hangs, of every model or by its name;
             0 = none, in the worker itself.
@@ -40,6 +41,7 @@ class WorkerSettings:
     parameters: Mapping[str, float] | None = None
     objective_us: int | None = None
     queue_rows: int = 4_096
+    queue_bytes: int = 256 << 20
     threads: int = 1
     processes: int | Mapping[str, int] = 0
     patience_s: float | Mapping[str, float] | None = None

@@ -9,6 +9,9 @@ queries would be late. What cannot be loaded changes nothing: the present versio
 Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`): queries wait
 meanwhile, or are answered without this model at their deadline, and if the new one cannot be loaded the old one is
 loaded again.
+
+A worker whose version cannot be loaded at its start takes the one that was added last of those that can be, and goes on
+trying the one that is wanted.
 """
 
 from __future__ import annotations
@@ -62,6 +65,7 @@ class Versions:
         switches: versions that took over.
         ready_s: how long it took to get the version ready that took over last, by its name.
         vacating: whether the present version is to be unloaded now, by `vacate`.
+        is_lost: whether none is loaded: `served` could not be.
         recent: the last rows, which the next version is tried on.
     """
 
@@ -87,7 +91,7 @@ class Versions:
         self.failures = self.switches = 0
         self.ready_s: dict[str, float] = {}
         self.recent = recent or Recent()
-        self.vacating = False
+        self.vacating = self.is_lost = False
         self._known: dict[str, Model] = {}
         self._unload_first = unload_first
         self._vacant = asyncio.Event()
@@ -115,6 +119,13 @@ class Versions:
             self.wanted = model
         self.look()
 
+    def lose(self, fault: Exception) -> None:
+        """Say that the version to be served could not be loaded."""
+        _log.error("%s %s cannot be loaded, its rows fail until one can be: %s", *_named(self.served), fault)
+        self.failures += 1
+        self.is_lost = True
+        self.look()
+
     def look(self) -> None:
         """Look again whether what runs is what is wanted."""
         self._changed.set()
@@ -131,7 +142,7 @@ class Versions:
             if _differs(successor.model, self.served):
                 _log.info("%s %s answers from now on, no longer %s", *_named(successor.model), self.served.version)
                 self.switches += 1
-            self.served, self._leaving = successor.model, present
+            self.served, self._leaving, self.is_lost = successor.model, present, False
             self.recent.clear()
             self._taken.set()
         return successor
@@ -163,16 +174,25 @@ class Versions:
     async def _converge(self, beside: Callable[[Sequence[Wanted]], Awaitable[bool]]) -> bool:
         """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
         wanted = self.wanted
-        is_served = not _differs(wanted, self.served) or await self._succeed(wanted)
+        is_served = not (self.is_lost or _differs(wanted, self.served)) or await self._succeed(wanted)
+        if self.is_lost:
+            await self._fall_back(wanted)
         # As they are wanted by now: that one may have taken minutes.
         shares = {v: share for v, share in self.wanted.shares.items() if v != self.served.version}
         known = [Wanted(self._known[v], share) for v, share in shares.items() if v in self._known]
         return await beside(known) and is_served and len(known) == len(shares)
 
+    async def _fall_back(self, wanted: Model) -> None:
+        """Have any version serve, the last one first; what is wanted is tried again."""
+        for model in [*self._known.values()][::-1]:
+            if _differs(model, wanted) and await self._succeed(model):
+                return
+
     async def _succeed(self, model: Model) -> bool:
         """Get a version ready and have it taken; False if it cannot be had now."""
         trial = await self.recent.trial(model.version)  # while the present version answers
-        if self._unload_first:
+        unload_first = self._unload_first and not self.is_lost
+        if unload_first:
             self._vacant.clear()
             self.vacating = True
             self._ring()
@@ -183,8 +203,9 @@ class Versions:
             await prepare(executor, trial)
         except (WorkerError, OSError) as fault:
             self.failures += 1
-            _log.error("%s %s cannot take over, %s goes on: %s", *_named(model), self.served.version, fault)
-            if self._unload_first:
+            going_on = "no version" if self.is_lost else self.served.version
+            _log.error("%s %s cannot take over, %s goes on: %s", *_named(model), going_on, fault)
+            if unload_first:
                 await self._restore()
             return False
         self.ready_s = {model.version: clock.time() - started_s}

@@ -26,8 +26,16 @@ class Waking(ModelWorker):
         beside: what runs beside it; None as well.
     """
 
-    def __init__(self, codec: Codec, identity: Identity, batcher: Batcher[Asked], partitions: int, beside: str) -> None:
-        super().__init__(codec, identity, batcher, partitions, beside)
+    def __init__(
+        self,
+        codec: Codec,
+        identity: Identity,
+        batcher: Batcher[Asked],
+        partitions: int,
+        beside: str,
+        row_bytes: int = 1 << 40,
+    ) -> None:
+        super().__init__(codec, identity, batcher, partitions, beside, row_bytes)
         self._is_rung = False
         self._bell: asyncio.Future[None] | None = None
         self.versions: Versions | None = None

@@ -73,9 +73,12 @@ def model() -> None:
 @click.option(
     "--sample",
     required=True,
-    help="A few input rows: a .npy file, or JSON as `skysail query` takes it. Kept in what can be converted.",
+    help="A few input rows: a .npy file, or JSON as `skysail query` takes it; of a data frame a .csv file with its"
+    " columns, or JSON objects. Kept in what can be converted.",
 )
-@click.option("--output", type=click.Choice(manifests.OUTPUTS), default="label", show_default=True)
+@click.option(
+    "--output", type=click.Choice(manifests.OUTPUTS), help="[default: value of a regressor, label of anything else]"
+)
 @click.option("--classes", help="Labels of a network's or function's scores: cat,dog [default: 0, 1, ...].")
 @click.option("--architecture", help="SOURCE is the state of a torch network that this builds: module:factory.")
 @click.option("--argument", "arguments", multiple=True, help="Of the architecture, as NAME=JSON.")
@@ -108,7 +111,7 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
     if as_json:
         print_json(asdict(manifest) | {"folder": str(folder), "digest": digest})
         return
-    click.echo(f"packaged {manifest.name} {manifest.version} ({manifest.runtime}) in {folder}, digest {digest}")
+    click.echo(f"packaged {manifest} in {folder}, digest {digest}")
     conversion = manifest.options.get("conversion")
     if conversion is not None:
         _print_conversion(conversion)
@@ -214,7 +217,10 @@ def _told_beside(name: str, version: str, share: float) -> str:
 def _told_next(name: str, *, takes_over: bool) -> str:
     if takes_over:
         return f"its workers answer with it as soon as they have loaded it; back again: skysail model rollback {name}"
-    return f"it needs a worker: skysail run starts one with all else, or: skysail run --role worker --model {name}"
+    return (
+        f"it needs a worker: `skysail run` starts one, also where it runs already; one by itself: skysail run --role"
+        f" worker --model {name}"
+    )
 
 
 def _above_zero(share: float) -> float:
@@ -248,6 +254,8 @@ def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -
     before, now = desired.use(settings, codec_for(settings), name, version)
     if as_json:
         print_json({"model": name, "served": before, "serves": now})
+    elif before == now:
+        click.echo(f"{name} {now} serves already, and answers all queries; others: skysail model show {name}")
     else:
         click.echo(f"{name} {now} serves, no longer {before}, as soon as its workers have loaded it")
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deploy.cli.common import print_json, print_table
-from workers import manifest as manifests
+from workers.loading import checked
 from workers.traffic import STABLE, label
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from schemas.records import Model
+    from workers.manifest import Manifest
 
 
 def print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> None:
@@ -48,19 +50,34 @@ def _input(record: Model) -> str:
 
 def print_package(package: Path, *, as_json: bool) -> None:
     """Print what is in a package, its files checked against the manifest."""
-    manifest = manifests.read(package)
-    manifests.verify(package, manifest)
-    content = asdict(manifest) | {"digest": manifests.digest(package)}
+    manifest, digest = checked(package)
     if as_json:
-        print_json(content)
+        print_json(asdict(manifest) | {"digest": digest})
         return
-    print_table(("", ""), content.items())
+    print_table(("", ""), _lines(manifest, digest))
     conversion = manifest.options.get("conversion", {})
     if "batch_us" in conversion:
         click.echo("measured when it was packaged; with --convert auto each worker measures, and logs its choice:")
         print_timings(conversion["batch_us"])
     elif conversion:
         click.echo(f"each worker converts it to {', '.join(conversion['to'])}, measures, and logs its choice")
+
+
+def _lines(manifest: Manifest, digest: str) -> Iterator[tuple[str, str]]:
+    """Return what is in a manifest for people, a line each."""
+    yield "model", f"{manifest.name} {manifest.version}"
+    yield "runtime", manifest.runtime
+    yield "input", f"{manifest.input}{', NaN allowed' if manifest.input.allow_nan else ''}"
+    for name, kind in manifest.input.columns:
+        yield "", f"{name}: {kind}"
+    yield "output", manifest.output
+    yield "classes", ", ".join(map(str, manifest.classes)) or "none"
+    for name, found in manifest.files.items():
+        yield "file", f"{name} {found}"
+    for name, value in manifest.options.items():
+        if name != "conversion":
+            yield name, value if isinstance(value, str) else json.dumps(value)
+    yield "digest", digest
 
 
 def print_timings(batch_us: Mapping[str, Mapping[Any, float]]) -> None:

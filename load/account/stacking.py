@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from workers.loading import load_package
-from workers.rows import predict_rows, validate
+from workers.rows import predict_rows
+from workers.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

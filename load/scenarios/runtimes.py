@@ -24,6 +24,7 @@ from workers.choice import measure
 from workers.errors import PackageError
 from workers.forms import ON_REQUEST, answers, apart, compiled, runtime_module
 from workers.packaging import package_sklearn
+from workers.sealed import sealed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +89,7 @@ def _measured(name: str, data: Digits, folder: Path, left_out: list[str]) -> lis
     path, sample = folder / _slug(name), data.test_x[:_SAMPLE_ROWS]
     manifest = package_sklearn(fitted, path, _slug(name), "1", sample, output=output, convert="auto")
     runtimes: dict[str, Runtime] = {
-        runtime: runtime_module(runtime).load(manifest, path, allow_pickle=False, threads=1)
+        runtime: runtime_module(runtime).load(manifest, sealed(path, manifest), allow_pickle=False, threads=1)
         for runtime in (manifest.runtime, *manifest.options["conversion"]["to"])
     }
     for also in ON_REQUEST:

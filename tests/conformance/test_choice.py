@@ -350,7 +350,7 @@ def test_what_cannot_be_converted_or_shall_not_be_stays_as_it_is(convert: str, t
         (RandomForestClassifier(), X[:2], {}),
         (RandomForestClassifier(3).fit(X, Y), X[:2, :2], {}),
         (LogisticRegression().fit(X, Y), np.full((2, 4), np.inf, dtype=np.float32), {}),
-        (RandomForestRegressor(3).fit(X, X[:, 0]), X[:2], {}),
+        (RandomForestRegressor(3).fit(X, X[:, 0]), X[:2], {"output": "label"}),
     ],
     ids=["not fitted", "no trees yet", "other features", "infinite", "a value for a label"],
 )

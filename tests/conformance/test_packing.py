@@ -56,6 +56,8 @@ def test_a_state_that_does_not_fit_is_refused(states: tuple[Path, Path], tmp_pat
     safe, plain = states
     with pytest.raises(PackageError, match="does not hold the state of"):
         package(safe, tmp_path / "a", *NETWORK[:-1], "outputs=4")
+    with pytest.raises(PackageError, match="does not say that it makes a network"):
+        package(safe, tmp_path / "a", "--architecture", "tests.toys:crowd", "--argument", "rows=[]")
     with pytest.raises(UsageError, match="add --architecture"):
         package(safe, tmp_path / "a")
     with pytest.raises(UsageError, match="--trust-pickle"):
@@ -63,6 +65,24 @@ def test_a_state_that_does_not_fit_is_refused(states: tuple[Path, Path], tmp_pat
     with pytest.raises(UsageError, match="write NAME=JSON"):
         package(safe, tmp_path / "a", *NETWORK[:-1], "outputs=three")
     assert not (tmp_path / "a").exists()
+
+
+def _typed(given: str | type | None) -> Any:
+    """Return a factory whose annotation says this."""
+
+    def make() -> Any: ...
+
+    make.__annotations__ = {} if given is None else {"return": given}
+    return make
+
+
+def test_only_what_says_that_it_makes_a_network_is_called() -> None:
+    """A package gives the arguments: what they are given to must be known before."""
+    makes = importlib.import_module("workers.runtimes.torch").makes_module
+    assert all(
+        map(makes, (torch.nn.Linear, _typed(torch.nn.Module), _typed("torch.nn.Module"), _typed("nn.Sequential")))
+    )
+    assert not any(map(makes, (int, print, _typed(None), _typed(int), _typed("int"), _typed("Nothing"))))
 
 
 @pytest.mark.parametrize("name", ["net.safetensors", "net.pt"])

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome
-from streams.runtime.clock import SystemClock
 from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
 from workers.executor import ThreadExecutor, patience_s
@@ -62,7 +61,7 @@ async def test_a_thread_of_its_own_predicts() -> None:
 
 async def proven(predict: Callable[[Sequence[Input]], Predicted] = echo) -> ThreadExecutor:
     """Make an executor around a function that has been quick so far; its clock stands still."""
-    executor = ThreadExecutor(lambda: predict, lambda: 0)
+    executor = ThreadExecutor(lambda: predict, lambda: 0, cpu_ns=lambda: 0)
     await executor.start()
     for _ in range(PROOFS):
         assert not executor.is_quick(1, more=False)
@@ -113,7 +112,7 @@ async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loop
         times[0] += 0 if len(inputs) == 1 else 3 * SURPRISE_US
         return echo(inputs)
 
-    executor = ThreadExecutor(lambda: slow, lambda: times[0])
+    executor = ThreadExecutor(lambda: slow, lambda: times[0], cpu_ns=lambda: 0)
     await executor.start()
     for _ in range(PROOFS):
         await executor.run(["a"], LONG_S)
@@ -122,26 +121,18 @@ async def test_a_batch_that_is_quick_no_longer_is_the_last_one_on_the_event_loop
     await executor.stop()
 
 
-def spin(inputs: Sequence[Input]) -> Predicted:
-    """Predict for 6 ms of a core without letting Python's lock go."""
-    end_s = time.thread_time() + 0.006
-    while time.thread_time() < end_s:
-        pass
-    return echo(inputs)
+@pytest.mark.parametrize(("works", "thread"), [(1.0, "MainThread"), (0.0, "predict")])
+async def test_a_model_that_keeps_pythons_lock_predicts_on_the_event_loops_thread(works: float, thread: str) -> None:
+    """Beside it the loop would get nothing done; one that waits for something else for 6 ms stays in its own thread."""
+    clock_us = [0]
+    cpu_us = [0.0]
 
+    def predict(inputs: Sequence[Input]) -> Predicted:
+        clock_us[0] += 6_000
+        cpu_us[0] += 6_000 * works
+        return echo(inputs)
 
-def compute_elsewhere(inputs: Sequence[Input]) -> Predicted:
-    """Predict for 6 ms that need neither the lock nor a core."""
-    time.sleep(0.006)
-    return echo(inputs)
-
-
-@pytest.mark.parametrize(("predict", "thread"), [(spin, "MainThread"), (compute_elsewhere, "predict")])
-async def test_a_model_that_keeps_pythons_lock_predicts_on_the_event_loops_thread(
-    predict: Callable[[Sequence[Input]], Predicted], thread: str
-) -> None:
-    """Beside it the loop would get nothing done; one that waits for something else stays in its own."""
-    executor = ThreadExecutor(lambda: predict, SystemClock().now_us)
+    executor = ThreadExecutor(lambda: predict, lambda: clock_us[0], cpu_ns=lambda: round(1_000 * cpu_us[0]))
     await executor.start()
     for _ in range(PROOFS):
         assert not executor.is_quick(1, more=True)
@@ -172,7 +163,7 @@ def tired(inputs):
     return Predicted((Outcome.OK,), ("a",))
 
 async def main():
-    executor = ThreadExecutor(lambda: tired, lambda: 0)
+    executor = ThreadExecutor(lambda: tired, lambda: 0, cpu_ns=lambda: 0)
     await executor.start()
     while True:
         executor.is_quick(1, more=False) and executor.run_quick(["a"], 0.5) or await executor.run(["a"], 0.5)
@@ -304,7 +295,10 @@ async def test_a_child_process_predicts_hangs_dies_and_is_replaced(
     executor = ProcessExecutor(moody, now_us)
     await executor.start()
     assert (await executor.run(["a", b"wrong kind"], LONG_S)).predicted == Predicted(
-        (OK, Outcome.INVALID), ("a", ""), reasons={1: "kind"}
+        (OK, Outcome.INVALID),
+        ("a", ""),
+        reasons={1: "kind"},
+        messages={1: "model moody takes a text, got bytes"},
     )
     hung = (await executor.run(["hang"], 0.05)).predicted
     await executor.start()
@@ -419,13 +413,14 @@ async def test_a_child_that_cannot_load_says_why(tmp_path: Path, monkeypatch: py
     [
         Predicted((OK, Outcome.FAILED), np.array([1, 0]), fault="ValueError: no"),
         Predicted((OK,), np.array([0.5]), np.array([[0.25, 0.75]], dtype=np.float32)),
-        Predicted((OK, Outcome.INVALID), ("ü", ""), reasons={1: "shape"}),
+        Predicted((OK, Outcome.INVALID), ("ü", ""), reasons={1: "shape"}, messages={1: "ü[5]"}),
     ],
 )
 def test_results_cross_the_process_boundary_unchanged(predicted: Predicted) -> None:
     """Labels, numbers, scores, outcomes and complaints."""
     back = frames.unpack(frames.pack(predicted), len(predicted.outcomes))
     assert (back.outcomes, back.reasons, back.fault) == (predicted.outcomes, predicted.reasons, predicted.fault)
+    assert back.messages == predicted.messages
     assert np.array_equal(back.answers, predicted.answers)
     assert (back.scores is None) == (predicted.scores is None)
     assert back.scores is None or np.array_equal(back.scores, np.asarray(predicted.scores))

@@ -46,6 +46,23 @@ def test_rows_are_taken_by_due_time_up_to_the_cap() -> None:
     assert (take.cap, take.queued, len(queue)) == (3, 2, 2)
 
 
+def test_what_waits_is_bounded_in_bytes_and_the_largest_rows_are_refused() -> None:
+    """Who sends small ones does not pay for it, however late they came; a higher priority stays longer."""
+    queue: Batcher[str] = Batcher(Fixed(rows=4), objective_us=20 * MS, limit_bytes=20, size=len)
+    assert queue.offer([(90 * MS, "a"), (50 * MS, "b" * 9), (60 * MS, "c" * 9)], 0) == []
+    assert queue.bytes == 19
+    refused = queue.offer([(70 * MS, "d" * 8), (80 * MS, "e")], 0)
+    assert [row.item[0] for row in refused] == ["c"]
+    assert queue.bytes == 19
+    refused = queue.offer([(40 * MS, "f" * 12)], 0, {0: 1})
+    assert [row.item[0] for row in refused] == ["b", "d"]
+    take = queue.take(45 * MS)
+    assert [[row.item[0] for row in rows] for rows in (take.rows, take.expired)] == [["e", "a"], ["f"]]
+    assert queue.bytes == 0
+    queue.offer([(90 * MS, "g"), (90 * MS, "hh")], 45 * MS)
+    assert (queue.forget(lambda item: item == "g"), queue.bytes) == (1, 2)
+
+
 def test_an_empty_queue_gives_an_empty_take() -> None:
     """There is nothing to predict and nothing to say."""
     assert batcher().take(0) == Take((), (), 4, 0)

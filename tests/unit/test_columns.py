@@ -10,7 +10,7 @@ import pytest
 from schemas.records import Tensor
 from workers.columns import Column, Stacked, stacked
 from workers.manifest import Signature
-from workers.rows import validate
+from workers.validation import validate
 
 
 def tensor(*rows: tuple[int, ...], dtype: str = "int16") -> Tensor:
@@ -59,5 +59,5 @@ def test_a_stack_is_validated_as_its_rows_are() -> None:
     checked = validate(signature, good)
     assert isinstance(checked.rows, np.ndarray)
     assert (checked.rows.tolist(), checked.good, checked.rows.flags.writeable) == ([[1, 2], [3, 4]], [0, 1], True)
-    bad = stacked((Column(tensor((1, 2), dtype="float64")), place) for place in range(1))
+    bad = stacked((Column(tensor((1, 1e300), dtype="float64")), place) for place in range(1))
     assert validate(signature, bad).reasons == validate(signature, list(bad)).reasons == {0: "dtype"}

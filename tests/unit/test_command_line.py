@@ -220,6 +220,15 @@ def test_a_package_is_shown_with_its_digest(tmp_path: Path) -> None:
     assert (shown["name"], shown["version"], len(shown["digest"])) == ("nb", "7", 64)
 
 
+def test_a_package_is_shown_to_people_in_words(tmp_path: Path) -> None:
+    """What it takes and answers, and each of its files; nothing looks like Python."""
+    rows = np.arange(8.0).reshape(4, 2)
+    package_sklearn(GaussianNB().fit(rows, ["a", "b", "a", "b"]), tmp_path / "nb", "nb", 7, rows)
+    shown = [line.split(maxsplit=1) for line in run("model", "show", str(tmp_path / "nb")).splitlines() if line.strip()]
+    assert {"model": "nb 7", "input": "float64[2]", "classes": "a, b"}.items() <= dict(shown).items()
+    assert not any(sign in line[-1] for line in shown for sign in "{}'")
+
+
 def package(source: object, folder: Path, *options: str, rows: str = "[[0.0, 1.0], [2.0, 3.0]]") -> dict[str, Any]:
     """Package a model named m from the command line; returns what a script would read."""
     given = ("model", "package", str(source), str(folder), "--name", "m", "--sample", rows, *options, "--json")

@@ -27,6 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 from sklearn.svm import LinearSVC
 
+from tests.packages import files_in
 from workers.errors import PackageError
 from workers.manifest import Manifest, Signature
 from workers.runtimes.linear import LINEAR_FILE, LinearRuntime, load, save
@@ -155,7 +156,7 @@ def test_what_is_stored_is_what_is_loaded(tmp_path: Path) -> None:
     estimator = CLASSIFIERS["standardised-and-clipped"].fit(X, NAMES[THREE])
     linear = compiled(estimator, X.dtype)
     save(linear, tmp_path)
-    loaded = load(manifest("scores", ("ant", "bee", "cat")), tmp_path, allow_pickle=False, threads=1)
+    loaded = load(manifest("scores", ("ant", "bee", "cat")), files_in(tmp_path), allow_pickle=False, threads=1)
     outputs, kept = loaded.predict_batch(X), runtime(estimator, X, "scores").predict_batch(X)
     assert outputs.answers == tuple(estimator.predict(X))
     assert np.array_equal(np.asarray(outputs.scores), np.asarray(kept.scores))
@@ -166,18 +167,18 @@ def test_many_scalers_keep_their_order(tmp_path: Path) -> None:
     scalers = [StandardScaler(), MinMaxScaler(), StandardScaler(), MinMaxScaler(), StandardScaler(), MinMaxScaler()]
     estimator = make_pipeline(*scalers, Ridge()).fit(X, NUMBERS)
     save(compiled(estimator, X.dtype), tmp_path)
-    loaded = load(manifest("value"), tmp_path, allow_pickle=False, threads=1)
+    loaded = load(manifest("value"), files_in(tmp_path), allow_pickle=False, threads=1)
     np.testing.assert_allclose(np.asarray(loaded.predict_batch(X).answers), estimator.predict(X), rtol=0, atol=1e-5)
 
 
 def test_a_file_that_holds_no_linear_model_is_refused(tmp_path: Path) -> None:
     """Absent from the manifest, garbage, other arrays, or an operation or link that there is not."""
 
-    def refused(reason: str, **changes: Any) -> None:
+    def refused(reason: str) -> None:
         with pytest.raises(PackageError, match=reason):
-            load(replace(manifest("value"), **changes), tmp_path, allow_pickle=False, threads=1)
+            load(manifest("value"), files_in(tmp_path), allow_pickle=False, threads=1)
 
-    refused(r"lists no linear\.npz", files={})
+    refused(r"lists no linear\.npz")
     path = tmp_path / LINEAR_FILE
     for content in (b"garbage", b"PK\x03\x04", b""):
         path.write_bytes(content)
@@ -196,7 +197,7 @@ def test_a_manifest_that_asks_for_something_else_is_refused(tmp_path: Path) -> N
 
     def refused(reason: str, wanted: Manifest) -> None:
         with pytest.raises(PackageError, match=reason):
-            load(wanted, tmp_path, allow_pickle=False, threads=1)
+            load(wanted, files_in(tmp_path), allow_pickle=False, threads=1)
 
     save(compiled(RidgeClassifier().fit(X, THREE), X.dtype), tmp_path)
     refused("answers a value", manifest("value"))

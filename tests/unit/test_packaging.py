@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,16 +16,26 @@ from sklearn.preprocessing import FunctionTransformer
 from workers import manifest as manifests
 from workers.dotted import resolve
 from workers.errors import OutputError, PackageError
-from workers.loading import load_package
+from workers.examples import stored_examples
+from workers.loading import checked, load_package
 from workers.manifest import MANIFEST, Manifest, Signature
 from workers.packaging import package_function, package_sklearn
 from workers.runtimes import contract
+from workers.sealed import sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 Y = np.arange(8) % 2
+
+
+def saved(rows: Any, *, allow_pickle: bool = False) -> bytes:
+    """Return what `np.save` writes."""
+    buffer = io.BytesIO()
+    np.save(buffer, rows, allow_pickle=allow_pickle)
+    return buffer.getvalue()
 
 
 @pytest.fixture
@@ -31,6 +43,14 @@ def folder(tmp_path: Path) -> Path:
     """Return a folder that holds a package of a logistic regression."""
     package_sklearn(LogisticRegression().fit(X, Y), tmp_path / "package", "digits", "3", X[:2], output="scores")
     return tmp_path / "package"
+
+
+DIGEST = "0" * 64
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """Return an object in an object, so many times."""
+    return {"a": nested(depth - 1)} if depth else {}
 
 
 def rewrite(folder: Path, **changes: Any) -> None:
@@ -74,10 +94,28 @@ def test_a_package_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path) -> 
         ({"classes": [0, "one"]}, "all whole numbers or all strings"),
         ({"input": {"kind": "image"}}, "use one of tensor"),
         ({"input": {"kind": "tensor", "dtype": "complex64"}}, "convert the input"),
-        ({"files": {"../model.skops": "0"}}, "not a plain file"),
-        ({"files": {"other": "0"}}, "missing"),
-        ({"surprise": 1}, "package the model again"),
+        ({"files": {"../model.skops": DIGEST}}, "not a plain file"),
+        ({"files": {"other": DIGEST}}, "missing"),
+        ({"files": {"model.skops": "0"}}, "the digest of model.skops cannot be"),
+        ({"files": {"model.skops\0": DIGEST}}, "not a plain file"),
+        ({"files": {"a" * 5_000: DIGEST}}, "not a plain file"),
+        ({"files": ["model.skops"]}, "files of the manifest cannot be"),
+        ({"files": {}}, "lists no model.skops"),
+        ({"surprise": 1}, "unknown field 'surprise'"),
         ({"input": None}, "package the model again"),
+        ({"version": 1}, "version of the manifest cannot be 1"),
+        ({"version": "1" * 300}, "1 to 256 characters"),
+        ({"classes": [True, False]}, "classes of the manifest cannot be"),
+        ({"classes": 5}, "classes of the manifest cannot be 5"),
+        ({"input": {"kind": "tensor", "dtype": "float32", "shape": [1 << 40]}}, "shape of input cannot be"),
+        ({"input": {"kind": "tensor", "dtype": "float32", "shape": [1 << 30]}}, "larger than the 2,097,152 bytes"),
+        ({"input": {"kind": "tensor", "dtype": "float32", "shape": [-1]}}, "shape of input cannot be"),
+        ({"input": {"kind": "table"}}, "has columns"),
+        ({"options": {"conversion": {"to": 5}}}, "to of conversion cannot be 5"),
+        ({"options": {"conversion": {"batch_us": {"trees": {}}}}}, "batch_us of conversion cannot be"),
+        ({"options": {"conversion": []}}, "conversion has|conversion is no object"),
+        ({"options": {"min_rows": 1 << 40}}, "min_rows of options cannot be"),
+        ({"options": {"arguments": nested(40)}}, "more than 32 deep"),
     ],
 )
 def test_a_manifest_that_is_not_right_is_refused(folder: Path, changes: dict[str, Any], complaint: str) -> None:
@@ -87,7 +125,7 @@ def test_a_manifest_that_is_not_right_is_refused(folder: Path, changes: dict[str
         load_package(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'"text"'])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b'"text"', b"[" * 100_000, b'{"options":' * 100_000])
 def test_what_is_no_manifest_is_refused(folder: Path, content: bytes) -> None:
     """Any bytes either are a manifest or raise PackageError."""
     (folder / MANIFEST).write_bytes(content)
@@ -107,6 +145,73 @@ def test_a_link_out_of_the_folder_is_refused(folder: Path, tmp_path: Path) -> No
     (folder / "model.skops").symlink_to(tmp_path / "model.skops")
     with pytest.raises(PackageError, match="not a plain file"):
         load_package(folder)
+
+
+def test_a_link_inside_the_folder_is_refused(folder: Path) -> None:
+    """So that a file cannot become another one between two looks."""
+    (folder / "model.skops").rename(folder / "other")
+    (folder / "model.skops").symlink_to("other")
+    with pytest.raises(PackageError, match="not a plain file"):
+        load_package(folder)
+
+
+def test_a_pipe_is_not_waited_for(folder: Path) -> None:
+    """Nor is a folder read."""
+    (folder / "model.skops").unlink()
+    os.mkfifo(folder / "model.skops")
+    with pytest.raises(PackageError, match="not a plain file"):
+        load_package(folder)
+
+
+def test_what_the_manifest_does_not_list_is_not_read(folder: Path) -> None:
+    """Its digest would pin the manifest, and nothing of the model."""
+    rewrite(folder, files={})
+    with pytest.raises(PackageError, match=r"lists no model\.skops"):
+        load_package(folder, digest=manifests.digest(folder))
+
+
+def test_what_was_checked_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is exchanged after its digest was taken is not opened again."""
+
+    def exchanged(where: Path, manifest: Manifest) -> Mapping[str, bytes]:
+        found = sealed(where, manifest)
+        for name in (*manifest.files, MANIFEST):
+            (where / name).write_bytes(b"exchanged")
+        return found
+
+    monkeypatch.setattr("workers.loading.sealed", exchanged)
+    assert load_package(folder).runtime.predict_batch(X[:2]).answers is not None
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "holds no rows"),
+        (b"garbage", "holds no rows"),
+        (saved(np.array([{}], dtype=object), allow_pickle=True), "holds objects"),
+        (saved(np.zeros((2, 3))), "takes rows of float32"),
+        (saved(np.zeros((2, 4), np.float32)), "takes rows of float32"),
+        (saved(np.zeros((0, 3), np.float32)), "takes rows of float32"),
+        (saved(X[:2]).replace(b"(2, 3)", b"(9, 3)"), "holds no rows"),
+    ],
+)
+def test_example_rows_that_are_none_are_refused_before_the_model_is_deployed(
+    folder: Path, content: bytes, complaint: str
+) -> None:
+    """As they are by whoever loads it."""
+    (folder / "examples.npy").write_bytes(content)
+    document = json.loads((folder / MANIFEST).read_text())
+    rewrite(folder, files=document["files"] | {"examples.npy": manifests.sha256(folder / "examples.npy")})
+    for look in (checked, load_package):
+        with pytest.raises(PackageError, match=complaint):
+            look(folder)
+
+
+def test_example_rows_are_read_as_they_were_written() -> None:
+    """Whichever way they lay in memory."""
+    manifest = Manifest("a", "1", "sklearn", Signature("tensor", "float32", (3,)), "label")
+    for rows in (X, np.asfortranarray(X)):
+        assert np.array_equal(stored_examples(manifest, {"examples.npy": saved(rows)}), X)
 
 
 def test_types_that_are_not_trusted_are_refused_at_packaging(tmp_path: Path) -> None:
@@ -151,7 +256,7 @@ def test_an_estimator_fitted_on_a_data_frame_is_refused(tmp_path: Path) -> None:
     """It would warn about missing names at every batch."""
     estimator = DummyClassifier().fit(X, Y)
     estimator.feature_names_in_ = np.array(["a", "b", "c"])
-    with pytest.raises(PackageError, match="to_numpy"):
+    with pytest.raises(PackageError, match="give the sample input as one"):
         package_sklearn(estimator, tmp_path / "new", "digits", "1", X[:2])
 
 
@@ -170,6 +275,15 @@ def test_a_sample_must_be_a_batch(tmp_path: Path, sample: Any) -> None:
         ("os:system", "standard library"),
         ("builtins:eval", "standard library"),
         ("importlib.util:find_spec", "standard library"),
+        ("__main__:main", "standard library"),
+        ("psutil:os.system", "leads out of psutil"),
+        ("psutil:subprocess.getoutput", "leads out of psutil"),
+        ("click:core.os.system", "leads out of click"),
+        ("tests.toys:os._exit", "leads out of tests.toys"),
+        ("tests.toys:np.rint", "leads out of tests.toys"),
+        ("tests.toys:parity.__globals__.get", "leads out of tests.toys"),
+        ("tests.toys:parity.__class__", "leads out of tests.toys"),
+        ("tests.toys:partly.func.__globals__.get", "leads out of tests.toys"),
         ("no_such_package.models:predict", "PYTHONPATH"),
         ("tests.toys:nothing", "cannot be imported"),
         ("tests.toys:NUMBER", "not callable"),
@@ -181,12 +295,48 @@ def test_a_dotted_path_that_names_no_model_is_refused(path: str, complaint: str)
         resolve(path)
 
 
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("tests.toys:parity", "parity"),
+        ("tests.toys:Counting.of", "of"),
+        ("tests.toys:counting", None),
+        ("tests.toys:counting.answer", "answer"),
+        ("tests.toys:partly", None),
+        ("schemas.records:Tensor.of", "of"),
+        ("sklearn.linear_model:LogisticRegression", "LogisticRegression"),
+    ],
+)
+def test_a_dotted_path_reaches_what_a_module_or_its_package_defines(path: str, name: str | None) -> None:
+    """Functions, classes and their methods, objects of its classes, and what its package has elsewhere."""
+    assert getattr(resolve(path), "__name__", None) == name
+
+
+def test_a_module_that_is_not_there_is_looked_for_where_the_message_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever misses a folder there knows what to put on PYTHONPATH."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PackageError, match=f"modules are looked for in {tmp_path}"):
+        resolve("no_such_package:predict")
+
+
 def test_a_module_that_raises_when_it_is_imported_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it raises: where a version of it is to take over, the one before goes on."""
     (tmp_path / "spoilt_rules.py").write_text("raise RuntimeError('no licence')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(PackageError, match=r"cannot be imported here \(RuntimeError: no licence"):
         resolve("spoilt_rules:predict")
+
+
+def test_a_module_that_ends_the_process_when_it_is_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends no worker."""
+    (tmp_path / "ending_rules.py").write_text("import sys\nsys.exit(3)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(PackageError, match=r"SystemExit: 3"):
+        resolve("ending_rules:predict")
 
 
 def test_whatever_a_runtime_raises_when_it_loads_a_package_is_a_refusal(

@@ -9,8 +9,9 @@ import pytest
 
 from schemas.records import Outcome, Tensor
 from workers.manifest import Manifest, Signature
-from workers.rows import MAX_CULPRITS, predict_rows, validate
+from workers.rows import MAX_CULPRITS, predict_rows
 from workers.runtimes.contract import Outputs
+from workers.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -72,7 +73,8 @@ def test_good_rows_are_answered_with_one_call() -> None:
     [
         ("text", "kind"),
         (b"bytes", "kind"),
-        (row(1, 2, dtype="float64"), "dtype"),
+        (row(1, 1e300, dtype="float64"), "dtype"),
+        (row(1, 2**40 + 1, dtype="int64"), "dtype"),
         (row(1, 2, 3), "shape"),
         (Tensor("float32", (2,), b"\0" * 7), "shape"),
         (row(1, float("nan")), "number"),

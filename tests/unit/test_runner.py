@@ -49,7 +49,7 @@ class ScriptedExecutor:
         self.starts += 1
         await elapse(self.loading_s)
         self.ready = True
-        if isinstance(self.fault, PackageError):
+        if self.fault is not None and not isinstance(self.fault, HungError):
             raise self.fault
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
@@ -245,15 +245,18 @@ def test_what_was_predicted_is_written_while_a_lost_model_is_loaded_again() -> N
     run(scene())
 
 
-def test_a_package_that_cannot_be_loaded_ends_the_worker_before_it_joins() -> None:
-    """No query is read that nobody can answer."""
+@pytest.mark.parametrize("fault", [PackageError("it is not a model package"), ValueError("no rows"), OSError("gone")])
+def test_a_package_that_cannot_be_loaded_fails_its_rows(fault: Exception) -> None:
+    """Whatever it raises: those who ask hear of it at once, and another version can take over."""
 
     async def scene() -> None:
         scene = Scene()
-        scene.executor.fault = PackageError("it is not a model package")
-        with pytest.raises(PackageError):
-            await scene.serve(1)
-        assert scene.consumer.polls == []
+        scene.executor.fault = fault
+        running = asyncio.create_task(scene.serve(2))
+        await elapse(0.5)
+        scene.ask(0, 2)
+        await running
+        assert scene.outcomes() == {"q0": Outcome.FAILED, "q1": Outcome.FAILED}
 
     run(scene())
 

@@ -20,6 +20,7 @@ from sklearn.ensemble import (
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
+from tests.packages import files_in
 from workers.errors import PackageError
 from workers.manifest import Manifest, Signature
 from workers.runtimes.trees import IS_COMPILED, TREES_FILE, TreesRuntime, linked, load, quickest, save
@@ -163,7 +164,7 @@ def test_arrays_that_lead_elsewhere_are_refused(field: str, place: Any, value: A
         changed[place] = value
     save(replace(trees, **{field: changed}), tmp_path)
     with pytest.raises(PackageError, match=r"holds no trees \("):
-        load(manifest("label", (0, 1)), tmp_path, allow_pickle=False, threads=1)
+        load(manifest("label", (0, 1)), files_in(tmp_path), allow_pickle=False, threads=1)
 
 
 @pytest.mark.skipif(not IS_COMPILED, reason="the extension was not built: no C compiler at installation")
@@ -244,7 +245,7 @@ def test_what_is_stored_is_what_is_loaded(tmp_path: Path) -> None:
     """Names as classes, and the answers of the arrays in memory."""
     estimator = RandomForestClassifier(5, random_state=0).fit(X, np.array(["ant", "bee", "cat"])[THREE])
     save(compiled(estimator, X.dtype), tmp_path)
-    runtime = load(manifest("scores", ("ant", "bee", "cat")), tmp_path, allow_pickle=False, threads=1)
+    runtime = load(manifest("scores", ("ant", "bee", "cat")), files_in(tmp_path), allow_pickle=False, threads=1)
     outputs = runtime.predict_batch(X)
     assert outputs.answers == tuple(estimator.predict(X))
     assert np.array_equal(np.asarray(outputs.scores), estimator.predict_proba(X))
@@ -253,18 +254,18 @@ def test_what_is_stored_is_what_is_loaded(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_trees_is_refused(tmp_path: Path) -> None:
     """Absent from the manifest, garbage, other arrays, or an unknown link: one sentence each."""
     with pytest.raises(PackageError, match=r"lists no trees\.npz"):
-        load(replace(manifest("label"), files={}), tmp_path, allow_pickle=False, threads=1)
+        load(manifest("label"), {}, allow_pickle=False, threads=1)
     path = tmp_path / TREES_FILE
     for content in (b"garbage", b"PK\x03\x04", b""):
         path.write_bytes(content)
         with pytest.raises(PackageError, match="holds no trees"):
-            load(manifest("label"), tmp_path, allow_pickle=False, threads=1)
+            load(manifest("label"), files_in(tmp_path), allow_pickle=False, threads=1)
     np.savez(path, roots=np.zeros(1))
     with pytest.raises(PackageError, match="holds no trees"):
-        load(manifest("label"), tmp_path, allow_pickle=False, threads=1)
+        load(manifest("label"), files_in(tmp_path), allow_pickle=False, threads=1)
     save(replace(compiled(DecisionTreeClassifier().fit(X, TWO), X.dtype), link="tanh"), tmp_path)
     with pytest.raises(PackageError, match="unknown link 'tanh'"):
-        load(manifest("label"), tmp_path, allow_pickle=False, threads=1)
+        load(manifest("label"), files_in(tmp_path), allow_pickle=False, threads=1)
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:

@@ -102,17 +102,23 @@ class Answering:
 class Scene:
     """A worker of version 1 that is asked every 10 ms, and a topic `models` that it follows."""
 
-    def __init__(self, settings: WorkerSettings | None = None, recent: FakeRecent | None = None) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings | None = None,
+        recent: FakeRecent | None = None,
+        starts: str = "1",
+        faults: Mapping[str, Exception] | None = None,
+    ) -> None:
         self.broker = FakeBroker()
         self.consumer = FakeConsumer(self.broker, [(TOPIC, 0)])
         self.made: dict[str, list[Answering]] = {}
-        self.faults: dict[str, Exception] = {}
+        self.faults: dict[str, Exception] = dict(faults or {})
         self.outcomes: dict[str, Outcome] = {}
         self.asked = 0
         self.history: list[tuple[bytes, bytes]] = []  # keys and values in `models` before the worker starts
         models = FakeBroadcast(self.broker, (topics.MODELS,))
         ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode, broadcast=models, recent=recent)
-        self.worker = Worker(version("1"), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make)
+        self.worker = Worker(version(starts), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make)
 
     def make(self, model: Model) -> Answering:
         """Make what runs a version."""
@@ -286,6 +292,29 @@ def test_a_version_that_cannot_be_loaded_changes_nothing_and_is_tried_again() ->
     assert played(scene, "2", "2", "2").served() == ["1"]
     assert len(scene.made["2"]) > 1
     assert scene.last_report().counters["version_failures_total{model=digits}"] >= 1
+
+
+def test_whatever_a_version_raises_when_it_is_loaded_changes_nothing() -> None:
+    """Its package may be damaged in ways that nobody has thought of."""
+    scene = Scene()
+    scene.faults["2"] = RecursionError("too deep")
+    assert played(scene, "2").served() == ["1"]
+
+
+@in_virtual_time
+async def test_a_worker_whose_version_cannot_be_loaded_at_its_start_takes_the_last_one_that_can_be() -> None:
+    """Version 3 is wanted, and 2 is damaged too: 1 answers, until the package of 3 has been mended."""
+    scene = Scene(starts="3", faults={"2": PackageError("damaged"), "3": ValueError("damaged")})
+    scene.history = [(f"digits@{name}".encode(), CODEC.encode(version(name))) for name in "123"]
+    scene.history.append((b"digits", CODEC.encode(version("3"))))
+    async with scene.playing():
+        early = scene.asked
+        await scene.ask(20)
+        middle = scene.asked
+        del scene.faults["3"]
+        await scene.ask(30)
+    by = scene.answered_by()
+    assert [by[f"q{number}"] for number in (0, early, middle - 1, scene.asked - 1)] == ["failed", "failed", "1", "3"]
 
 
 def test_a_version_that_answers_none_of_the_last_rows_does_not_take_over() -> None:

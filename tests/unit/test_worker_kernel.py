@@ -11,7 +11,7 @@ from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record, Skip
 from tests.samples import model_query
-from workers.answering import Identity
+from workers.answering import Asked, Identity, size_of
 from workers.batcher import Batcher
 from workers.operator import ModelWorker
 from workers.rows import Predicted
@@ -82,6 +82,27 @@ def test_a_record_says_how_its_batch_was_made() -> None:
     assert (batch.model, batch.version, batch.worker) == ("digits", "7", "worker-1")
     assert (batch.waited_us, batch.predict_us) == ((3 * MS,), 5 * MS)
     assert (batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released) == (2, 2, 1, "cap")
+
+
+def test_large_rows_count_for_several_where_the_reader_asks_how_many_wait() -> None:
+    """So that it stops for bytes as it does for rows; the figures tell how many there are."""
+    batcher: Batcher[Asked] = Batcher(Fixed(rows=4), size=size_of)
+    kernel = ModelWorker(CODEC, Identity("digits", "7", "worker-1"), batcher, 4, row_bytes=3)
+    kernel.on_records([asked(0), asked(1)], NOW)
+    statistics = kernel.statistics()
+    assert kernel.held == -(-statistics["queue_bytes{model=digits}"] // 3) > statistics["queue_rows{model=digits}"] == 2
+
+
+def test_a_row_that_is_refused_carries_its_message_to_whoever_asked() -> None:
+    """In the record of its own partition, at its own place; where no row has one there is none."""
+    kernel = worker()
+    kernel.on_records([asked(0, 2), asked(1, 3), asked(2, 2), asked(3, 3), asked(4, 2, slack_us=0)], NOW)
+    take = kernel.take(NOW + MS)
+    messages = {2: "model digits takes float32[4], got float32[5]"}
+    predicted = Predicted((OK, OK, INVALID, OK), np.zeros(4, np.int64), reasons={2: "shape"}, messages=messages)
+    found = decoded(kernel.answer(take, predicted, NOW + MS, MS))
+    assert dict(zip(found[2].query_ids, found[2].messages, strict=True)) == {"q0": "", "q2": messages[2], "q4": ""}
+    assert found[3].messages == ()
 
 
 def test_expired_rows_go_into_the_records_of_their_batch() -> None:

@@ -7,22 +7,24 @@ may not depend on the rows beside it: labels equal, scores and values within 1e-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from workers.errors import OutputError
+from workers.errors import OutputError, PackageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from workers.manifest import Manifest
 
-# A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings.
-Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes]"
+# A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings, or of a table
+# n tuples of values, in the order of its columns.
+Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes] | Sequence[tuple[Any, ...]]"
+# The files of a package by name: they have been verified, and a runtime reads no others.
+Files: TypeAlias = "Mapping[str, bytes]"
 # One answer a row: (n,) integer labels or float64 values, or n string labels.
 Answers: TypeAlias = "NDArray[np.generic] | tuple[str, ...]"
 
@@ -50,9 +52,20 @@ class Runtime(Protocol):
 class RuntimeModule(Protocol):
     """What the registry expects of a runtime's module."""
 
-    def load(self, manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> Runtime:
-        """Load the model of a package whose files have been verified."""
+    def load(self, manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:
+        """Load the model out of the files of a package, by name: they have been verified, and are all there is."""
         ...
+
+
+def part(files: Files, name: str) -> bytes:
+    """Return one file.
+
+    Raises:
+        PackageError: the manifest does not list it.
+    """
+    if name not in files:
+        raise PackageError(f"the package lists no {name}: package the model again")
+    return files[name]
 
 
 def labels(raw: ArrayLike) -> Answers:
@@ -70,7 +83,8 @@ def labels(raw: ArrayLike) -> Answers:
         return tuple(array.tolist())
     if array.ndim == 1 and array.dtype.kind == "f" and np.array_equal(array, np.trunc(array)):
         return array.astype(np.int64)  # estimators fitted on 0.0 and 1.0 answer floats
-    raise OutputError(f"labels must be n whole numbers or n strings, not {array.dtype} of shape {array.shape}")
+    hint = "; of numbers such as a regressor's the output is `value`" if array.dtype.kind == "f" else ""
+    raise OutputError(f"labels must be n whole numbers or n strings, not {array.dtype} of shape {array.shape}{hint}")
 
 
 def values(raw: ArrayLike) -> Outputs:

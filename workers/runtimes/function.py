@@ -1,7 +1,7 @@
 """Runs a Python function named by a dotted path: `predict_batch(rows)`.
 
-The function gets the whole batch, as `Rows` says, and returns what the package's output kind asks for: n labels
-(`label`), (n, k) scores (`scores`), or n numbers (`value`). It is called from one thread at a time.
+The function gets the whole batch, as `Rows` says, of a table as a data frame, and returns what the output kind
+asks for: n labels (`label`), (n, k) scores (`scores`), or n numbers (`value`). It is called from one thread at a time.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from workers.dotted import resolve
 from workers.runtimes.contract import Outputs, labels, scored, values
+from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
+    from workers.runtimes.contract import Files, Rows
 
 
 class FunctionRuntime:
@@ -29,11 +29,12 @@ class FunctionRuntime:
     def __init__(self, manifest: Manifest, function: Callable[[Rows], Any]) -> None:
         self._manifest = manifest
         self._function = function
+        self._shaped = shaper(manifest.input)
         self.leaves_lock = bool(getattr(function, "leaves_lock", False))
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Call the function and check the form of what it returns."""
-        raw = self._function(rows)
+        raw = self._function(self._shaped(rows))
         if self._manifest.output == "label":
             return Outputs(labels(raw))
         if self._manifest.output == "scores":
@@ -41,6 +42,6 @@ class FunctionRuntime:
         return values(raw)
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's
-    """Import the function; the package's folder holds nothing but the manifest."""
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's
+    """Import the function; the package holds nothing but the manifest."""
     return FunctionRuntime(manifest, resolve(str(manifest.options.get("function", ""))))

@@ -6,6 +6,7 @@ whatever it holds. Rows that arrive here have been checked. `linear_conversion` 
 
 from __future__ import annotations
 
+import io
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ import numpy as np
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, labels
+from workers.runtimes.contract import Outputs, labels, part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Answers, Rows
+    from workers.runtimes.contract import Answers, Files, Rows
 
 LINEAR_FILE = "linear.npz"
 LINKS = ("identity", "label", "logistic", "softmax")
@@ -115,21 +116,18 @@ def save(linear: Linear, folder: Path) -> str:
     return LINEAR_FILE
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> LinearRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> LinearRuntime:  # noqa: ARG001 - the contract's
     """Load the arrays of a verified package.
 
     Raises:
         PackageError: there are none, they are not what `save` wrote, or they cannot answer what the manifest says.
     """
-    if LINEAR_FILE not in manifest.files:
-        raise PackageError(f"{folder} lists no {LINEAR_FILE}: package the model again")
+    content = part(files, LINEAR_FILE)
     try:
-        with (folder / LINEAR_FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             linear = _linear(dict(stored.items()))
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise PackageError(
-            f"{folder / LINEAR_FILE} holds no linear model ({error}): package the model again"
-        ) from error
+        raise PackageError(f"{LINEAR_FILE} holds no linear model ({error}): package the model again") from error
     check(manifest, linear)
     threadpoolctl.ThreadpoolController().limit(limits=threads, user_api="blas")  # for the process
     return LinearRuntime(manifest, linear)

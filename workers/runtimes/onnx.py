@@ -13,16 +13,15 @@ import numpy as np
 import onnxruntime
 
 from workers.errors import OutputError, PackageError
-from workers.runtimes.contract import Outputs, labels, scored, values
+from workers.runtimes.contract import Outputs, labels, part, scored, values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
+    from workers.runtimes.contract import Files, Rows
 
 ONNX_FILE = "model.onnx"
 _state = onnxruntime.capi.onnxruntime_pybind11_state
@@ -62,14 +61,13 @@ def _scores(outputs: Sequence[Any]) -> NDArray[np.generic]:
     return found[0]
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> OnnxRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> OnnxRuntime:  # noqa: ARG001 - the contract's
     """Load the graph of a verified package.
 
     Raises:
         PackageError: there is none, ONNX Runtime cannot run it, or it has more than one input.
     """
-    if ONNX_FILE not in manifest.files:
-        raise PackageError(f"{folder} lists no {ONNX_FILE}: package the model again")
+    graph = part(files, ONNX_FILE)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -77,14 +75,13 @@ def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) 
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave the cores to others
     try:
         # From bytes: a graph cannot name other files of this machine as its weights.
-        graph = (folder / ONNX_FILE).read_bytes()
         session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except _REFUSALS as error:
         raise PackageError(
-            f"ONNX Runtime cannot run {folder / ONNX_FILE}; trees want float32 rows, and weights must be inside the "
+            f"ONNX Runtime cannot run {ONNX_FILE}; trees want float32 rows, and weights must be inside the "
             f"file: {error}"
         ) from error
     if len(session.get_inputs()) != 1:
         names = ", ".join(found.name for found in session.get_inputs())
-        raise PackageError(f"{folder / ONNX_FILE} has the inputs {names}: export it with one, the batch of rows")
+        raise PackageError(f"{ONNX_FILE} has the inputs {names}: export it with one, the batch of rows")
     return OnnxRuntime(manifest, session)

@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING, Any
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, labels, scored, values
+from workers.runtimes.contract import Outputs, labels, part, scored, values
+from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
+    from workers.runtimes.contract import Files, Rows
 
 # Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
 # trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
 TRUSTED_TYPES = (
+    "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
     "sklearn.calibration._SigmoidCalibration",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
@@ -79,6 +81,7 @@ class SklearnRuntime:
 
     def __init__(self, manifest: Manifest, estimator: Any, threads: int) -> None:
         self._manifest = manifest
+        self._shaped = shaper(manifest.input)
         self.estimator = estimator
         self._threads = threads
         self._pools = threadpoolctl.ThreadpoolController()
@@ -88,6 +91,7 @@ class SklearnRuntime:
         """Ask the estimator once for the whole batch."""
         if not hasattr(self._here, "limit"):
             self._here.limit = self._pools.limit(limits=self._threads)
+        rows = self._shaped(rows)
         if self._manifest.output == "scores":
             return scored(self.estimator.predict_proba(rows), self._manifest.classes)
         raw = self.estimator.predict(rows)
@@ -98,39 +102,36 @@ def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
     """Write the estimator into `folder` and return the name of the file.
 
     Raises:
-        PackageError: it needs a type that is not trusted, or cannot be served as it is.
+        PackageError: it needs a type that is not trusted.
     """
-    if hasattr(estimator, "feature_names_in_"):
-        raise PackageError(
-            "the estimator was fitted on a data frame, but rows arrive as arrays: fit it on X.to_numpy()"
-        )
     if allow_pickle:
         (folder / PICKLE_FILE).write_bytes(pickle.dumps(estimator, protocol=5))
         return PICKLE_FILE
-    path = folder / SKOPS_FILE
-    _skops().dump(estimator, path)
-    _check_types(path)
+    content = _skops().dumps(estimator)
+    _check_types(content)
+    (folder / SKOPS_FILE).write_bytes(content)
     return SKOPS_FILE
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> SklearnRuntime:
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> SklearnRuntime:
     """Load the estimator of a verified package.
 
     Raises:
         PackageError: a type in it is not trusted, or it is a pickle and `allow_pickle` is false.
     """
-    if PICKLE_FILE in manifest.files:
+    if PICKLE_FILE in files:
         if not allow_pickle:
             raise PackageError(
-                f"{folder} holds a pickle, which can run any code when it is loaded: package the model without "
+                f"{manifest.name} {manifest.version} is a pickle, which can run any code when it is loaded: "
+                "package the model without "
                 "allow_pickle or, if you made it yourself, set worker.allow_pickle (from Python: allow_pickle=True and "
                 "its digest)"
             )
-        estimator = pickle.loads((folder / PICKLE_FILE).read_bytes())  # noqa: S301 - asked for, and its digest was checked
+        estimator = pickle.loads(files[PICKLE_FILE])  # noqa: S301 - asked for, and its digest was checked
     else:
-        path = folder / SKOPS_FILE
-        _check_types(path)
-        estimator = _skops().load(path, trusted=list(TRUSTED_TYPES))
+        content = part(files, SKOPS_FILE)
+        _check_types(content)
+        estimator = _skops().loads(content, trusted=list(TRUSTED_TYPES))
     return SklearnRuntime(manifest, _single_threaded(estimator), threads)
 
 
@@ -140,16 +141,23 @@ def classes_of(estimator: Any) -> tuple[int | str, ...]:
     return () if found is None else tuple(_plain(labels(found)))
 
 
+def is_regressor(estimator: Any) -> bool:
+    """Tell whether an estimator answers numbers instead of labels."""
+    tags = getattr(estimator, "__sklearn_tags__", None)
+    kind = getattr(estimator, "_estimator_type", None) if tags is None else tags().estimator_type
+    return bool(kind == "regressor")
+
+
 def _plain(answers: Any) -> list[int | str]:
     return answers.tolist() if hasattr(answers, "tolist") else list(answers)
 
 
-def _check_types(path: Path) -> None:
-    unknown = sorted(set(_skops().get_untrusted_types(file=path)) - set(TRUSTED_TYPES))
+def _check_types(content: bytes) -> None:
+    unknown = sorted(set(_skops().get_untrusted_types(data=content)) - set(TRUSTED_TYPES))
     if unknown:
         raise PackageError(
-            f"{path} needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, review and "
-            "add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
+            f"the estimator needs types that are not trusted: {', '.join(unknown)}; use an estimator without them, "
+            "review and add them to TRUSTED_TYPES in workers/runtimes/sklearn.py, or package with allow_pickle=True"
         )
 
 

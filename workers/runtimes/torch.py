@@ -9,18 +9,22 @@ makes scores differ by 1e-3.
 
 from __future__ import annotations
 
+import inspect
 import threading
+from contextlib import suppress
+from functools import partial
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file, save_file
 
 from workers.dotted import resolve
 from workers.errors import PackageError
-from workers.runtimes.contract import scored, values
+from workers.runtimes.contract import part, scored, values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Outputs, Rows
+    from workers.runtimes.contract import Files, Outputs, Rows
 
 STATE_FILE = "model.safetensors"
 # Fewest rows of a batch unless the package says otherwise. In small batches other kernels run, which add in another
@@ -109,11 +113,15 @@ def rebuild(state: Path, architecture: str, arguments: Mapping[str, Any]) -> tor
     Raises:
         PackageError: the architecture cannot be built, or the file does not hold its state.
     """
-    module, found = _build(architecture, dict(arguments)), _state(state)
+    return _filled(architecture, arguments, _state(state), str(state))
+
+
+def _filled(architecture: str, arguments: Mapping[str, Any], state: Any, source: str) -> torch.nn.Module:
+    module = _build(architecture, dict(arguments))
     try:
-        module.load_state_dict(found, strict=True)
+        module.load_state_dict(state, strict=True)
     except (RuntimeError, TypeError, AttributeError) as error:
-        raise PackageError(f"{state} does not hold the state of {architecture}: {error}") from error
+        raise PackageError(f"{source} does not hold the state of {architecture}: {error}") from error
     return module
 
 
@@ -129,14 +137,18 @@ def _state(path: Path) -> Any:
         ) from error
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> TorchRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> TorchRuntime:  # noqa: ARG001 - the contract's
     """Build the architecture and fill in the state of a verified package.
 
     Raises:
         PackageError: the architecture cannot be built, or the state is not its state.
     """
-    options = manifest.options
-    module = rebuild(folder / STATE_FILE, str(options.get("architecture", "")), options.get("arguments", {}))
+    options, content = manifest.options, part(files, STATE_FILE)
+    try:
+        state = load_bytes(content)
+    except (SafetensorError, RuntimeError) as error:
+        raise PackageError(f"{STATE_FILE} is no state of a network ({error}): package the model again") from error
+    module = _filled(str(options.get("architecture", "")), options.get("arguments", {}), state, STATE_FILE)
     return TorchRuntime(manifest, module, device(), threads)
 
 
@@ -147,6 +159,11 @@ def device() -> torch.device:
 
 def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
     factory = resolve(path)
+    if not makes_module(factory):
+        raise PackageError(
+            f"{path} does not say that it makes a network, and what a package names is not called on trust: name a"
+            " subclass of torch.nn.Module, or annotate the function, as in def make_net(...) -> torch.nn.Module"
+        )
     try:
         module = factory(**arguments)
     except TypeError as error:
@@ -156,3 +173,17 @@ def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
             f"{path} returned {type(module).__name__}, not a torch.nn.Module: name the factory of the network"
         )
     return module
+
+
+def makes_module(factory: Any) -> bool:
+    """Tell whether calling it makes a network: it is the class of one, or its annotation says so."""
+    if isinstance(factory, type):
+        return issubclass(factory, torch.nn.Module)
+    factory = factory.func if isinstance(factory, partial) else factory
+    found = getattr(factory, "__annotations__", {}).get("return")
+    if isinstance(found, str):
+        with suppress(NameError, AttributeError):  # it may be imported for type checkers only
+            found = inspect.get_annotations(inspect.unwrap(factory), eval_str=True).get("return")
+    if isinstance(found, str):
+        found = getattr(torch.nn, found.rpartition(".")[2], None)
+    return isinstance(found, type) and issubclass(found, torch.nn.Module)

@@ -8,6 +8,7 @@ every tree of every row goes down one level with each array operation: the TreeT
 
 from __future__ import annotations
 
+import io
 import zipfile
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from workers.errors import PackageError
-from workers.runtimes.contract import Outputs, scored, values
+from workers.runtimes.contract import Outputs, part, scored, values
 
 try:
     from workers.runtimes import descent
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Rows
+    from workers.runtimes.contract import Files, Rows
 
 IS_COMPILED: Final = descent is not None
 TREES_FILE = "trees.npz"
@@ -172,24 +173,23 @@ def save(trees: Trees, folder: Path) -> str:
     return TREES_FILE
 
 
-def load(manifest: Manifest, folder: Path, *, allow_pickle: bool, threads: int) -> TreesRuntime:  # noqa: ARG001 - the contract's
+def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> TreesRuntime:  # noqa: ARG001 - the contract's
     """Load the arrays of a verified package; one thread, whatever `threads` says.
 
     Raises:
         PackageError: there are none, or they are not what `save` wrote.
     """
-    if TREES_FILE not in manifest.files:
-        raise PackageError(f"{folder} lists no {TREES_FILE}: package the model again")
+    content = part(files, TREES_FILE)
     try:
-        with (folder / TREES_FILE).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             arrays: dict[str, Any] = {field.name: stored[field.name] for field in fields(Trees)}
         plain = {name: arrays[name].item() for name in ("depth", "stages", "link", "tie")}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise PackageError(f"{folder / TREES_FILE} holds no trees ({error}): package the model again") from error
+        raise PackageError(f"{TREES_FILE} holds no trees ({error}): package the model again") from error
     trees = Trees(**{**arrays, **plain})
     if trees.link not in LINKS:
-        raise PackageError(f"{folder / TREES_FILE} has the unknown link {trees.link!r}: package the model again")
+        raise PackageError(f"{TREES_FILE} has the unknown link {trees.link!r}: package the model again")
     try:
         return TreesRuntime(manifest, trees)
     except (ValueError, TypeError, OverflowError) as error:
-        raise PackageError(f"{folder / TREES_FILE} holds no trees ({error}): package the model again") from error
+        raise PackageError(f"{TREES_FILE} holds no trees ({error}): package the model again") from error

@@ -1,0 +1,54 @@
+"""Brings numbers of another type or form to what a model takes, row by row, where nothing is lost by it. Pure.
+
+float64 becomes float32 where what is finite stays so; whole numbers become floats, and floats whole numbers, where they
+stay equal; a form of the same numbers in the same order, as (1, 4) for (4,), is as good.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Tell whether two shapes hold the same numbers in the same order: dimensions of 1 tell nothing apart."""
+    return [size for size in given if size != 1] == [size for size in wanted if size != 1]
+
+
+def cast(numbers: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return numbers as another type, and which of them it holds without loss.
+
+    Examples:
+        >>> found, fits = cast(np.array([1.0, 0.5]), "int64")
+        >>> found.tolist(), fits.tolist()
+        ([1, 0], [True, False])
+    """
+    with np.errstate(all="ignore"):
+        found = numbers.astype(dtype)
+        return found, np.asarray(_fits(numbers, found), dtype=np.bool_)
+
+
+def _fits(given: NDArray[Any], found: NDArray[Any]) -> Any:
+    """Tell of each number whether it has stayed what it was."""
+    if found.dtype.kind == "f" == given.dtype.kind:
+        return np.isfinite(found) | ~np.isfinite(given)
+    if found.dtype.kind in "iu" and given.dtype.kind == "f":
+        return _is_within(given, found.dtype) & (found == given)
+    if found.dtype.kind in "iu" and given.dtype.kind in "iu":
+        return _is_within(given, found.dtype)
+    if found.dtype.kind == "f" and given.dtype.kind in "iu":
+        fits = _is_within(found, given.dtype)
+        return fits & (np.where(fits, found, 0).astype(given.dtype) == given)
+    return found.astype(given.dtype) == given  # from or to booleans
+
+
+def _is_within(numbers: NDArray[Any], whole: np.dtype[Any]) -> Any:
+    """Tell which numbers a type of whole numbers has room for; of a float the bound above is a power of two."""
+    bounds = np.iinfo(whole)
+    if numbers.dtype.kind == "f":
+        return (numbers >= float(bounds.min)) & (numbers < float(bounds.max + 1))
+    return (numbers >= bounds.min) & (numbers <= bounds.max)

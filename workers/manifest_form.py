@@ -1,0 +1,137 @@
+"""Checks the form of a manifest's document before anything believes it: every field's type, bounded, and no other."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_VERSION, MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH = 256, 4_096, 16, 32
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def checked(document: Any) -> dict[str, Any]:
+    """Return the document of a manifest.
+
+    Raises:
+        ValueError, TypeError: it is none; says which field is wrong.
+    """
+    _check(document, _MANIFEST, "the manifest")
+    _check_depth(document)
+    _check(document.get("options", {}), _OPTIONS, "options", others=True)
+    found: dict[str, Any] = document
+    return found
+
+
+def _check(document: Any, fields: Mapping[str, Callable[[Any], bool]], what: str, *, others: bool = False) -> None:
+    if not isinstance(document, dict):
+        raise TypeError(f"{what} is no object")
+    if strangers := [name for name in document if name not in fields and not others]:
+        raise ValueError(f"{what} has the unknown field {strangers[0]!r:.80}")
+    for name, fits in fields.items():
+        if name in document and not fits(document[name]):
+            raise ValueError(f"{name} of {what} cannot be {document[name]!r:.80}")
+
+
+def _check_depth(document: Any) -> None:
+    """Refuse lists in lists in lists, over which whatever copies or prints them may stumble."""
+    level = [document]
+    for _ in range(MAX_DEPTH):
+        level = list(chain.from_iterable(_parts(each) for each in level))
+        if not level:
+            return
+    raise ValueError(f"it is more than {MAX_DEPTH} deep")
+
+
+def _parts(value: Any) -> list[Any]:
+    return [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+
+
+def _is_text(value: Any) -> bool:
+    """Tell whether it is a text that can travel: halves of characters cannot."""
+    return isinstance(value, str) and len(value) <= MAX_TEXT and value.encode("utf-8", "replace").decode() == value
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
+def _is_label(value: Any) -> bool:
+    return _is_text(value) or (type(value) is int and -(1 << 63) <= value < 1 << 63)
+
+
+def _is_input(value: Any) -> bool:
+    _check(value, _INPUT, "input")
+    return "kind" in value
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_text, value))
+
+
+def _are_files(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    for name, digest in value.items():
+        if not _FILE.fullmatch(name):
+            raise ValueError(f"{name!r:.80} is not a plain file of the package")
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise ValueError(f"the digest of {name} cannot be {digest!r:.80}")
+    return True
+
+
+def _are_times(value: Any) -> bool:
+    """Tell whether these are microseconds by batch size by form, the same sizes of each."""
+    if not isinstance(value, dict) or not value or not all(isinstance(times, dict) for times in value.values()):
+        return False
+    sizes = [*next(iter(value.values()))]
+    return bool(sizes) and all(
+        [*times] == sizes and all(type(us) in {int, float} for us in times.values()) for times in value.values()
+    )
+
+
+def _is_conversion(value: Any) -> bool:
+    _check(value, _CONVERSION, "conversion", others=True)
+    return True
+
+
+def _listed(fits: Callable[[Any], bool], most: int | None = None) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, value)) and (most is None or len(value) <= most)
+
+
+_INPUT = {
+    "kind": _is_text,
+    "dtype": lambda value: value is None or _is_text(value),
+    "shape": _listed(_is_size, MAX_DIMENSIONS),
+    "allow_nan": lambda value: isinstance(value, bool),
+    "columns": _listed(_is_column),
+}
+_MANIFEST = {
+    "name": _is_text,
+    "version": _is_text,
+    "runtime": _is_text,
+    "input": _is_input,
+    "output": _is_text,
+    "classes": _listed(_is_label),
+    "files": _are_files,
+    "options": lambda value: isinstance(value, dict),
+}
+_CONVERSION = {
+    "to": _listed(_is_text, 16),
+    "at": _is_text,
+    "rows": _is_size,
+    "difference": lambda value: type(value) in {int, float},
+    "refused": lambda value: isinstance(value, dict) and all(map(_is_text, value.values())),
+    "batch_us": _are_times,
+}
+_OPTIONS = {
+    "architecture": _is_text,
+    "arguments": lambda value: isinstance(value, dict),
+    "function": _is_text,
+    "min_rows": lambda value: _is_size(value) and 0 < value <= 1 << 16,
+    "conversion": _is_conversion,
+}

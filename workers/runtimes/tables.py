@@ -1,0 +1,40 @@
+"""Makes data frames of the rows of a table, for what was fitted on such; needs pandas, which nothing else does."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workers.errors import PackageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from workers.manifest import Signature
+    from workers.runtimes.contract import Rows
+
+_DTYPES = {"string": object, "category": object}
+
+
+def shaper(signature: Signature) -> Callable[[Rows], Any]:
+    """Return what makes of a batch what the model takes: of the rows of a table a data frame.
+
+    Raises:
+        PackageError: that needs pandas, which is not installed.
+    """
+    if signature.kind != "table":
+        return lambda rows: rows
+    try:
+        pandas = importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise PackageError("a model of data frames needs pandas, here too: pip install pandas") from error
+    categories = {name: "category" for name, kind in signature.columns if kind == "category"}
+
+    def shaped(rows: Rows) -> Any:
+        columns = zip(signature.columns, zip(*rows, strict=True), strict=True)
+        arrays = {name: np.array(values, dtype=_DTYPES.get(kind, kind)) for (name, kind), values in columns}
+        return pandas.DataFrame(arrays).astype(categories)
+
+    return shaped

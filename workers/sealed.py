@@ -1,0 +1,81 @@
+"""The files of a package: each is read once, hashed, and then used from memory, so that what was checked is what runs.
+
+Nothing is read that the manifest does not list, and no link is followed: the digest of a manifest pins all there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from workers.errors import PackageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from io import BufferedReader
+    from pathlib import Path
+
+    from workers.manifest import Manifest
+
+# A link is refused, and a pipe is not waited for.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+def sealed(folder: Path, manifest: Manifest) -> Mapping[str, bytes]:
+    """Return the content of every file that the manifest lists.
+
+    Raises:
+        PackageError: one is missing, is no plain file of the folder, or is not the one that was packaged.
+    """
+    found = contents(folder, manifest.files)
+    for name, content in found.items():
+        _check(folder, manifest, name, hashlib.sha256(content).hexdigest())
+    return found
+
+
+def verify(folder: Path, manifest: Manifest) -> None:
+    """Check every file that the manifest lists, one after the other, and keep none.
+
+    Raises:
+        PackageError: as `sealed`.
+    """
+    for name in manifest.files:
+        with _opened(folder, name) as file:
+            _check(folder, manifest, name, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def contents(folder: Path, names: Iterable[str]) -> Mapping[str, bytes]:
+    """Return the content of files as they are; of a package that is just being made nothing is known about them.
+
+    Raises:
+        PackageError: one is missing, or is no plain file of the folder.
+    """
+    found = {}
+    for name in names:
+        with _opened(folder, name) as file:
+            found[name] = file.read()
+    return found
+
+
+def _check(folder: Path, manifest: Manifest, name: str, found: str) -> None:
+    if found != manifest.files[name]:
+        raise PackageError(
+            f"{folder}: {name} is not the file that was packaged (SHA-256 differs): "
+            "copy it again, or package the model again if the change was meant"
+        )
+
+
+def _opened(folder: Path, name: str) -> BufferedReader:
+    try:
+        number = os.open(folder / name, _FLAGS)
+    except FileNotFoundError as error:
+        raise PackageError(f"{folder}: {name} is missing: copy the whole folder again") from error
+    except (OSError, ValueError) as error:
+        raise PackageError(f"{folder}: {name!r} is not a plain file of the package ({error})") from error
+    file = os.fdopen(number, "rb")
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        file.close()
+        raise PackageError(f"{folder}: {name!r} is not a plain file of the package: package the model again")
+    return file
