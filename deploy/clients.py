@@ -152,10 +152,31 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
     Raises:
         Unreachable: none does.
     """
+    with connect_redis(settings, timeout_s) as client:
+        return str(client.info("server")["redis_version"])
+
+
+def redis_eviction(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
+    """Return what Redis does when its memory is full, as it names it; empty where it does not say.
+
+    Raises:
+        Unreachable: none answers.
+    """
+    with connect_redis(settings, timeout_s) as client:
+        return str(client.info("memory").get("maxmemory_policy", ""))
+
+
+@contextmanager
+def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[Redis]:
+    """Connect to the deployment's Redis, for as long as the block lasts.
+
+    Raises:
+        Unreachable: it does not answer, inside the block.
+    """
     once = Retry(NoBackoff(), 0)
     client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
     try:
-        return str(client.info("server")["redis_version"])
+        yield client
     except RedisError as error:
         message = (
             f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"

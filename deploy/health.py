@@ -16,10 +16,11 @@ from deploy.addresses import connection
 from deploy.doctor import Check, Level
 from deploy.launch import PAGE, plan
 from deploy.registry import codec_for
-from deploy.servers import check_kafka, check_page, check_redis_answers
+from deploy.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
+from streams.control.sound import sound
 from streams.runtime.kafka_tail import KafkaTail
 from streams.topology import worker_role
 from workers import manifest as manifests
@@ -41,6 +42,8 @@ def examine(settings: Settings) -> tuple[Check, ...]:
     """Look at everything that the settings name, in the order in which it is needed."""
     kafka = check_kafka(settings)
     found = [kafka, check_redis_answers(settings)]
+    if found[-1].level is Level.OK:
+        found.append(check_redis_keeps(settings))
     if kafka.level is not Level.OK:
         return tuple(found)
     try:
@@ -174,7 +177,8 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
 def _decoded(codec: Codec, records: Iterable[Record]) -> Iterator[Report]:
     for record in records:
         with suppress(DecodeError):
-            yield codec.decode(Report, record.value)
+            if (report := sound(codec.decode(Report, record.value))) is not None:  # its names are printed
+                yield report
 
 
 def _role_of(instance: str) -> str:

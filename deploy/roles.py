@@ -18,9 +18,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.addresses import connection, redis_url
+from deploy.addresses import connection, redis_place, redis_url
 from deploy.errors import UsageError
 from deploy.metrics import exporting
+from schemas import topics
 from streams import topology
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
@@ -115,8 +116,13 @@ def joiner(common: Shared) -> RoleLoop:
     """Build the role that joins predictions and feedback."""
     from streams.operators.joiner import Joiner
 
+    # No topic is read while too much is on its way out: what feedback leads to may be dead letters as large as itself.
     role = _role(
-        "joiner", common, replies=1, outstanding=JOINER_OUTSTANDING, linger_s=common.settings.kafka.linger_ms / 1000
+        "joiner",
+        common,
+        outstanding=JOINER_OUTSTANDING,
+        linger_s=common.settings.kafka.linger_ms / 1000,
+        wrote=frozenset((topics.OBSERVATIONS, number) for number in range(common.settings.partitions)),
     )
     return _loop(role, Joiner(common.codec, _joiner_settings(common)), common)
 
@@ -125,7 +131,12 @@ def _joiner_settings(common: Shared) -> JoinerSettings:
     from streams.operators.joiner import JoinerSettings
 
     given = common.settings.joiner
-    return JoinerSettings(common.settings.partitions, int(given.window_s * 1e6), int(given.early_s * 1e6))
+    return JoinerSettings(
+        common.settings.partitions,
+        int(given.window_s * 1e6),
+        int(given.early_s * 1e6),
+        large_bytes=given.large_mib << 20,
+    )
 
 
 def learner(common: Shared) -> RoleLoop:
@@ -184,7 +195,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
     )
 
 
-def _role(name: str, common: Shared, replies: int = 0, **options: float) -> Role:
+def _role(name: str, common: Shared, replies: int = 0, **options: object) -> Role:
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
@@ -291,6 +302,8 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             data=Path(folder),
             credentials=login,
             member=given.kafka.member,
+            redis=redis_place(given),
+            names=given.control.names,
             hooks=common.hooks,
         )
         app = create(place, common.codec)

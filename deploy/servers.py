@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from deploy import background
-from deploy.clients import Unreachable, admin, check_redis
+from deploy.clients import Unreachable, admin, check_redis, redis_eviction
 from deploy.configuration import without_secrets
 from deploy.doctor import Check, Level
 from deploy.errors import RefusedError
@@ -50,6 +50,21 @@ def check_redis_answers(settings: Settings) -> Check:
         place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
         return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))
     return Check("Redis", Level.OK, f"{shown} answers, version {version}{_started('redis', settings.redis.url)}")
+
+
+def check_redis_keeps(settings: Settings) -> Check:
+    """Check that Redis evicts no policy states when its memory is full; it must answer."""
+    try:
+        policy = redis_eviction(settings, ANSWER_S)
+    except Unreachable as error:
+        return Check("Redis memory", Level.WARN, "unknown", str(error))
+    if not policy.startswith("allkeys-"):  # volatile-* evict keys with an expiry: ours have none
+        return Check("Redis memory", Level.OK, f"maxmemory-policy {policy or 'unknown'}")
+    advice = (
+        "what policies have learnt is evicted when memory is full, and folded again from the log:"
+        " redis-cli config set maxmemory-policy noeviction, and in redis.conf"
+    )
+    return Check("Redis memory", Level.DOWN, f"maxmemory-policy {policy}", advice)
 
 
 def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:

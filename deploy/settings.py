@@ -233,6 +233,12 @@ class Joiner(Section):
     window_s: float = Field(default=600.0, gt=0, le=604_800)
     """The longest window of any application. So much is read back when a joiner starts, twice that when a learner
     does."""
+    large_mib: int = Field(default=64, gt=0)
+    """What waits may have so much beyond 1 KiB a record: predictions half of it, feedback that comes before its
+    prediction and what shadows answered a quarter each. An application (a partition's feedback, a model) may hold as
+    much of it as it leaves free; what comes beyond that is not learnt from: counted, feedback a dead letter,
+    `over_limit`. For predictions with large contexts, labels or scores, make it their size times their rate times the
+    window."""
 
 
 class Learner(Section):
@@ -250,6 +256,8 @@ class Control(Section):
     """The address it listens on. It has no log-in."""
     port: int = Field(default=6066, gt=0, lt=65536)
     """The port it listens on."""
+    names: tuple[str, ...] = ()
+    """By which browsers may ask for it, such as a proxy's, besides `localhost`, this host's name and its addresses."""
 
 
 class Metrics(Section):
@@ -284,7 +292,10 @@ class ApplicationSettings(Section):
     default_output: int | float | str | None = None
     """The answer where no model has one."""
     loss: Literal["zero_one", "absolute", "squared", "log", "given"] = "zero_one"
-    """What an answer costs, given the label; `given`: the feedback says it."""
+    """What an answer costs, given the label, from 0 to 1; `given`: the feedback says it."""
+    span: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Of the losses `absolute` and `squared`: the error that costs 1, as any larger one does, in the answers' unit.
+    Without it one is learnt: nine of ten errors of late are below it."""
     window_s: float = Field(default=600.0, gt=0)
     """How long feedback is waited for; at most `joiner.window_s`."""
     default_loss: float | None = Field(default=None, ge=0, le=1)

@@ -33,6 +33,7 @@ from load.scenarios import (
     parm,
     peers,
     personal,
+    policies,
     recall,
     replicas,
     rollout,
@@ -67,6 +68,7 @@ class Scenario:
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
         short: whether it has a short form.
+        offline: whether it needs neither a broker nor Redis.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Scenario:
     seconds: float = 20.0
     parts: tuple[str, ...] = ()
     short: bool = False
+    offline: bool = False
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -98,6 +101,15 @@ SCENARIOS: Mapping[str, Scenario] = {
         ),
         Scenario(
             figure8.NAME, "the best model breaks and feedback tells: exp3, exp4 and single side by side", figure8.run
+        ),
+        Scenario(
+            policies.NAME,
+            "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
+            policies.run,
+            tables=policies.tables,
+            page=policies.page,
+            short=True,
+            offline=True,
         ),
         Scenario(
             personal.NAME,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import e, exp, inf, log
+from math import e, exp, log
 from typing import TYPE_CHECKING, ClassVar
 
 from policies.errors import require
-from policies.logweights import LogWeights, normalised
+from policies.logweights import LogWeights, check_rates, normalised
 from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
@@ -55,9 +55,8 @@ class Exp3(LogWeights, OneArm):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        require(0.0 < self.eta < inf, f"exp3: eta is {self.eta}; it must be positive, 0.05 is usual")
+        check_rates("exp3", self.eta, self.share, "0.05", "0.0001")
         require(0.0 < self.gamma <= 1.0, f"exp3: gamma is {self.gamma}; it must lie in (0, 1], 0.05 is usual")
-        require(0.0 <= self.share <= 1.0, f"exp3: share is {self.share}; it must lie in [0, 1], 0.0001 is usual")
 
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return (1 - gamma) * weight + gamma / K."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, log
 from typing import TYPE_CHECKING, ClassVar
 
-from policies.errors import require
 from policies.every_arm import EveryArm
-from policies.logweights import LogWeights, log_sum, normalised
+from policies.logweights import LogWeights, check_rates, log_sum, normalised
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,8 +46,7 @@ class Exp4(EveryArm, LogWeights):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        require(0.0 < self.eta < inf, f"exp4: eta is {self.eta}; it must be positive, 0.1 is usual")
-        require(0.0 <= self.share <= 1.0, f"exp4: share is {self.share}; it must lie in [0, 1], 0.001 is usual")
+        check_rates("exp4", self.eta, self.share, "0.1", "0.001")
 
     def observe(
         self,

@@ -5,10 +5,17 @@ from __future__ import annotations
 from math import exp, log
 from typing import TYPE_CHECKING, Final
 
+from policies.errors import require
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from policies.contract import State
+
+# A larger rate decides everything by one observation. A smaller share gives nothing back that could be measured, and
+# its logarithm leaves the numbers of a double.
+_LARGEST_ETA = 1e6
+_SMALLEST_SHARE = 1e-12
 
 
 def log_sum(logs: Sequence[float]) -> float:
@@ -56,3 +63,16 @@ class LogWeights:
         """
         equal = _EQUAL / arms
         return normalised([log((1.0 - _EQUAL) * exp(value) + equal) for value in state])
+
+
+def check_rates(name: str, eta: float, share: float, usual_eta: str, usual_share: str) -> None:
+    """Check a learning rate, and the weight given back at each step.
+
+    Raises:
+        PolicyError: One is out of range.
+    """
+    require(0.0 < eta <= _LARGEST_ETA, f"{name}: eta is {eta}; it must lie in (0, 1e6], {usual_eta} is usual")
+    require(
+        share == 0.0 or _SMALLEST_SHARE <= share <= 1.0,
+        f"{name}: share is {share}; it must be 0 or lie in [1e-12, 1], {usual_share} is usual",
+    )

@@ -31,7 +31,8 @@ class Quantile(Lingering):
 
     One batch over the objective may be a pause: it costs a step down and is left out of the fit, unless it was larger
     than all others, so that a size found too slow is not tried again while the window remembers it. A second in a row
-    means that the model has changed: what was measured before is forgotten. Clipper fitted its line once, never again.
+    means that the model has changed: the cap is halved, by each that follows, too, and what was measured before is
+    forgotten. Clipper fitted its line once, never again.
 
     Args:
         window: Batches that the line is fitted to, 2 to 99.
@@ -83,13 +84,12 @@ class Quantile(Lingering):
         return Fit(min(max(1, fitting), step, self.max_rows), samples, None)
 
     def _late(self, state: Fit, sample: tuple[int, int], objective_us: int) -> Fit:
+        if state.suspect is not None:  # by half, not by a line through late batches: two may be pauses, too
+            return Fit(max(1, state.cap // 2), (), sample)
         factor = _BACKOFF**2 if sample[1] > objective_us * _FAR_OVER else _BACKOFF
-        cap = max(1, int(state.cap * factor))
-        if state.suspect is None:
-            new = sample[0] > max((rows for rows, _ in state.samples), default=0)
-            return Fit(cap, (*state.samples, sample)[-self.window :] if new else state.samples, sample)
-        samples = (state.suspect, sample)
-        return Fit(max(1, min(cap, _fitting(samples, objective_us))), samples, sample)
+        new = sample[0] > max((rows for rows, _ in state.samples), default=0)
+        samples = (*state.samples, sample)[-self.window :] if new else state.samples
+        return Fit(max(1, int(state.cap * factor)), samples, sample)
 
 
 def _fitting(samples: tuple[tuple[int, int], ...], objective_us: int) -> int:

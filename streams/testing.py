@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from schemas import topics
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Record, Skip, StateKey, WriteStates
 from streams.runtime.offsets import OffsetTracker
+from streams.runtime.store import StateTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -93,6 +94,7 @@ class _Role:
     operator: Operator = field(init=False)
     tracker: OffsetTracker = field(init=False)
     positions: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
+    states_at: dict[int, int | None] = field(init=False, default_factory=dict)  # the offsets that its states stand for
 
     @property
     def main(self) -> str:
@@ -100,24 +102,24 @@ class _Role:
         return self.node.consumes[0]
 
 
-@dataclass(slots=True)
-class _Store:
+class _Store(StateTable):
     """Policy states and offsets by partition, with their history."""
 
-    states: dict[StateKey, PolicyState] = field(default_factory=dict)
-    offsets: dict[int, int] = field(default_factory=dict)
-    history: list[tuple[int, dict[StateKey, PolicyState], dict[int, int]]] = field(default_factory=list)
+    def __init__(self) -> None:
+        super().__init__()
+        self._history: list[tuple[int, dict[StateKey, PolicyState], dict[int, int]]] = []
+        self._writes = 0
 
     def write(self, write: WriteStates, now_us: int) -> bool:
-        if self.offsets.get(write.partition) != write.expected:
+        self._writes += 1
+        before = dict(self.states), dict(self.offsets)
+        if not self.compare_and_set(write, str(self._writes)).accepted:
             return False
-        self.history.append((now_us, dict(self.states), dict(self.offsets)))
-        self.states |= {StateKey(write.partition, name): state for name, state in write.states.items()}
-        self.offsets[write.partition] = write.offset
+        self._history.append((now_us, *before))
         return True
 
     def lose(self, since_us: int) -> None:
-        for at_us, states, offsets in self.history:
+        for at_us, states, offsets in self._history:
             if at_us >= since_us:
                 self.states, self.offsets = states, offsets
                 return
@@ -204,6 +206,8 @@ class Driver:
 
     def _begin(self, role: _Role, starts: Mapping[int, int]) -> None:
         """Position the main topic before `starts` by what the operator wants to read back."""
+        if role.node.states == "writes":
+            role.states_at |= {number: start or None for number, start in starts.items()}
         role.operator.on_assigned(starts)
         for partition, start in starts.items():
             role.positions[role.main, partition] = self._back(role, role.main, partition, start)
@@ -254,9 +258,15 @@ class Driver:
         for role in self._roles:
             due = role.operator.next_deadline()
             if due is not None and due <= self.now_us:
+                role.operator.on_unread(self._unread(role))
                 self._perform(role, role.operator.on_timer(self.now_us))
                 fired = True
         return fired
+
+    def _unread(self, role: _Role) -> frozenset[tuple[str, int]]:
+        """Return the consumed partitions with records that are still to be delivered."""
+        consumed = ((place, at) for place, at in role.positions.items() if place[0] in role.node.consumes)
+        return frozenset(place for place, position in consumed if position < len(self._logs[place]))
 
     def _perform(self, role: _Role, effects: Effects) -> None:
         for effect in effects:
@@ -285,21 +295,35 @@ class Driver:
         refused: set[int] = set()
         for role, effect in asked:
             if isinstance(effect, FetchStates):
-                found = {key: self.store.states.get(key) for key in effect.keys}
-                self._perform(role, role.operator.on_states(found, self.now_us))
+                self._read(role, effect, refused)
             elif effect.partition not in refused and not self._write(role, effect):
                 refused.add(effect.partition)
         return True
 
+    def _read(self, role: _Role, fetch: FetchStates, refused: set[int]) -> None:
+        """Read states; a partition that they do not belong to any more starts over."""
+        found = self.store.find(fetch.keys)
+        wrong = {n for n, offset in found.offsets.items() if role.states_at.get(n, offset) != offset} - refused
+        known = {key: state for key, state in found.states.items() if key.partition not in wrong | refused}
+        for number in wrong:
+            self._start_over(role, number)
+        refused |= wrong
+        if known:
+            self._perform(role, role.operator.on_states(known, self.now_us))
+
     def _write(self, role: _Role, write: WriteStates) -> bool:
         """Write states; a refused partition starts over from what is stored."""
         if self.store.write(write, self.now_us):
+            role.states_at[write.partition] = write.offset
             role.tracker.complete(write.completes)
             return True
-        stored = self.store.offsets.get(write.partition)
-        role.operator.on_refused(write.partition, stored)
-        self._begin(role, {write.partition: stored or 0})
+        self._start_over(role, write.partition)
         return False
+
+    def _start_over(self, role: _Role, number: int) -> None:
+        stored = self.store.offsets.get(number)
+        role.operator.on_refused(number, stored)
+        self._begin(role, {number: stored or 0})
 
     def _append(self, emit: Emit, value: bytes | None) -> None:
         """Append a record, or hold it until the next one of its partition where a fault says so."""

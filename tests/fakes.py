@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState, Report
     from streams.operators.contract import Effects, StateKey, WriteStates
     from streams.runtime.ports import Rebalanced, TopicPartition
-    from streams.runtime.store import Verdict
+    from streams.runtime.store import Found, Verdict
 
 ROUND_TRIP_S = 0.001
 
@@ -145,6 +145,11 @@ class FakeConsumer:
         now_us = VirtualClock().now_us()
         return Vitals(len(self.positions), 0, now_us, now_us, 0)
 
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return what is behind."""
+        logs = self.broker.logs
+        return frozenset(place for place, position in self.positions.items() if position < len(logs[place]))
+
     async def stop(self, timeout_s: float) -> None:
         """Leave."""
         self.stopped = True
@@ -231,40 +236,52 @@ class FakeRecent:
 
 
 class FaultyStore(MemoryStore):
-    """A store in memory that can be down, slow, or lose answers."""
+    """A store in memory that can be down, slow, or lose answers.
+
+    Attributes:
+        slow_s: how long a round trip takes.
+        most: states that one call can carry before its time is over.
+        damaged: what is stored under these keys cannot be read.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.slow_s = ROUND_TRIP_S
+        self.most = 1_000_000
+        self.damaged: set[StateKey] = set()
         self.down = False
         self.lose_answers = 0
         self.writes: list[WriteStates] = []
         self.reads: list[tuple[StateKey, ...]] = []
 
-    async def read(self, keys: Iterable[StateKey]) -> dict[StateKey, PolicyState | None]:
+    async def read(self, keys: Iterable[StateKey]) -> Found:
         """Read after a round trip."""
-        await self._round_trip()
         self.reads.append(tuple(keys))
-        return await super().read(self.reads[-1])
+        await self._round_trip(len(self.reads[-1]))
+        found = await super().read(self.reads[-1])
+        damaged = {key: "is damaged" for key in found.states if key in self.damaged}
+        states = {key: state for key, state in found.states.items() if key not in damaged}
+        return found._replace(states=states, unreadable=damaged)
 
     async def offset(self, partition: int) -> int | None:
         """Ask after a round trip."""
         await self._round_trip()
         return await super().offset(partition)
 
-    async def write(self, write: WriteStates) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> Verdict:
         """Write after a round trip."""
-        await self._round_trip()
+        await self._round_trip(len(write.states))
         self.writes.append(write)
-        verdict = await super().write(write)
+        verdict = await super().write(write, token)
         if self.lose_answers:
             self.lose_answers -= 1
             raise StoreUnavailableError("the answer was lost")
         return verdict
 
-    async def _round_trip(self) -> None:
-        await asyncio.sleep(ROUND_TRIP_S)
-        if self.down:
-            raise StoreUnavailableError("down")
+    async def _round_trip(self, states: int = 0) -> None:
+        await asyncio.sleep(self.slow_s)
+        if self.down or states > self.most:
+            raise StoreUnavailableError("down" if self.down else "this takes too long")
 
 
 @dataclass

@@ -46,6 +46,7 @@ VERBS = {
     "topics": Entry("deploy.cli.topics", "Create, check and describe the topics."),
     "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
+    "states": Entry("deploy.cli.states", "Forget contexts that were not taught for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
     "feedback": Entry("deploy.cli.feedback", "Say what the truth was."),
     "tail": Entry("deploy.cli.tail", "Decode what flows over a topic."),

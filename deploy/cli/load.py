@@ -148,6 +148,10 @@ def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> N
 
 def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:
     """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
+    if scenario.offline:
+        with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
+            stage = Stage("", launcher("", "", Path(folder)), Path(folder), **options)
+            return asyncio.run(scenario.run(stage)), {"broker": "none"}
     kafka = open_broker(broker, bench=True)
     redis = None if redis_url else RedisServer()
     try:

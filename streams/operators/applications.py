@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from policies import registry
@@ -111,6 +112,8 @@ def check(application: Application) -> None:
         f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
         f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
     }
+    span = application.span
+    faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
     found = [fault for fault, is_there in faults.items() if is_there]
     if found:
         raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")

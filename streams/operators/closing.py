@@ -13,10 +13,12 @@ from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.counters import Counters
+from streams.operators.ended import How
 from streams.operators.ids import seconds
 from streams.operators.late import completed
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
+from streams.operators.spans import KINDS, Spans
 from streams.operators.waiting import position_of, value_of
 from streams.topology import state_partition
 
@@ -26,10 +28,14 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.applications import Configuration
     from streams.operators.contract import Effects
+    from streams.operators.late import Beside
     from streams.operators.waiting import Waiting
     from streams.operators.windows import Terms, Windows
 
 _new = tuple.__new__  # half the cost of a named tuple's constructor
+# Of feedback on a prediction that was turned away.
+NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
+_USUAL_NAME = 128
 # Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
 # core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
 _TOGETHER = 64
@@ -39,12 +45,13 @@ class Told(NamedTuple):
     """Feedback for a prediction that waits."""
 
     query_id: str
-    feedback: Record
+    record: Record
+    feedback: Feedback
     stored: bytes  # the prediction, as `waiting.packed`
 
 
-# What feedback and prediction make together: these two, what shadows answered, on which terms, and the observation.
-_Made: TypeAlias = "tuple[Feedback, Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
+# What feedback and prediction make together: the prediction, what shadows answered, on which terms, the observation.
+_Made: TypeAlias = "tuple[Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
 
 
 class Closing:
@@ -65,6 +72,7 @@ class Closing:
         "_joined",
         "_memory_us",
         "_partitions",
+        "_spans",
         "_versions",
         "_windows",
     )
@@ -80,11 +88,13 @@ class Closing:
         self._counters = Counters()
         self._joined: Counter[str] = Counter()  # by application
         self._versions = VersionLosses(configuration)
+        self._spans = Spans()
 
     def rendered(self) -> dict[str, float]:
         """Return how many were joined, expired and refused."""
         joined = {("joined_total", "application", name): count for name, count in self._joined.items()}
-        return {**Counters(joined).rendered(), **self._counters.rendered(), **self._versions.rendered()}
+        more = self._versions.rendered() | self._spans.rendered()
+        return {**Counters(joined).rendered(), **self._counters.rendered(), **more}
 
     def join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
@@ -95,24 +105,31 @@ class Closing:
         self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: Waiting, now_us: int, effects: Effects
     ) -> None:
         """Join predictions with the first of the feedback that has waited for each, and fits."""
-        waiting = partition.predictions
-        told = [Told(query_id, early[0], waiting[query_id]) for query_id, early in matched]
-        self.join(told, partition, now_us, effects)
-        for query_id, early in matched:
-            for record in early[1:]:
+        waiting, decode = partition.predictions, self._codec.decode
+        told: list[Told] = []
+        for query_id, (first, *others) in matched:
+            told.append(Told(query_id, first, decode(Feedback, first.value), waiting[query_id]))
+            if others:  # they come before the next prediction's, as they would without it
+                self.join(told, partition, now_us, effects)
+                told = []
+            for record in others:
                 stored = waiting.get(query_id)
                 if stored is None:
                     effects.append(Skip((record.position,), "duplicate_feedback"))
                 else:
-                    self.join([Told(query_id, record, stored)], partition, now_us, effects)
+                    one = Told(query_id, record, decode(Feedback, record.value), stored)
+                    self.join([one], partition, now_us, effects)
+        self.join(told, partition, now_us, effects)
 
     def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
+        mark = self._spans.mark()
         try:
             made = [*self._made(told, partition)]
             written = self._written([one[-1] for one in made])
         except (LossError, DecodeError, SchemaError) as error:
+            self._spans.restore(mark)
             if len(told) == 1:
-                self.refuse(told[0].feedback, "invalid_feedback", str(error), effects)
+                self.refuse(told[0].record, "invalid_feedback", str(error), effects)
                 return
             middle = len(told) // 2  # nothing was done for any of them yet
             self._join(told[:middle], partition, now_us, effects)
@@ -120,11 +137,12 @@ class Closing:
             return
         has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}
-        for (query_id, record, stored), (feedback, prediction, beside, terms, seen) in zip(told, made, strict=True):
+        for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(told, made, strict=True):
             completes = position_of(stored, record.partition), _new(Position, record[:3])
-            partition.join(query_id, max(prediction.answered_us, now_us) + terms.window_us, oldest_s)
+            until_us = max(prediction.answered_us, now_us) + terms.window_us
+            partition.join(query_id, prediction.application, until_us, oldest_s)
             if has_shares:
-                self._versions.add(prediction, feedback, terms.loss, beside)
+                self._versions.add(prediction, feedback, terms.loss, beside, seen.span if seen else terms.span)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
@@ -134,19 +152,31 @@ class Closing:
 
     def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:
         codec, terms_of, classes = self._codec, self._windows.of, self._configuration.classes
-        feedback = [codec.decode(Feedback, record.value) for _, record, _ in told]
-        predictions = [codec.decode(Prediction, value_of(stored)) for _, _, stored in told]
+        predictions = [codec.decode(Prediction, value_of(one.stored)) for one in told]
         beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
         if partition.shadows:
-            come = [partition.shadows.get(one.query_id, ()) for one in told]
+            come = [partition.shadows.get(one.query_id) for one in told]
             both = [completed(prediction, its) for prediction, its in zip(predictions, come, strict=True)]
             predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
         terms = [terms_of(prediction.application) for prediction in predictions]
         seen = [
-            observation(prediction, label, its.loss, classes, one.feedback.timestamp_us)
-            for prediction, label, its, one in zip(predictions, feedback, terms, told, strict=True)
+            observation(
+                prediction,
+                one.feedback,
+                its.loss,
+                classes,
+                one.record.timestamp_us,
+                self._span(prediction, one.feedback, its) if its.loss in KINDS else None,
+            )
+            for prediction, its, one in zip(predictions, terms, told, strict=True)
         ]
-        return zip(feedback, predictions, beside, terms, seen, strict=True)
+        return zip(predictions, beside, terms, seen, strict=True)
+
+    def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
+        """Return the error that costs 1; None where the feedback says what the answer cost."""
+        if feedback.loss is not None:
+            return None
+        return self._spans.learn(prediction, feedback) if terms.span is None else terms.span
 
     def _written(self, seen: Iterable[Observation | None]) -> dict[str, bytes]:
         """Return what is to be read of observations, by the state that they teach; those of one state go together."""
@@ -157,37 +187,70 @@ class Closing:
         encode = self._codec.encode
         return {state: encode(Observations(tuple(its)) if len(its) > 1 else its[0]) for state, its in by_state.items()}
 
-    def expire(self, number: int, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
+    def expire(self, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
         """End the window of a query, unless feedback has."""
-        stored = partition.predictions.pop(query_id, None)
-        partition.shadows.pop(query_id, None)
+        stored, come = partition.predictions.get(query_id), partition.shadows.pop(query_id)
         if stored is None:
             return
-        position, value = position_of(stored, number), value_of(stored)
+        position, value = position_of(stored, partition.number), value_of(stored)
+        application = peek_texts(value, 2)[1]
+        partition.pop(query_id, application)
         try:
-            effects.append(self._unjoined(partition, position, value, now_us))
+            effects.append(self._unjoined(partition, position, value, come, now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
             self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
-            window_us = self._windows.of(peek_texts(value, 2)[1]).window_us
-            partition.expire(query_id, now_us + window_us, now_us)  # known for as long as one that could be read
+            window_us = self._windows.of(application).window_us  # known for as long as one that could be read
+            partition.ended.put(How.OVER, query_id, now_us + window_us, seconds(now_us))
             record = Record(*position, timestamp_us=0, key=None, value=value)
             effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
 
-    def _unjoined(self, partition: Waiting, position: Position, value: bytes, now_us: int) -> Emit | Skip:
+    def _unjoined(
+        self, partition: Waiting, position: Position, value: bytes, come: Sequence[Beside], now_us: int
+    ) -> Emit | Skip:
         """Say what the end of a window teaches."""
-        prediction = self._codec.decode(Prediction, value)
-        window_us, _, default_loss = self._windows.of(prediction.application)
+        prediction, _ = completed(self._codec.decode(Prediction, value), come)
+        window_us, _, default_loss, _ = self._windows.of(prediction.application)
         # Late feedback is told from unknown for one more window.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
-        partition.expire(prediction.query_id, until_us, now_us)
+        partition.ended.put(How.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
-        if prediction.decision is not None:
-            self._counters["unjoined_total", "application", prediction.application] += 1
+        self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
             return Skip((position,), "no_feedback")
         if prediction.answered_us + self._memory_us < now_us:
             return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
         return self._emitted(seen.decision.state, self._codec.encode(seen), (position,))
+
+    def dropped(self, record: Record, query_id: str, partition: Waiting, effects: Effects) -> bool:
+        """End a prediction without a decision, and the feedback that has waited for it: there is nothing to learn.
+
+        Returns:
+            False for one with a decision.
+
+        Raises:
+            DecodeError: it is no prediction.
+        """
+        if self._codec.decode(Prediction, record.value).decision is not None:
+            return False
+        effects.append(Skip((record.position,), "no_decision"))
+        effects += [Skip((early.position,), "nothing_to_learn") for early in partition.pop_early(query_id)]
+        return True
+
+    def turn_away(self, record: Record, query_id: str, application: str, partition: Waiting, effects: Effects) -> None:
+        """End a prediction for which there is no room, and the feedback that has waited for it."""
+        named = application if application in self._configuration.applications else "unknown"
+        self._counters["over_limit_total", "of", "predictions", "application", named] += 1
+        effects.append(Skip((record.position,), "over_limit"))
+        for early in partition.pop_early(query_id):
+            self.refuse(early, "over_limit", NO_ROOM, effects)
+
+    def turn_feedback_away(self, record: Record, effects: Effects) -> None:
+        """End feedback that came before its prediction and may not wait, as a dead letter."""
+        self._counters["over_limit_total", "of", "feedback", "partition", str(record.partition)] += 1
+        message = (
+            "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
+        )
+        self.refuse(record, "over_limit", message, effects)
 
     def refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
         """End feedback as a dead letter."""
@@ -205,6 +268,11 @@ class Closing:
 
 
 @lru_cache(maxsize=65_536)
-def _route(state: str, partitions: int) -> tuple[int, bytes]:
-    """Return partition and key of a state's observations."""
+def _known_route(state: str, partitions: int) -> tuple[int, bytes]:
     return state_partition(state, partitions), state.encode()
+
+
+def _route(state: str, partitions: int) -> tuple[int, bytes]:
+    """Return partition and key of a state's observations; long names, which come from contexts, are not remembered."""
+    known = _known_route if len(state) <= _USUAL_NAME else _known_route.__wrapped__
+    return known(state, partitions)

@@ -164,6 +164,13 @@ class Operator(Protocol):
         """The consumed topics to leave unread for now, since the operator holds as much of them as it may."""
         return frozenset()
 
+    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
+        """These partitions of consumed topics hold records that `on_records` has not been given yet.
+
+        Told before each `on_timer`, and twice a second.
+        """
+        return
+
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
 # Enough for a 99th percentile, and sorted in 40 us.
 _LATEST = 512
+# Losses from which on their share says something.
+_TELLING = 50
 # Figures of a kind in a report, from which on no more are added: it must stay far below what a record may hold.
 MAX_LABELS = 1_024
 
@@ -50,9 +52,11 @@ class Durations:
 class Losses:
     """What served answers and asked models cost, where feedback said so: sums and counts, for means of any window."""
 
-    __slots__ = ("_models", "_served")
+    __slots__ = ("_full", "_models", "_served")
 
     def __init__(self) -> None:
+        # Of losses of numbers, whether each of the latest was a whole one, by application.
+        self._full: defaultdict[str, deque[bool]] = defaultdict(lambda: deque(maxlen=_LATEST))
         self._served: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         self._models: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(
             lambda: defaultdict(lambda: [0.0, 0.0])
@@ -72,13 +76,22 @@ class Losses:
             for arm in decision.chosen:
                 loss = losses[arm]
                 if loss is not None:
+                    if seen.span is not None:
+                        self._full[application].append(loss >= 1.0)
                     entry = models[decision.arms[arm]]
                     entry[0] += loss
                     entry[1] += 1
 
     def rendered(self) -> dict[str, float]:
-        """Return `loss_total` and `losses_total` by application, `model_loss_total`... by application and model."""
-        found = {}
+        """Return `loss_total` and `losses_total` by application, `model_loss_total`... by application and model.
+
+        `full_loss_share` is how many of the latest losses of numbers were 1: near 1, no model is told from another.
+        """
+        found = {
+            render(("full_loss_share", "application", application)): sum(latest) / len(latest)
+            for application, latest in self._full.items()
+            if len(latest) >= _TELLING
+        }
         for application, (loss, count) in self._served.items():
             found[render(("loss_total", "application", application))] = loss
             found[render(("losses_total", "application", application))] = count

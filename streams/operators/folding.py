@@ -55,17 +55,21 @@ class Fold:
         decision = seen.decision
         policy, count, is_plain = _checked(seen)
         version, values = self._version, self._values
-        if decision.policy != self._policy:
-            version, values = 0, policy.init(count)
-        elif decision.arms != self._arms:
-            values = policy.extend(values, self._arms, decision.arms)
         try:
+            if decision.policy != self._policy:
+                version, values = 0, policy.init(count)
+            elif decision.arms != self._arms:
+                values = policy.extend(values, self._arms, decision.arms)
             if is_plain:
                 values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
             else:
                 values = _observed(policy, values, count, seen)
         except IndexError as error:
             raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
+        except PolicyError:
+            raise
+        except (ArithmeticError, ValueError) as error:  # of a policy's numbers: nothing that reading again would mend
+            raise PolicyError(f"{decision.policy} cannot learn from it: {error!r}") from error
         # A sum of finite numbers may overflow, one with others is never finite.
         if not isfinite(sum(values)) and not all(map(isfinite, values)):
             raise PolicyError(
@@ -83,15 +87,17 @@ class Folding:
 
     Attributes:
         changed: what the observations have changed, by name.
+        numbers: how many the states in `changed` have.
     """
 
-    __slots__ = ("_fold", "_name", "_states", "changed")
+    __slots__ = ("_fold", "_name", "_states", "changed", "numbers")
 
     def __init__(self, states: OrderedDict[str, PolicyState | None]) -> None:
         self._states = states
         self._name: str | None = None
         self._fold = Fold(None)
         self.changed: dict[str, PolicyState] = {}
+        self.numbers = 0
 
     def take(self, seen: Observation) -> None:
         """Fold one observation; the states that it teaches are there.
@@ -117,6 +123,8 @@ class Folding:
         self._name = None
 
     def _set(self, name: str, state: PolicyState) -> None:
+        if name not in self.changed:
+            self.numbers += len(state.values)
         self._states[name] = self.changed[name] = state
         self._states.move_to_end(name)
 

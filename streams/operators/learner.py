@@ -33,6 +33,8 @@ _PARTITION = itemgetter(1)  # of a record
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 # How soon a store that came back with older data is noticed while nothing is learnt; one round trip a partition.
 CONFIRM_US = 5_000_000
+# Numbers in the states of one write, about a megabyte as they are stored: large states go in several steps.
+WRITE_NUMBERS = 125_000
 
 
 def _needed(seen: Observation) -> tuple[str, ...]:
@@ -52,7 +54,8 @@ class _Partition:
     seen: SeenIds
     checked_us: int = 0  # when the store was last asked to confirm the offset
     states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
-    queue: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
+    # With the observations in each record; None = a dead letter is asked for, and completes it.
+    queue: deque[tuple[Record, Sequence[Observation] | None]] = field(default_factory=deque)
     queued: int = 0  # observations in it
     needed: set[str] = field(default_factory=set)  # states without which the queue cannot be folded
     fetching: set[str] = field(default_factory=set)
@@ -163,6 +166,7 @@ class Learner(Operator):
                 self._counters["undecodable_total", "topic", record.topic] += 1
                 if record.offset >= start:
                     effects.append(DeadLetter(record, error.cause, str(error)))
+                    queue.append((record, None))  # the stored offset passes it, too: it is not read again
                 continue
             if record.offset < start:
                 for seen in observations:
@@ -187,13 +191,16 @@ class Learner(Operator):
             partition.fetching |= missing
             effects.append(FetchStates(tuple(StateKey(number, name) for name in sorted(missing))))
             return
-        effects.append(self._folded(number, partition, effects))
+        effects += self._folded(number, partition, effects)
         self._trim()
 
-    def _folded(self, number: int, partition: _Partition, effects: Effects) -> WriteStates:
-        """Fold what is queued; what is impossible makes its record a dead letter, all others the write completes."""
+    def _folded(self, number: int, partition: _Partition, effects: Effects) -> list[WriteStates]:
+        """Fold what is queued; what is impossible makes its record a dead letter, all others the writes complete."""
         folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
+        writes: list[WriteStates] = []
         for record, observations in partition.queue:
+            if observations is None:
+                continue
             faults = []
             for seen in observations:
                 if not is_first(seen.query_id, record.timestamp_us):
@@ -209,16 +216,17 @@ class Learner(Operator):
                 effects.append(DeadLetter(record, "impossible_decision", "; ".join(faults)))
             else:
                 completes.append(_new(Position, record[:3]))
-        folding.settle()
+            if folding.numbers >= WRITE_NUMBERS:
+                writes.append(_write(number, partition, record.offset + 1, folding, completes))
+                folding, completes = Folding(partition.states), []
+        if (end := partition.queue[-1][0].offset + 1) != partition.stored:
+            writes.append(_write(number, partition, end, folding, completes))
         self._applied.update([seen.application for seen in applied])
         self._losses.add(applied)
-        offset = partition.queue[-1][0].offset + 1
         partition.queue.clear()
         partition.queued = 0
         partition.needed.clear()
-        write = WriteStates(number, partition.stored, offset, folding.changed, tuple(completes))
-        partition.stored = offset
-        return write
+        return writes
 
     def _trim(self) -> None:
         """Forget states where there are most, used longest ago; a later fetch sees every write asked for before it."""
@@ -226,3 +234,11 @@ class Learner(Operator):
             largest = max((each.states for each in self._partitions.values()), key=len)
             for _ in range(min(excess, len(largest))):
                 largest.popitem(last=False)
+
+
+def _write(number: int, partition: _Partition, offset: int, folding: Folding, completes: list[Position]) -> WriteStates:
+    """Return the write of what was folded up to an offset, the next one after it."""
+    folding.settle()
+    write = WriteStates(number, partition.stored, offset, folding.changed, tuple(completes))
+    partition.stored = offset
+    return write

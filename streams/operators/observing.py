@@ -35,6 +35,7 @@ def observation(
     kind: str,
     classes: Mapping[str, Sequence[str]],
     feedback_us: int,
+    span: float | None = None,
 ) -> Observation | None:
     """Join a prediction with its feedback.
 
@@ -44,6 +45,7 @@ def observation(
         kind: of loss, as the application says.
         classes: class names by `MODEL@VERSION`, for the log loss of scores.
         feedback_us: event time of the feedback.
+        span: the error that costs 1, of losses that have one; None = 1.
 
     Returns:
         The observation, or None where nothing was decided, so that nothing can be learnt.
@@ -55,19 +57,19 @@ def observation(
     if len(outputs) == 1 and feedback.loss is None and decision is not None and kind in _OF_ANSWERS:
         output, answer = outputs[0], prediction.answer
         if label.__class__ is answer.__class__ is output.answer.__class__ is int and output.outcome is _OK:
-            served, losses = _of_labels(kind, decision.arms, output.model, output.answer, answer, label)
-            return _observation(prediction, decision, losses, served, label, _JOINED, feedback_us)
-    cost = _served_loss(prediction, feedback, kind, classes)
+            served, losses = _of_labels(kind, decision.arms, output.model, output.answer, answer, label, span)
+            return _observation(prediction, decision, losses, served, label, _JOINED, feedback_us, span)
+    cost = _served_loss(prediction, feedback, kind, classes, span)
     if decision is None:
         return None
     asked = {output.model: output for output in outputs}
     losses = tuple(
         [
-            _arm_loss(asked[arm], prediction, cost, feedback, kind, classes) if arm in asked else None
+            _arm_loss(asked[arm], prediction, cost, feedback, kind, classes, span) if arm in asked else None
             for arm in decision.arms
         ]
     )
-    return _observation(prediction, decision, losses, cost, label, _JOINED, feedback_us)
+    return _observation(prediction, decision, losses, cost, label, _JOINED, feedback_us, span)
 
 
 def output_loss(
@@ -76,23 +78,28 @@ def output_loss(
     feedback: Feedback,
     kind: str,
     classes: Mapping[str, Sequence[str]],
+    span: float | None = None,
 ) -> float | None:
     """Return what an output cost, or would have cost: in [0, 1], None where it cannot be told; as for `observation`.
 
     Raises:
         LossError: the label does not fit the answer.
     """
-    served = _served_loss(prediction, feedback, kind, classes)
-    return _arm_loss(output, prediction, served, feedback, kind, classes)
+    served = _served_loss(prediction, feedback, kind, classes, span)
+    return _arm_loss(output, prediction, served, feedback, kind, classes, span)
 
 
 def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
-    """Return what the end of the window teaches: the default loss for every asked arm, None without such a loss."""
+    """Return what the end of the window teaches; None without a default loss.
+
+    A model that answered costs the default loss. One that gave no answer costs what it would with feedback: silence is
+    no better for having been waited for.
+    """
     decision = prediction.decision
     if default_loss is None or decision is None:
         return None
-    asked = {output.model for output in prediction.outputs if output.outcome not in _TELLING_NOTHING}
-    losses = tuple(default_loss if arm in asked else None for arm in decision.arms)
+    asked = {output.model: _silent_loss(output, default_loss) for output in prediction.outputs}
+    losses = tuple([asked.get(arm) for arm in decision.arms])
     return _observation(prediction, decision, losses, default_loss, None, JoinStatus.DEFAULT, end_us)
 
 
@@ -104,6 +111,7 @@ def _observation(
     label: Value | None,
     status: JoinStatus,
     observed_us: int,
+    span: float | None = None,
 ) -> Observation:
     judged = len(decision.chosen) > 1 and _is_judged(decision.policy)
     answers = _labels(prediction, decision.arms) if judged else None
@@ -121,7 +129,7 @@ def _observation(
             prediction.answered_us,
             observed_us,
             answers,
-            None,
+            span,
         ),
     )
 
@@ -144,16 +152,16 @@ def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | No
 
 @lru_cache(maxsize=4096)
 def _of_labels(
-    kind: str, arms: tuple[str, ...], model: str, answer: int, served_answer: int, label: int
+    kind: str, arms: tuple[str, ...], model: str, answer: int, served_answer: int, label: int, span: float | None
 ) -> tuple[float, tuple[float | None, ...]]:
     """Return the served loss and the losses by arm where one model was asked: labels are few, queries are many."""
-    served = loss(kind, served_answer, label)
-    asked = served if answer == served_answer else loss(kind, answer, label)
+    served = _loss(kind, served_answer, label, span=span)
+    asked = served if answer == served_answer else _loss(kind, answer, label, span=span)
     return served, tuple([asked if arm == model else None for arm in arms])
 
 
 def _served_loss(
-    prediction: Prediction, feedback: Feedback, kind: str, classes: Mapping[str, Sequence[str]]
+    prediction: Prediction, feedback: Feedback, kind: str, classes: Mapping[str, Sequence[str]], span: float | None
 ) -> float | None:
     if feedback.loss is not None:
         if not 0.0 <= feedback.loss <= 1.0:
@@ -167,8 +175,20 @@ def _served_loss(
         return None
     if kind == "log":
         agreeing = [o for o in prediction.outputs if o.scores is not None and o.answer == prediction.answer]
-        return _of_output(agreeing[0], feedback.label, kind, classes) if agreeing else None
-    return loss(kind, prediction.answer, feedback.label)
+        return _of_output(agreeing[0], feedback.label, kind, classes, span) if agreeing else None
+    return _loss(kind, prediction.answer, feedback.label, span=span)
+
+
+def _has_answered(output: ModelOutput) -> bool:
+    """Tell whether there is an answer to judge: a record may say OK and hold none."""
+    return output.outcome is _OK and output.answer is not None
+
+
+def _silent_loss(output: ModelOutput, default_loss: float) -> float | None:
+    """Return what an output costs of which no feedback has told."""
+    if _has_answered(output):
+        return default_loss
+    return None if output.outcome in _TELLING_NOTHING else max(default_loss, NO_ANSWER_LOSS)
 
 
 def _arm_loss(
@@ -178,19 +198,31 @@ def _arm_loss(
     feedback: Feedback,
     kind: str,
     classes: Mapping[str, Sequence[str]],
+    span: float | None,
 ) -> float | None:
-    if output.outcome is not _OK:
+    if output.answer is None or output.outcome is not _OK:
         return None if output.outcome in _TELLING_NOTHING else NO_ANSWER_LOSS
     alike = output.answer == prediction.answer
     if feedback.loss is not None:
         return feedback.loss if alike else None
-    assert feedback.label is not None
     if alike and kind != "log" and not isinstance(output.answer, Tensor):
         return served  # the same answer costs the same, where scores and their classes do not count
-    return _of_output(output, feedback.label, kind, classes)
+    return _of_output(output, feedback.label, kind, classes, span)
 
 
-def _of_output(output: ModelOutput, label: Value, kind: str, classes: Mapping[str, Sequence[str]]) -> float:
-    assert output.answer is not None
+def _of_output(
+    output: ModelOutput, label: Value | None, kind: str, classes: Mapping[str, Sequence[str]], span: float | None
+) -> float:
     names = classes.get(topics.model_version(output.model, output.version), ())
-    return loss(kind, output.answer, label, scores=output.scores, classes=names)
+    return _loss(kind, output.answer, label, output.scores, names, span)
+
+
+def _loss(
+    kind: str,
+    answer: Value | None,
+    label: Value | None,
+    scores: Tensor | None = None,
+    classes: Sequence[str] = (),
+    span: float | None = None,
+) -> float:
+    return loss(kind, answer, label, scores, classes, span=1.0 if span is None else span)

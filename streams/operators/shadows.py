@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from itertools import islice
+from collections import OrderedDict, defaultdict
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
-from schemas.records import Outcome
+from schemas.records import Outcome, Tensor
 from streams.operators.combiner import outputs_of
 from streams.operators.counters import Counters, render
 from streams.operators.late import Beside
@@ -18,35 +17,100 @@ if TYPE_CHECKING:
 
     from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
     from streams.operators.applications import Configuration
+    from streams.operators.room import Room
 
     IsClosed: TypeAlias = Callable[[str], bool]
 
-# By query id: outputs that answered nothing, one a version.
-Shadows: TypeAlias = dict[str, tuple[Beside, ...]]
+# What an output takes beside the bytes of its answer and scores.
+_OUTPUT_BYTES = 400
 
 
-def keep(kept: Shadows, batch: ModelPredictions, is_closed: IsClosed, bound: int, *, is_late: bool) -> int:
-    """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
+class Shadows:
+    """What versions said beside answers, by query, until feedback comes.
+
+    A model has its share of the room; beyond that its first outputs are forgotten, not those of others.
 
     Args:
-        kept: what is kept already.
-        batch: the outputs.
-        is_closed: tells of a query id whether its feedback has come, or its window ended.
-        bound: on the queries kept.
-        is_late: whether the outputs came too late.
+        room: by model.
 
-    Returns:
-        How many queries, the first, were forgotten because of the bound.
+    Attributes:
+        forgotten: outputs for which there was no room.
     """
-    for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
-        if is_closed(query_id) or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
-            continue  # it says nothing about the version
-        others = (o for o in kept.get(query_id, ()) if o.output[:2] != output[:2])  # model and version
-        kept[query_id] = (*others, Beside(output, is_late))
-    gone = [*islice(kept, max(0, len(kept) - bound))]
-    for query_id in gone:
-        del kept[query_id]
-    return len(gone)
+
+    __slots__ = ("_by_model", "_kept", "_room", "forgotten")
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._kept: dict[str, tuple[Beside, ...]] = {}
+        # By model, the first ones first: query id and version, and what the output takes.
+        self._by_model: dict[str, OrderedDict[tuple[str, str], int]] = {}
+        self.forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def large_bytes(self) -> int:
+        """What large outputs take."""
+        return self._room.used_large_bytes
+
+    def keep(self, batch: ModelPredictions, is_closed: IsClosed, *, is_late: bool) -> None:
+        """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
+
+        Args:
+            batch: the outputs.
+            is_closed: tells of a query id whether its feedback has come, or its window ended.
+            is_late: whether the outputs came too late.
+        """
+        for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
+            if is_closed(query_id) or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
+                continue  # it says nothing about the version
+            self._forget(query_id, output.model, output.version)
+            if self._made_room(query_id, output):
+                self._kept[query_id] = (*self._kept.get(query_id, ()), Beside(output, is_late))
+
+    def get(self, query_id: str) -> tuple[Beside, ...]:
+        """Return what is kept for a query."""
+        return self._kept.get(query_id, ())
+
+    def pop(self, query_id: str) -> tuple[Beside, ...]:
+        """Return what is kept for a query, and keep it no longer."""
+        found = self._kept.pop(query_id, ())
+        for output, _ in found:
+            self._give_back(query_id, output.model, output.version)
+        return found
+
+    def _made_room(self, query_id: str, output: ModelOutput) -> bool:
+        """Take room for an output, that of its model's first ones if need be."""
+        own, size = self._by_model.setdefault(output.model, OrderedDict()), len(query_id) + _size(output)
+        while not self._room.take(output.model, size):
+            self.forgotten += 1
+            if not own:
+                return False
+            first_id, version = next(iter(own))
+            self._forget(first_id, output.model, version)
+        own[query_id, output.version] = size
+        return True
+
+    def _forget(self, query_id: str, model: str, version: str) -> None:
+        others = tuple([one for one in self.get(query_id) if one.output[:2] != (model, version)])
+        if others:
+            self._kept[query_id] = others
+        else:
+            self._kept.pop(query_id, None)
+        self._give_back(query_id, model, version)
+
+    def _give_back(self, query_id: str, model: str, version: str) -> None:
+        own = self._by_model.get(model)
+        if own is not None and (query_id, version) in own:
+            self._room.give_back(model, own.pop((query_id, version)))
+
+
+def _size(output: ModelOutput) -> int:
+    values = (output.answer, output.scores)
+    return _OUTPUT_BYTES + sum(
+        [len(each.data) if isinstance(each, Tensor) else len(each) if isinstance(each, str) else 0 for each in values]
+    )
 
 
 class VersionLosses:
@@ -57,7 +121,14 @@ class VersionLosses:
         self._joined = Counters()
         self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
-    def add(self, prediction: Prediction, feedback: Feedback, kind: str, shadows: tuple[ModelOutput, ...]) -> None:
+    def add(
+        self,
+        prediction: Prediction,
+        feedback: Feedback,
+        kind: str,
+        shadows: tuple[ModelOutput, ...],
+        span: float | None = None,
+    ) -> None:
         """Count what each version cost, or would have cost."""
         configuration = self._configuration
         for output in (*prediction.outputs, *shadows):
@@ -65,7 +136,7 @@ class VersionLosses:
             if model is None or not model.shares:
                 continue
             try:
-                loss = output_loss(output, prediction, feedback, kind, configuration.classes)
+                loss = output_loss(output, prediction, feedback, kind, configuration.classes, span)
             except LossError:  # a shadow's: what answered has been checked
                 loss = NO_ANSWER_LOSS
             if loss is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from policies import registry
 from policies.contract import has_start
+from policies.errors import PolicyError
 
 if TYPE_CHECKING:
     from schemas.records import Observation, PolicyState
@@ -28,8 +29,16 @@ def states_of(seen: Observation) -> tuple[str, ...]:
 
 
 def started(common: PolicyState | None, spec: str) -> PolicyState | None:
-    """Return the first state of a context, given that of all; None if that one tells nothing to the policy `spec`."""
+    """Return the first state of a context, given that of all; None if that one tells nothing to the policy `spec`.
+
+    Raises:
+        PolicyError: the policy cannot begin from that one's numbers.
+    """
     policy = registry.parse(spec)
     if common is None or common.policy != spec or not has_start(policy):
         return None
-    return common._replace(version=0, values=policy.start(common.values, len(common.arms)))
+    try:
+        values = policy.start(common.values, len(common.arms))
+    except (ArithmeticError, IndexError, ValueError) as error:
+        raise PolicyError(f"{spec} cannot begin from the state of all contexts: {error!r}") from error
+    return common._replace(version=0, values=values)

@@ -19,11 +19,13 @@ class Terms(NamedTuple):
         window_us: how long feedback is waited for.
         loss: the kind of loss by which feedback is judged.
         default_loss: what the end of a window costs without feedback; None = nothing is learnt of it.
+        span: the error that costs 1, of losses that have one; None = it is learnt.
     """
 
     window_us: int
     loss: str
     default_loss: float | None
+    span: float | None = None
 
 
 class Windows:
@@ -82,4 +84,4 @@ class Windows:
     def _of(self, deployed: Deployed) -> Terms:
         application = deployed.application
         window_us = min(int(application.window_s * SECOND_US), self._longest_us)
-        return Terms(window_us, application.loss, application.default_loss)
+        return Terms(window_us, application.loss, application.default_loss, application.span)

@@ -6,6 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streams.operators.contract import Operator
     from streams.runtime.clock import Clock
     from streams.runtime.guard import Guard
@@ -23,12 +25,14 @@ class Alarm:
         kernel: whose `on_timer` is called.
         clock: says when.
         guard: calls it; what performs its effects calls `set` again.
+        note_unread: tells the kernel what is still to be read, before it ends what that may belong to.
     """
 
-    def __init__(self, kernel: Operator, clock: Clock, guard: Guard) -> None:
+    def __init__(self, kernel: Operator, clock: Clock, guard: Guard, note_unread: Callable[[], None]) -> None:
         self._kernel = kernel
         self._clock = clock
         self._guard = guard
+        self._note_unread = note_unread
         self._due = asyncio.Event()
         self._handle: asyncio.TimerHandle | None = None
         self._deadline_us: int | None = None
@@ -39,6 +43,7 @@ class Alarm:
             await self._due.wait()
             self._due.clear()
             self._deadline_us = None
+            self._note_unread()
             self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us()))
 
     def set(self) -> None:

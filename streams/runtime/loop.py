@@ -18,27 +18,28 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import STOPPED
-from streams.operators.contract import Emit
+from streams.operators.contract import Emit, Operator
 from streams.runtime.alarm import Alarm
 from streams.runtime.clock import off_ms
 from streams.runtime.dead_letters import DeadLetters
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.follower import Follower
 from streams.runtime.guard import Guard
+from streams.runtime.hand import Hand
 from streams.runtime.keeper import Keeper, KeeperEvents
 from streams.runtime.lanes import LaneEvents, Lanes
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.ownership import Ownership
 from streams.runtime.performer import Performer
-from streams.runtime.reader import Hand, Offer, Reader
+from streams.runtime.reader import Offer, Reader
 from streams.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Operator, Position, StateKey
+    from streams.operators.contract import Effects, Position, StateKey
     from streams.runtime.errors import RecordRefusedError
     from streams.runtime.roles import Ports, Role
 
@@ -84,8 +85,10 @@ class RoleLoop:
         self._companions = companions
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
+        self._hand = Hand()
+        self._asks_unread = type(kernel).on_unread is not Operator.on_unread  # others are spared the cost
         self._guard = Guard(role.name, ports.clock, self.perform)
-        self._alarm = Alarm(kernel, ports.clock, self._guard)
+        self._alarm = Alarm(kernel, ports.clock, self._guard, self._note_unread)
         self._offer = Offer(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._offer)
         self._joined = False
@@ -129,14 +132,14 @@ class RoleLoop:
     def _connect(self, tasks: asyncio.TaskGroup) -> None:
         """Put the parts together; those with tasks of their own need the group."""
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
-        hand = Hand()
+        hand = self._hand
         lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
-        events = KeeperEvents(self._on_states, self._complete, self._on_refused)
+        events = KeeperEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
         self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
-        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand.drop, self.ready)
+        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
         self._reader = Reader(
-            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership
+            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
         )
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
@@ -183,8 +186,14 @@ class RoleLoop:
             await asyncio.sleep(COMMIT_S)
             if self._joined:
                 await self._ownership.commit()
+                self._note_unread()
                 now_us = self._ports.clock.now_us()
                 self._watchdog.check(self._ports.consumer.vitals(), now_us, throttled=self._reader.throttled)
+
+    def _note_unread(self) -> None:
+        """Tell the kernel which partitions hold records that it has not been given."""
+        if self._joined and self._asks_unread:
+            self._kernel.on_unread(self._ports.consumer.unread() | self._hand.partitions())
 
     async def _report_regularly(self) -> None:
         while True:
@@ -214,7 +223,7 @@ class RoleLoop:
         if self._joined:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
-        keeper = self._keeper.counters if self._keeper else {}
+        keeper = self._keeper.statistics() if self._keeper else {}
         return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
 
     def _complete(self, positions: Collection[Position]) -> None:
@@ -231,6 +240,9 @@ class RoleLoop:
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
         await self._ownership.on_refused(partition, stored)
+
+    def _on_blocked(self, partition: int) -> None:
+        self._ownership.on_blocked(partition)
 
 
 async def _either(*events: asyncio.Event) -> None:

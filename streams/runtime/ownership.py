@@ -12,11 +12,13 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
+from streams.runtime.forgotten import recent_starts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from streams.operators.contract import Operator
+    from streams.runtime.hand import Hand
     from streams.runtime.keeper import Keeper
     from streams.runtime.lanes import Lanes
     from streams.runtime.offsets import OffsetTracker
@@ -43,7 +45,7 @@ class Ownership:
         tracker: follows what is owned.
         lanes: are flushed before a hand-over.
         keeper: forgets what is no longer owned.
-        drop: takes records out of the reader's hand.
+        hand: the reader's; records of what is not ours, or waits, are taken out of it.
         ready: set once partitions have been assigned (none is fine, too: a standby).
     """
 
@@ -55,7 +57,7 @@ class Ownership:
         tracker: OffsetTracker,
         lanes: Lanes,
         keeper: Keeper | None,
-        drop: Callable[[Collection[TopicPartition]], None],
+        hand: Hand,
         ready: asyncio.Event,
     ) -> None:
         self._role = role
@@ -64,7 +66,7 @@ class Ownership:
         self._tracker = tracker
         self._lanes = lanes
         self._keeper = keeper
-        self._drop = drop
+        self._hand = hand
         self._ready = ready
         self._changing = asyncio.Lock()
 
@@ -93,10 +95,19 @@ class Ownership:
             position = (await self._read_from({partition: stored or 0}))[partition]
             if generation != self._ports.consumer.generation or partition not in self._tracker.assigned():
                 return  # a rebalance has started it over, or taken it away
-            self._drop([partition])
+            self._hand.drop([partition])
             self._tracker.assign(partition, stored or 0)
+            self._own({number: stored})
             self._kernel.on_assigned({number: stored or 0})
             self._ports.consumer.seek(partition, position)
+
+    def on_blocked(self, number: int) -> None:
+        """Let one partition wait, with nothing of it in hand, until `on_refused` starts it over."""
+        partition = (self._role.main, number)
+        self._kernel.on_revoked([number])
+        self._hand.close(partition)
+        if partition in self._tracker.assigned():
+            self._tracker.assign(partition, self._tracker.position(partition))
 
     async def start_over(self) -> None:
         """Read again everything that is not complete, with a kernel that remembers nothing of it."""
@@ -118,8 +129,9 @@ class Ownership:
 
     async def _begin(self, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
         numbers = self._numbers(committed)
-        starts = {partition: offset or 0 for partition, offset in committed.items()}
-        positions: dict[TopicPartition, int | None] = {}
+        recent = await self._recent(committed)
+        starts = {**{partition: offset or 0 for partition, offset in committed.items()}, **recent}
+        positions: dict[TopicPartition, int | None] = {**recent}
         main = [(self._role.main, number) for number in numbers]
         if self._role.owns_states:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
@@ -129,22 +141,34 @@ class Ownership:
             positions |= await self._read_from({partition: starts[partition] for partition in (*main, *others)})
         for partition, offset in committed.items():
             self._tracker.assign(partition, starts[partition], offset)
+        if self._role.owns_states:
+            self._own({partition[1]: starts[partition] for partition in main})
         self._kernel.on_assigned({partition[1]: starts[partition] for partition in main})
         return positions
 
     async def _end(self, partitions: Collection[TopicPartition]) -> None:
-        self._drop(partitions)
+        self._hand.drop(partitions)
         if not partitions:
             return
         if not await self._lanes.flush(FLUSH_S):
             _log.warning("handing over with unacknowledged records; their sources will be read again")
+        numbers = self._main_numbers(partitions)
+        if self._keeper is not None and self._role.owns_states:
+            self._keeper.forget(numbers)
+            await self._keeper.settle(FLUSH_S)
         await self.commit()
         for partition in partitions:
             self._tracker.revoke(partition)
-        numbers = sorted(number for topic, number in partitions if topic == self._role.main)
         if self._keeper is not None and self._role.owns_states:
-            self._keeper.forget(numbers)
+            self._keeper.forget(numbers)  # what was asked for meanwhile
         self._kernel.on_revoked(numbers)
+
+    def _own(self, starts: Mapping[int, int | None]) -> None:
+        if self._keeper is not None:
+            self._keeper.own(starts)
+
+    def _main_numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        return sorted(number for topic, number in partitions if topic == self._role.main)
 
     def _numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
         """Return the main topic's partition numbers; all topics of a role must bring the same ones."""
@@ -157,6 +181,13 @@ class Ownership:
                 f"{self._role.name} was given different partitions ({listed}); make their counts equal"
             )
         return sorted(by_topic[self._role.main])
+
+    async def _recent(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
+        """Return where to begin if the group's offsets were lost."""
+        role, positions, window_us = self._role, self._ports.positions, self._kernel.read_back_us
+        if positions is None:
+            return {}
+        return await _persist(lambda: recent_starts(role.name, committed, role.wrote, positions, window_us))
 
     async def _stored(self, number: int) -> int:
         store = self._ports.store
@@ -186,7 +217,7 @@ class Ownership:
 
 def _behind(stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:
     listed = ", ".join(f"{topic}-{n} ends at {ends[topic, n]}, stored is {stored[topic, n]}" for topic, n in stored)
-    keys = " ".join(f"'{{<prefix>:{number}}}:states' '{{<prefix>:{number}}}:offset'" for _, number in stored)
+    keys = " ".join(f"'{{<prefix>:{number}}}:states'" for _, number in stored)
     return (
         f"the stored policy states are ahead of the log ({listed}): the topic was deleted, or lost records. To learn "
         f"anew, stop the role, `redis-cli del {keys}` with the deployment's prefix, and start it again"

@@ -10,12 +10,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import DeadLetter
+from streams.runtime.corrupt import parted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Sequence
 
     from streams.operators.contract import Effects, Operator, Record
     from streams.runtime.guard import Guard
+    from streams.runtime.hand import Hand
+    from streams.runtime.keeper import Keeper
     from streams.runtime.lanes import Lanes
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ownership import Ownership
@@ -30,23 +33,6 @@ POLL_MS = 500
 THROTTLED_POLL_MS = 50
 
 _partition = itemgetter(0, 1)
-
-
-class Hand:
-    """Records of the last poll that the kernel has not been given yet."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def take(self, count: int) -> list[Record]:
-        """Remove and return the first records."""
-        taken, self.records = self.records[:count], self.records[count:]
-        return taken
-
-    def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Forget the records of these partitions: they are not ours any more, or will be read again."""
-        gone = frozenset(partitions)
-        self.records = [record for record in self.records if _partition(record) not in gone]
 
 
 class Offer:
@@ -69,7 +55,13 @@ class Offer:
 
     def __call__(self, records: list[Record]) -> Exception | None:
         """Let the kernel decide; an exception of the kernel is returned."""
-        return self._guard.attempt(lambda: self._kernel.on_records(records, self._clock.now_us()))
+        return self._guard.attempt(lambda: self._decide(records))
+
+    def _decide(self, records: Sequence[Record]) -> Effects:
+        """Return what the kernel wants done, and a dead letter for each batch that could not be unpacked."""
+        records, letters = parted(records)
+        effects = self._kernel.on_records(records, self._clock.now_us()) if records else []
+        return [*letters, *effects] if letters else effects
 
 
 class Reader:
@@ -85,6 +77,7 @@ class Reader:
         tracker: is told what was delivered.
         lanes: their pressure counts as being full.
         ownership: starts over after a kernel failed.
+        keeper: of states; its pressure counts, too.
     """
 
     def __init__(
@@ -98,9 +91,11 @@ class Reader:
         tracker: OffsetTracker,
         lanes: Lanes,
         ownership: Ownership,
+        keeper: Keeper | None = None,
     ) -> None:
         self._role = role
         self._ports = ports
+        self._keeper = keeper
         self._hand = hand
         self._offer = offer
         self._perform = perform
@@ -139,7 +134,8 @@ class Reader:
         return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
 
     def _is_pressed(self) -> bool:
-        return self._drain_until_us is not None or self._full() or self._lanes.pressure() >= 1
+        pressure = max(self._lanes.pressure(), self._keeper.pressure() if self._keeper else 0.0)
+        return self._drain_until_us is not None or self._full() or pressure >= 1
 
     def _only(self) -> frozenset[str] | None:
         """Return the topics to read from; None = from all."""
@@ -166,7 +162,7 @@ class Reader:
     async def _take(self, records: list[Record]) -> None:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
         hand = self._hand
-        hand.records = records
+        hand.fill(records)
         while hand.records and not self._guard.failed:
             part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else self._role.at_once)
             for partition, run in groupby(part, key=_partition):

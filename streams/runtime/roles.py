@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from schemas.records import Report
     from streams.runtime.clock import Clock
     from streams.runtime.metrics import MetricsHook
-    from streams.runtime.ports import Broadcast, Consumer, LogPositions, RecentRecords, Transport
+    from streams.runtime.ports import Broadcast, Consumer, LogPositions, RecentRecords, TopicPartition, Transport
     from streams.runtime.store import StateStore
 
 
@@ -30,6 +30,8 @@ class Role:
         linger_s: pause after a poll that returned something, so that the next one takes more. A request costs about a
             millisecond of CPU whatever it carries (measured), so a role that nobody waits for should make few.
         drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
+        wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
+            before the ends of its topics as its kernel reads back, and not at the beginning.
         at_once: records a kernel gets in one call: at 30 us each, timers and acknowledgements wait 15 ms at most.
     """
 
@@ -43,6 +45,7 @@ class Role:
     linger_s: float = 0.0
     drain_s: float = 0.0
     at_once: int = 512
+    wrote: frozenset[TopicPartition] = frozenset()
 
     @property
     def main(self) -> str:

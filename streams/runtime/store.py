@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from streams.operators.contract import StateKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import WriteStates
+
+# A double on the wire; what a state costs besides its numbers and its arms' names (policy, version, framing).
+VALUE_BYTES, STATE_BYTES = 8, 64
 
 
 class Verdict(NamedTuple):
@@ -19,10 +22,28 @@ class Verdict(NamedTuple):
     Attributes:
         accepted: whether states and offset are stored now.
         stored: the next offset to apply, as the store has it after the call; None = nothing stored.
+        token: of the write that stored it.
     """
 
     accepted: bool
     stored: int | None
+    token: str = ""
+
+
+class Found(NamedTuple):
+    """What a read has found.
+
+    Attributes:
+        states: by key; None = nothing stored under it.
+        offsets: by partition, the next offset to apply to these states: read with them in one step.
+        unreadable: by key, why a stored state cannot be read; such a key is not in `states`.
+        size_bytes: of what was read.
+    """
+
+    states: Mapping[StateKey, PolicyState | None]
+    offsets: Mapping[int, int | None]
+    unreadable: Mapping[StateKey, str]
+    size_bytes: int
 
 
 class StateStore(Protocol):
@@ -31,19 +52,22 @@ class StateStore(Protocol):
     Every method raises `StoreUnavailableError` when the store does not answer; a write may have happened all the same.
     """
 
-    async def read(self, keys: Iterable[StateKey]) -> dict[StateKey, PolicyState | None]:
-        """Return the states; None = nothing stored under that key."""
+    async def read(self, keys: Iterable[StateKey]) -> Found:
+        """Return states, and for each partition the offset that they stand for."""
         ...
 
     async def offset(self, partition: int) -> int | None:
         """Return the next offset to apply; None = nothing stored."""
         ...
 
-    async def write(self, write: WriteStates) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> Verdict:
         """Store states and offset in one step if the stored offset is `write.expected`, else nothing.
 
-        A write that is already there (the answer to an earlier attempt got lost) counts as accepted: states are a
-        deterministic fold of the log, so the same partition at the same offset has the same states.
+        Args:
+            write: what to store.
+            token: of this write alone. If it is what stored the offset, an earlier attempt arrived whose answer got
+                lost: accepted. An equal offset says nothing: the states may be those of another writer, and whoever
+                read them meanwhile has folded the same observations twice.
         """
         ...
 
@@ -52,36 +76,52 @@ class StateStore(Protocol):
         ...
 
 
-class MemoryStore:
-    """A store that lives and dies with the process."""
+class StateTable:
+    """States, offsets and tokens in memory, with the rules of every store; no I/O, so that drivers can use it, too."""
 
     def __init__(self) -> None:
         self.states: dict[StateKey, PolicyState] = {}
         self.offsets: dict[int, int] = {}
+        self.tokens: dict[int, str] = {}
 
-    async def read(self, keys: Iterable[StateKey]) -> dict[StateKey, PolicyState | None]:
-        """Return the states; see `StateStore`."""
-        return {key: self.states.get(key) for key in keys}
+    def find(self, keys: Iterable[StateKey]) -> Found:
+        """Return states and the offsets that they stand for."""
+        states = {key: self.states.get(key) for key in keys}
+        offsets = {key.partition: self.offsets.get(key.partition) for key in states}
+        return Found(states, offsets, {}, sum(size_bytes(state) for state in states.values() if state is not None))
+
+    def compare_and_set(self, write: WriteStates, token: str) -> Verdict:
+        """Store states and offset if the offset is the expected one; recognise a write that is there already."""
+        number = write.partition
+        current = self.offsets.get(number)
+        if current == write.offset and self.tokens.get(number) == token:
+            return Verdict(True, current, token)
+        if current != write.expected:
+            return Verdict(False, current, self.tokens.get(number, ""))
+        self.states |= {StateKey(number, name): state for name, state in write.states.items()}
+        self.offsets[number], self.tokens[number] = write.offset, token
+        return Verdict(True, write.offset, token)
+
+
+class MemoryStore(StateTable):
+    """A store that lives and dies with the process."""
+
+    async def read(self, keys: Iterable[StateKey]) -> Found:
+        """Return states and offsets; see `StateStore`."""
+        return self.find(keys)
 
     async def offset(self, partition: int) -> int | None:
         """Return the next offset to apply; see `StateStore`."""
         return self.offsets.get(partition)
 
-    async def write(self, write: WriteStates) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> Verdict:
         """Compare and set; see `StateStore`."""
-        current = self.offsets.get(write.partition)
-        if current != write.expected:
-            return Verdict(current == write.offset, current)
-        self.states |= {StateKey(write.partition, name): state for name, state in write.states.items()}
-        self.offsets[write.partition] = write.offset
-        return Verdict(True, write.offset)
+        return self.compare_and_set(write, token)
 
     async def close(self) -> None:
         """Do nothing."""
 
 
-def merged(first: WriteStates, then: WriteStates) -> WriteStates:
-    """Make one write of two that follow each other on one partition; the later states win."""
-    return first._replace(
-        offset=then.offset, states={**first.states, **then.states}, completes=first.completes + then.completes
-    )
+def size_bytes(state: PolicyState) -> int:
+    """Return about how many bytes a state has when it is stored."""
+    return STATE_BYTES + VALUE_BYTES * len(state.values) + sum(map(len, state.arms))

@@ -265,3 +265,11 @@ def test_a_row_that_is_due_late_is_answered_under_an_endless_stream_of_others(
         queue.done(rows, model(rows), now) if rows else None
         done = any(row.item for row in take.rows)
     assert done
+
+
+def test_two_pauses_in_a_row_do_not_undo_what_was_learnt(adaptive: BatchController[Any]) -> None:
+    """Each stops the process for 30 ms: the cap keeps a quarter, and is back at nine tenths after fifteen batches."""
+    settled = driven(adaptive, adaptive.init(), 200)
+    paused = driven(adaptive, settled, 2, lambda rows: model(rows) + 30_000)
+    assert adaptive.cap(paused) >= lowered(adaptive, adaptive.cap(settled) / 4)
+    assert adaptive.cap(driven(adaptive, paused, 15)) >= lowered(adaptive, 0.9 * SAFE_ROWS)

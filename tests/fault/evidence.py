@@ -10,6 +10,7 @@ from deploy.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.operators.joiner import JoinerSettings
+from streams.runtime.redis_store import unstamped
 from tests.fault.validator import Evidence, Log, Stored
 
 if TYPE_CHECKING:
@@ -47,10 +48,9 @@ async def _stored(there: Deployed) -> dict[int, Stored]:
     found: dict[int, Stored] = {}
     async with redis.asyncio.Redis.from_url(redis_url(there.settings)) as client:
         for number in range(there.settings.partitions):
-            place = f"{{{there.settings.prefix}:{number}}}"
-            offset = await client.get(f"{place}:offset")
-            states = await client.hgetall(f"{place}:states")
+            states = await client.hgetall(f"{{{there.settings.prefix}:{number}}}:states")
+            offset = states.pop(b"/offset", b"").partition(b":")[0]
             found[number] = Stored(
-                None if offset is None else int(offset), {name.decode(): value for name, value in states.items()}
+                int(offset) if offset else None, {name.decode(): unstamped(value) for name, value in states.items()}
             )
     return found

@@ -96,7 +96,7 @@ async def test_states_equal_the_offline_fold_although_redis_was_killed_and_forgo
         assert learner.statistics()["refused_writes_total"] >= 1
         assert not task.done()
     log = [(r.timestamp_us, CODEC.decode(Observation, r.value)) for r in await take(connection, "observations")]
-    states = await store.read([StateKey(0, "digits")])
+    states = (await store.read([StateKey(0, "digits")])).states
     await store.close()
     assert len(log) == 3_000
     assert states[StateKey(0, "digits")] == fold(log, WINDOW_US)["digits"]

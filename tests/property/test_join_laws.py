@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import topics
-from schemas.records import Decision, Feedback, ModelOutput, Observations, Outcome, Prediction, Status
-from streams.operators.contract import Emit, Record
+from schemas.records import Application, Decision, Feedback, ModelOutput, Observations, Outcome, Prediction, Status
+from streams.operators.contract import Emit, Record, Skip
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.testing import Crash, Delay, Duplicate, Fault, Reorder
 from tests.loops import CODEC, Loop, digits
@@ -83,12 +83,16 @@ def told_apart(effects: Effects) -> list[str]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(SENT)
+@given(SENT, st.sampled_from(["zero_one", "absolute"]), st.sampled_from([4, 1_000]))
 def test_what_becomes_of_a_record_does_not_depend_on_what_was_polled_with_it(
-    given_all: list[tuple[str, object]],
+    given_all: list[tuple[str, object]], loss: str, room: int
 ) -> None:
-    """A poll is worked through together, with the outcome of one record after the other."""
-    together, alone = (Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000)) for _ in range(2))
+    """A poll is worked through together, with the outcome of one record after the other; spans are learnt likewise."""
+    settings = JoinerSettings(1, 60_000_000, 5_000_000, predictions=1_000, feedback=room)
+    together, alone = (Joiner(CODEC, settings) for _ in range(2))
+    application = CODEC.encode(Application("app", ("good", "bad"), loss=loss))
+    for joiner in (together, alone):
+        joiner.on_records([Record(topics.APPLICATIONS, 0, 0, 0, b"app", application)], 0)
     records = [sent(query_id, what, offset) for offset, (query_id, what) in enumerate(given_all)]
     ends = range(0, 200_000_000, 5_000_000)
     found = together.on_records(records, 0) + [effect for end in ends for effect in together.on_timer(end)]
@@ -97,3 +101,24 @@ def test_what_becomes_of_a_record_does_not_depend_on_what_was_polled_with_it(
 
     assert sorted(told_apart(found)) == sorted(told_apart(expected))
     assert together.statistics() == alone.statistics()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from([200, 3_000])), max_size=60), st.integers(2, 40))
+def test_each_record_is_kept_joined_or_told_of_whatever_the_room(given_all: list[tuple[str, int]], room: int) -> None:
+    """Nothing is lost in silence: in the end every position is complete, and no room is taken."""
+    joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, room, room, large_bytes=40_000))
+    done: list[object] = []
+    records = []
+    for offset, (query_id, size) in enumerate(given_all):
+        told = CODEC.encode(Feedback(query_id + "x" * 100, "x" * size))
+        records.append(Record(topics.FEEDBACK, 0, offset, 0, None, told))
+        asked = sent(query_id + "x" * 100 if size == 200 else f"{query_id}{offset}", DECISION, offset)
+        records.append(asked)
+    for effect in [*joiner.on_records(records, 0), *joiner.on_timer(6_000_000), *joiner.on_timer(60_000_000)]:
+        done += effect.completes if isinstance(effect, Emit | Skip) else [effect.record.position]  # type: ignore[union-attr]
+
+    assert sorted(done) == sorted(record.position for record in records)  # type: ignore[type-var]
+    found = joiner.statistics()
+    assert [found[f"{what}_waiting"] for what in ("predictions", "feedback", "shadows")] == [0, 0, 0]
+    assert [found[f"large_bytes{{of={what}}}"] for what in ("predictions", "feedback", "shadows")] == [0, 0, 0]

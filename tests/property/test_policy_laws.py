@@ -144,7 +144,7 @@ def test_draws_lie_in_the_half_open_unit_interval(query_id: str) -> None:
     assert uniform(query_id) == uniform(query_id)
 
 
-@given(st.floats(1e-6, 1e6), st.floats(1e-9, 1.0), unit)
+@given(st.floats(1e-6, 1e6), st.floats(1e-9, 1.0), st.just(0.0) | st.floats(1e-12, 1.0))
 def test_spec_reads_back_exactly(eta: float, gamma: float, share: float) -> None:
     """Every parameter value survives being written."""
     policy = Exp3(eta, gamma, share)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy import servers
 from deploy.doctor import (
     Check,
     Level,
@@ -133,3 +134,23 @@ def test_a_process_whose_clock_is_off_is_told() -> None:
     (told,) = check_clocks([off, right])
     assert (told.level, told.name, told.found) == (Level.WARN, "clock of joiner@1", "+59,000 ms off its machine's")
     assert "NTP" in told.advice
+
+
+@pytest.mark.parametrize(
+    ("policy", "level"),
+    [
+        ("noeviction", Level.OK),
+        ("volatile-lru", Level.OK),
+        ("", Level.OK),
+        ("allkeys-lru", Level.DOWN),
+        ("allkeys-random", Level.DOWN),
+    ],
+)
+def test_a_redis_that_evicts_what_was_learnt_is_told(
+    policy: str, level: Level, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Policy states never expire, so only what evicts any key is a fault; the advice says how to change it."""
+    monkeypatch.setattr(servers, "redis_eviction", lambda *_: policy)
+    check = servers.check_redis_keeps(Settings())
+    assert check.level is level
+    assert ("noeviction" in check.advice) == (level is Level.DOWN)

@@ -19,6 +19,7 @@ from schemas.records import (
     Tensor,
 )
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
+from streams.operators.ended import How
 from streams.operators.joiner import Joiner, JoinerSettings
 from streams.operators.seen import SeenIds
 from streams.testing import Crash, Delay
@@ -347,29 +348,33 @@ def test_what_has_met_leaves_nothing_that_waits(*, feedback_first: bool) -> None
         assert isinstance(joined, Emit)
     assert len(joiner._partitions[0].wheel) <= 4_001
     assert len(joiner._partitions[0].early_wheel) <= 4_001
-    assert joiner._partitions[0].is_joined("0", 59_999_999)
-    assert not joiner._partitions[0].is_joined("0", 60_000_000)
+    assert joiner._partitions[0].ended.find("0", 59_999_999) == (How.JOINED, 60_000_000)
+    assert joiner._partitions[0].ended.find("0", 60_000_000) is None
 
 
-def test_what_waits_is_bounded_by_leaving_topics_unread() -> None:
-    """Reading goes on as soon as something is joined or over."""
-    joiner = alone(predictions=1, feedback=1)
-    joiner.on_records([told("later", 0)], 0)
-    assert joiner.paused == {topics.FEEDBACK}
-    joiner.on_records([prediction("q", 0)], 0)
-    assert joiner.paused == {topics.FEEDBACK, topics.PREDICTIONS}
-    joiner.on_timer(60_000_000)
-    assert topics.PREDICTIONS not in joiner.paused
+FEEDBACK, PREDICTIONS = (topics.FEEDBACK, 0), (topics.PREDICTIONS, 0)
+
+
+def test_what_is_ahead_is_left_unread_while_the_other_topic_is_behind() -> None:
+    """Feedback first: predictions are what both wait for. Where nothing is behind, all is read."""
+    joiner = alone(predictions=4, feedback=4)
+    joiner.on_records([told("later", 0), prediction("q", 0)], 0)
+    found = []
+    for unread in ({PREDICTIONS}, {FEEDBACK}, {FEEDBACK, PREDICTIONS}, set()):
+        joiner.on_unread(frozenset(unread))
+        found.append(joiner.paused)
+    assert found == [{topics.FEEDBACK}, {topics.PREDICTIONS}, {topics.FEEDBACK}, set()]
 
 
 def test_feedback_is_not_given_up_while_predictions_are_left_unread() -> None:
     """Its prediction may be the next one to be read."""
-    joiner = alone(predictions=1)
+    joiner = alone(predictions=4)
+    joiner.on_unread(frozenset((FEEDBACK,)))
     joiner.on_records([prediction("q", 0), told("later", 0)], 0)
     assert joiner.on_timer(20_000_000) == []
+    joiner.on_unread(frozenset())
     ended = joiner.on_timer(60_000_000)
-    assert [type(effect) for effect in ended] == [Skip]
-    assert any(isinstance(e, Emit) for e in joiner.on_records([prediction("later", 1)], 61_000_000))
+    assert [type(effect) for effect in ended if not isinstance(effect, DeadLetter)] == [Skip]
 
 
 def test_feedback_is_not_given_up_while_older_predictions_are_being_read() -> None:
@@ -389,9 +394,7 @@ def test_one_call_ends_so_many_windows_and_the_next_is_due_at_once() -> None:
     joiner = alone()
     template = prediction("q", 0)
     value = CODEC.decode(Prediction, template.value)
-    joiner.on_records(
-        [record(topics.PREDICTIONS, n, value._replace(query_id=f"q{n}", decision=None)) for n in range(2_500)], 0
-    )
+    joiner.on_records([record(topics.PREDICTIONS, n, value._replace(query_id=f"q{n}")) for n in range(2_500)], 0)
     assert len(joiner.on_timer(60_000_000)) == 2_000
     due = joiner.next_deadline()
     assert due is not None
@@ -490,7 +493,7 @@ def test_a_shadow_that_fails_has_the_full_loss_and_one_that_was_too_busy_none() 
 
 def test_what_shadows_answer_is_bounded() -> None:
     """Of queries that nobody gives feedback for, the first are forgotten, and counted."""
-    joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, shadows=2))
+    joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, shadows=4))
     joiner.on_records([versions({"2": 0.0}), *(prediction(f"q{n}", n) for n in range(3))], 0)
     joiner.on_records([shadowed(f"q{n}", n, 7) for n in range(3)], 0)
     assert (joiner.statistics()["shadows_waiting"], joiner.statistics()["shadows_forgotten_total"]) == (2, 1)

@@ -7,10 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pytest
+
 from schemas.records import PolicyState
 from streams.operators.contract import FetchStates, Position, StateKey, WriteStates
-from streams.runtime.keeper import READ_KEYS, WRITE_STATES, Keeper, KeeperEvents
-from streams.runtime.store import MemoryStore, merged
+from streams.runtime.keeper import Keeper, KeeperEvents
+from streams.runtime.reading import FIRST_KEYS, READ_BYTES, READ_KEYS, WAITING_KEYS
+from streams.runtime.store import MemoryStore
+from streams.runtime.writing import WAITING_BYTES, WRITE_STATES, merged
 from tests.fakes import FaultyStore
 from tests.virtual import elapse, run
 
@@ -37,6 +41,7 @@ class Scene:
     answers: dict[StateKey, PolicyState | None] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
     refused: list[tuple[int, int | None]] = field(default_factory=list)
+    blocked: list[int] = field(default_factory=list)
 
 
 @asynccontextmanager
@@ -46,11 +51,14 @@ async def running() -> AsyncIterator[Scene]:
     async def refuse(partition: int, stored: int | None) -> None:
         scene.refused.append((partition, stored))
 
+    def block(partition: int) -> None:
+        scene.blocked.append(partition)
+
     def answer(states: Mapping[StateKey, PolicyState | None]) -> None:
         scene.answers |= states
 
     store = FaultyStore()
-    events = KeeperEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse)
+    events = KeeperEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse, block)
     scene = Scene(Keeper(store, events), store)
     task = asyncio.create_task(scene.keeper.run())
     yield scene
@@ -114,13 +122,15 @@ def test_a_merged_write_has_a_limit() -> None:
 
 
 def test_many_keys_are_read_in_pieces() -> None:
-    """One answer may not hold the event loop for long."""
+    """The first are few, since nobody knows how large they are; one answer may not hold the event loop for long."""
 
     async def scene() -> None:
         async with running() as s:
-            s.keeper.ask(FetchStates(tuple(StateKey(0, str(n)) for n in range(READ_KEYS + 1))))
+            s.keeper.ask(FetchStates(tuple(StateKey(0, str(n)) for n in range(3 * READ_KEYS))))
             await s.keeper.flush(1)
-            assert [len(keys) for keys in s.store.reads] == [READ_KEYS, 1]
+            sizes = [len(keys) for keys in s.store.reads]
+            assert sizes[:3] == [FIRST_KEYS, 2 * FIRST_KEYS, 4 * FIRST_KEYS]
+            assert (max(sizes), sum(sizes)) == (READ_KEYS, 3 * READ_KEYS)
 
     run(scene())
 
@@ -138,7 +148,7 @@ def test_a_store_that_is_down_is_asked_until_it_answers() -> None:
             s.store.down = False
             assert await s.keeper.flush(5)
             assert s.answers == {StateKey(0, "digits"): state(1)}
-            assert s.keeper.counters["store_failures_total"] > 20
+            assert s.keeper.statistics()["store_failures_total"] > 20
 
     run(scene())
 
@@ -200,18 +210,31 @@ def test_memory_store_compares_before_it_sets() -> None:
 
     async def scene() -> None:
         store = MemoryStore()
-        assert await store.write(write(None, 4, digits=state(4))) == (True, 4)
-        assert await store.write(write(3, 5, digits=state(5))) == (False, 4)
-        assert await store.write(write(None, 4, digits=state(4))) == (True, 4)
+        assert await store.write(write(None, 4, digits=state(4)), "a") == (True, 4, "a")
+        assert await store.write(write(3, 5, digits=state(5)), "b") == (False, 4, "a")
         assert await store.offset(0) == 4
-        assert await store.read([StateKey(0, "digits")]) == {StateKey(0, "digits"): state(4)}
+        found = await store.read([StateKey(0, "digits")])
+        assert (found.states, found.offsets) == ({StateKey(0, "digits"): state(4)}, {0: 4})
+
+    run(scene())
+
+
+def test_memory_store_recognises_a_repeated_write_by_its_token() -> None:
+    """An equal offset alone says nothing: another writer's states may stand for it."""
+
+    async def scene() -> None:
+        store = MemoryStore()
+        await store.write(write(None, 4, digits=state(4)), "a")
+        assert await store.write(write(None, 4, digits=state(4)), "a") == (True, 4, "a")
+        assert await store.write(write(None, 4, digits=state(5)), "b") == (False, 4, "a")
 
     run(scene())
 
 
 def test_merging_keeps_the_first_expectation_and_the_last_states() -> None:
     """Two writes in one step do what they would have done one after the other."""
-    both = merged(write(1, 2, a=state(1), b=state(1)), write(2, 3, b=state(2)))
+    both, count, _ = merged([write(1, 2, a=state(1), b=state(1)), write(2, 3, b=state(2))])
+    assert count == 2
     assert both[:4] == (0, 1, 3, {"a": state(1), "b": state(2)})
     assert [position.offset for position in both.completes] == [1, 2]
 
@@ -244,5 +267,182 @@ def test_a_partition_that_is_not_ours_any_more_is_held_up_by_nothing() -> None:
             s.keeper.ask(write(None, 5, one=state(1)))
             await elapse(1)
             assert s.store.offsets == {0: 5}
+
+    run(scene())
+
+
+def big(kilobytes: int, version: int = 1) -> PolicyState:
+    """Return a state of about this size as it is stored."""
+    return PolicyState("linucb()", ("a", "b"), version, (0.5,) * (kilobytes * 125))
+
+
+def test_large_states_are_read_few_at_a_time() -> None:
+    """By their bytes, not by their number: an answer has to fit into the time of a call."""
+
+    async def scene() -> None:
+        async with running() as s:
+            keys = [StateKey(0, str(n)) for n in range(40)]
+            s.store.states = dict.fromkeys(keys, big(180))
+            s.keeper.ask(FetchStates(tuple(keys)))
+            await s.keeper.flush(1)
+            assert s.answers.keys() == set(keys)
+            assert max(map(len, s.store.reads[1:])) <= READ_BYTES // 180_000
+
+    run(scene())
+
+
+def test_a_read_that_takes_too_long_is_halved_and_others_come_first() -> None:
+    """A call can carry five states: all of them arrive in the end."""
+
+    async def scene() -> None:
+        async with running() as s:
+            s.store.most = 5
+            keys = [StateKey(0, str(n)) for n in range(50)]
+            s.keeper.ask(FetchStates(tuple(keys)))
+            assert await s.keeper.flush(30)
+            assert s.answers.keys() == set(keys)
+            assert s.store.reads[0][0] not in s.store.reads[1]
+
+    run(scene())
+
+
+def test_large_writes_go_a_few_at_a_time() -> None:
+    """What would be more than a call can carry is not merged; one state that is written often counts once."""
+
+    async def scene() -> None:
+        async with running() as s:
+            for offset in range(1, 41):
+                s.keeper.ask(write(offset - 1 or None, offset, **{str(offset): big(180)}))
+            for offset in range(41, 61):
+                s.keeper.ask(write(offset - 1, offset, hot=big(180, offset)))
+            await s.keeper.flush(1)
+            assert all(len(w.states) <= 5 for w in s.store.writes)
+            assert [w.offset for w in s.store.writes][-1] == 60
+            assert len(s.store.writes) == 9
+            assert s.done == list(range(60))
+
+    run(scene())
+
+
+def test_a_write_that_takes_too_long_is_halved_whether_it_arrived_or_not() -> None:
+    """The first attempt did arrive, without an answer: the smaller one is refused, and both are known as our own."""
+
+    async def scene() -> None:
+        async with running() as s:
+            await s.store.write(write(None, 0), "start")
+            s.keeper.own({0: 0})
+            for offset in range(1, 9):
+                s.keeper.ask(write(offset - 1 or None, offset, **{str(offset): big(100)}))
+            s.store.offsets.clear()
+            s.store.lose_answers = 1
+            assert await s.keeper.flush(30)
+            assert (s.refused, s.done, s.store.offsets) == ([], list(range(8)), {0: 8})
+
+    run(scene())
+
+
+def test_states_of_another_offset_are_not_handed_out() -> None:
+    """A former owner's late write came between: the partition starts over from what is stored."""
+
+    async def scene() -> None:
+        async with running() as s:
+            s.keeper.own({0: None, 1: None})
+            await s.store.write(write(None, 6, digits=state(6)), "former owner")
+            s.keeper.ask(FetchStates((StateKey(0, "digits"), StateKey(1, "fine"))))
+            await s.keeper.flush(1)
+            assert s.refused == [(0, 6)]
+            assert s.answers == {StateKey(1, "fine"): None}
+
+    run(scene())
+
+
+def test_a_damaged_state_does_not_keep_others_from_being_read() -> None:
+    """Who only reads gets nothing for it, and everything else."""
+
+    async def scene() -> None:
+        async with running() as s:
+            bad, good = StateKey(0, "bad"), StateKey(0, "good")
+            s.store.damaged, s.store.states[good] = {bad}, state(1)
+            s.keeper.ask(FetchStates((bad, good)))
+            await s.keeper.flush(1)
+            assert s.answers == {bad: None, good: state(1)}
+            assert s.keeper.statistics()["store_unreadable_total"] == 1
+
+    run(scene())
+
+
+def test_an_owned_partition_waits_for_a_damaged_state_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    """It says so once a minute, naming the state, and starts over when somebody has mended the store."""
+
+    async def scene() -> None:
+        async with running() as s:
+            bad, good = StateKey(0, "bad"), StateKey(1, "good")
+            s.store.offsets = {0: 3, 1: 3}
+            s.keeper.own({0: 3, 1: 3})
+            s.store.damaged = {bad}
+            s.keeper.ask(FetchStates((bad, good)))
+            await elapse(100)
+            assert (s.blocked, s.answers, s.refused) == ([0], {good: None}, [])
+            assert s.keeper.statistics()["store_blocked_partitions"] == 1
+            assert len([m for m in caplog.messages if "'bad' is damaged; its partition waits" in m]) == 2
+            s.store.damaged.clear()
+            s.store.offsets.pop(0)
+            await elapse(10)
+            assert s.refused == [(0, None)]
+
+    run(scene())
+
+
+def test_reads_that_wait_for_a_store_that_is_away_are_bounded() -> None:
+    """The oldest are forgotten; those of owned partitions are not, since their kernel asks once."""
+
+    async def scene() -> None:
+        async with running() as s:
+            s.store.down = True
+            for n in range(0, 3 * WAITING_KEYS, 1_000):
+                s.keeper.ask(FetchStates(tuple(StateKey(0, str(n + k)) for k in range(1_000))))
+            assert s.keeper.statistics()["store_waiting_reads"] == WAITING_KEYS
+            assert s.keeper.statistics()["store_reads_forgotten_total"] == 2 * WAITING_KEYS
+            s.keeper.own({1: None})
+            s.keeper.forget([0])
+            s.keeper.ask(FetchStates(tuple(StateKey(1, str(n)) for n in range(WAITING_KEYS + 5))))
+            assert s.keeper.statistics()["store_waiting_reads"] == WAITING_KEYS + 5
+
+    run(scene())
+
+
+def test_bytes_that_wait_to_be_written_press() -> None:
+    """The role reads no more when too much waits, and goes on when it is written."""
+
+    async def scene() -> None:
+        async with running() as s:
+            s.store.down = True
+            for offset in range(1, 201):
+                s.keeper.ask(write(offset - 1 or None, offset, **{str(offset): big(180)}))
+            assert s.keeper.pressure() > 1
+            assert s.keeper.statistics()["store_waiting_bytes"] > WAITING_BYTES
+            s.store.down = False
+            await s.keeper.flush(10)
+            assert s.keeper.pressure() == 0
+
+    run(scene())
+
+
+def test_who_hands_over_waits_for_the_write_under_way() -> None:
+    """But not for ever."""
+
+    async def scene() -> None:
+        async with running() as s:
+            s.keeper.ask(write(None, 1, digits=state(1)))
+            await asyncio.sleep(0)
+            s.keeper.forget([0])
+            await s.keeper.settle(1)
+            assert s.store.offsets == {0: 1}
+            before = asyncio.get_running_loop().time()
+            s.store.slow_s = 10
+            s.keeper.ask(write(1, 2, digits=state(1)))
+            await asyncio.sleep(0)
+            await s.keeper.settle(2)
+            assert asyncio.get_running_loop().time() - before == pytest.approx(2)
 
     run(scene())

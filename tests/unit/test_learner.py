@@ -10,9 +10,9 @@ from policies import registry
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, Observations, PolicyState
-from streams.operators.contract import DeadLetter, Record, StateKey, WriteStates
+from streams.operators.contract import DeadLetter, FetchStates, Record, StateKey, WriteStates
 from streams.operators.folding import apply, fold
-from streams.operators.learner import Learner
+from streams.operators.learner import WRITE_NUMBERS, Learner
 from streams.operators.seen import SeenIds
 from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from tests.loops import CODEC, Loop, digits
@@ -256,3 +256,73 @@ def test_the_report_says_what_answers_and_models_cost() -> None:
     assert figures["model_loss_total{application=digits,model=bad}"] == 1
     assert figures["model_loss_total{application=digits,model=good}"] == 0
     assert figures["model_losses_total{application=digits,model=good}"] == 1
+
+
+def test_a_partition_of_nothing_but_broken_records_moves_on() -> None:
+    """Otherwise each start would read them again and write their dead letters once more."""
+    learner = Learner(CODEC)
+    learner.on_assigned({0: 0})
+    letter, write = learner.on_records([Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, b"broken")], 0)
+
+    assert isinstance(letter, DeadLetter)
+    assert isinstance(write, WriteStates)
+    assert (write.expected, write.offset, write.states, write.completes) == (None, 1, {}, ())
+
+
+def test_broken_records_are_given_up_once_though_the_learner_dies() -> None:
+    """The stored offset is behind them."""
+    loop = Loop({"good": lambda _: 7}, digits(models=("good",)), [Crash(5_000_000, "learner")])
+    for _ in range(3):
+        loop.driver.produce(topics.OBSERVATIONS, 0, b"broken")
+    loop.driver.run(10)
+
+    assert len(loop.dead(topics.OBSERVATIONS)) == 3
+    assert loop.driver.store.offsets[0] == 3
+
+
+@pytest.mark.parametrize("fault", [ZeroDivisionError("division by zero"), ValueError("math domain error")])
+def test_an_observation_that_a_policy_cannot_compute_is_a_dead_letter_which_names_it(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading it again would not mend it: the role would start over for ever."""
+
+    def fail(*_: object) -> tuple[float, ...]:
+        raise fault
+
+    learner = Learner(CODEC)
+    learner.on_assigned({0: 0})
+    monkeypatch.setattr(type(registry.create("exp3")), "observe", fail)
+    record = Record(topics.OBSERVATIONS, 0, 0, 1_000_000, None, CODEC.encode(observation(query_id="worst")))
+    learner.on_records([record], 0)
+    letter, write = learner.on_states({StateKey(0, "app"): None}, 0)
+
+    assert isinstance(letter, DeadLetter)
+    assert letter.cause == "impossible_decision"
+    assert letter.message.startswith("worst: exp3")
+    assert isinstance(write, WriteStates)
+    assert (write.offset, write.states, write.completes) == (1, {}, ())
+
+
+def test_large_states_are_written_in_several_steps() -> None:
+    """Each step names the offset that its states stand for, so that each is exact; small ones go in one."""
+
+    def writes_of(policy: str, features: int) -> list[WriteStates]:
+        learner = Learner(CODEC, WINDOW_US)
+        learner.on_assigned({0: 0})
+        records = []
+        for n in range(60):
+            spec = registry.spec(registry.create(policy, {"features": features} if features else {}))
+            decision = Decision((0,), 0, f"app/{n}", spec, ("a", "b"), (1.0, 0.0), (0.5,) * features)
+            seen = Observation(f"q{n}", "app", None, decision, (1.0, None), 1.0, None, JoinStatus.JOINED, 0, 0)
+            records.append(Record(topics.OBSERVATIONS, 0, n, 0, None, CODEC.encode(Observations((seen,)))))
+        (fetch,) = learner.on_records(records, 0)
+        assert isinstance(fetch, FetchStates)
+        return [w for w in learner.on_states(dict.fromkeys(fetch.keys), 0) if isinstance(w, WriteStates)]
+
+    large, small = writes_of("linucb", 64), writes_of("exp3", 0)
+    assert [w.expected for w in large] == [None, *(w.offset for w in large[:-1])]
+    assert large[-1].offset == 60
+    assert sum(len(w.states) for w in large) == sum(len(w.completes) for w in large) == 60
+    assert all(sum(len(state.values) for state in w.states.values()) < 2 * WRITE_NUMBERS for w in large)
+    assert len(large) >= 2
+    assert len(small) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
+from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Role
@@ -28,10 +29,11 @@ from tests.fakes import (
 from tests.virtual import START_US, elapse, run
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from schemas.records import Report
     from streams.operators.contract import Effects, Record
+    from streams.runtime.ports import TopicPartition
 
 Q = ("queries", 0)
 STATE = PolicyState("exp3()", ("a",), 1, (0.5,))
@@ -219,6 +221,40 @@ def test_a_dead_letter_is_acknowledged_before_its_source_is_committed() -> None:
             await elapse(1)
             assert s.broker.values("queries.dlq") == [b"\x00garbage"]
             assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
+def test_a_batch_that_cannot_be_unpacked_becomes_a_dead_letter_and_its_neighbours_are_served() -> None:
+    """The kernel never sees it; what is committed lies behind its last offset."""
+
+    async def scene() -> None:
+        kernel, broker = ScriptedKernel(), FakeBroker()
+        broker.put(*Q, b"a", b"b")
+        broker.logs[Q].insert(1, corrupt(Q, (1, 1), 1_000, b"bytes", "LZ4 says no"))
+        broker.logs[Q][2] = broker.logs[Q][2]._replace(offset=2)
+        async with running(kernel, broker=broker) as s:
+            await elapse(3)
+            (letter,) = s.broker.logs["queries.dlq", 0]
+            assert kernel.seen() == [b"a", b"b"]
+            assert (letter.key, letter.value) == (None, b"bytes")
+            assert s.broker.committed == {Q: 3}
+
+    run(scene())
+
+
+def test_a_followed_batch_that_cannot_be_unpacked_is_passed_over() -> None:
+    """Its neighbours are known all the same, and the role is ready."""
+
+    async def scene() -> None:
+        kernel, broker, reports = ScriptedKernel(decide=lambda _record: []), FakeBroker(), []
+        broker.logs["applications", 0].append(corrupt(("applications", 0), (0, 4), 1_000, b"bytes", "LZ4 says no"))
+        broker.put("applications", 0, b"good")
+        broadcast = FakeBroadcast(broker, ["applications"])
+        async with running(kernel, broker=broker, broadcast=broadcast, hooks=(reports.append,)):
+            await elapse(3)
+            assert kernel.seen() == [b"good"]
+        assert reports[-1].counters["refused_again_total{cause=corrupt_batch}"] == 1
 
     run(scene())
 
@@ -682,6 +718,42 @@ def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
     run(scene())
 
 
+def test_a_partition_whose_state_cannot_be_read_waits_and_others_go_on() -> None:
+    """None of its records is in hand meanwhile; when the store is mended they are read again."""
+
+    async def scene() -> None:
+        bad = StateKey(0, "digits")
+        store = FaultyStore()
+        store.damaged.add(bad)
+        store.offsets, store.tokens = {0: 1}, {0: "before"}
+        broker = FakeBroker()
+        broker.put(*Q, b"old")
+
+        def decide(record: Record) -> Effects:
+            if record.partition == 0 and record.offset == 1 and bad in store.damaged:
+                return [FetchStates((bad,))]
+            return learner(record) if (record.partition, record.offset) != (0, 0) else []
+
+        kernel = ScriptedKernel(decide=decide)
+        async with running(kernel, partitions=2, broker=broker, store=store, **OWNER) as s:
+            s.broker.put(*Q, b"1")
+            await elapse(1)
+            for n in range(50):
+                s.broker.put(*Q, b"2-%d" % n)
+                s.broker.put("queries", 1, b"other %d" % n)
+                await elapse(0.1)
+            await elapse(1)
+            assert store.offsets == {0: 1, 1: 50}
+            assert b"2-0" not in kernel.seen()
+            assert kernel.revoked == [(0,)]
+            store.damaged.clear()
+            await elapse(6)
+            assert store.offsets == {0: 52, 1: 50}
+            assert s.broker.committed == {Q: 52, ("queries", 1): 50}
+
+    run(scene())
+
+
 def test_a_store_that_is_down_at_the_start_is_waited_for() -> None:
     """Without its offset nothing may be applied."""
 
@@ -815,7 +887,7 @@ def test_a_store_that_is_ahead_of_the_log_ends_the_role() -> None:
         async with running(ScriptedKernel(), store=store, **{**OWNER, "positions": positions}) as s:
             await elapse(1)
             store.offsets[0], positions.end = 4, 3
-            with pytest.raises(MisconfiguredError, match=r"ends at 3, stored is 4.*<prefix>:0}:offset"):
+            with pytest.raises(MisconfiguredError, match=r"ends at 3, stored is 4.*<prefix>:0}:states"):
                 await s.consumer.rebalance()
 
     run(scene())
@@ -834,5 +906,29 @@ def test_topics_that_a_kernel_pauses_are_left_unread() -> None:
             kernel.pauses = frozenset()
             await elapse(1)
             assert kernel.seen() == [b"r", b"1"]
+
+    run(scene())
+
+
+@pytest.mark.parametrize(("written", "committed"), [(9, None), (0, None), (9, 3)])
+def test_a_role_whose_offsets_were_lost_begins_near_the_end_if_it_has_run_before(
+    written: int, committed: int | None
+) -> None:
+    """Otherwise all that it has done would be done again; a new deployment begins at the beginning."""
+
+    class Positions(FakePositions):
+        async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+            return {(topic, number): written if topic == "out" else 6 for topic, number in partitions}
+
+    async def scene() -> None:
+        broker, kernel = FakeBroker(), ScriptedKernel(window_us=1)
+        broker.put(*Q, *(b"%d" % n for n in range(6)))
+        if committed is not None:
+            broker.committed[Q] = committed
+        async with running(kernel, broker=broker, positions=Positions(2), role={"wrote": frozenset((("out", 0),))}):
+            await elapse(1)
+            start = committed or (4 if written else 0)
+            assert kernel.starts == [{0: start}]
+            assert [int(value or b"") for value in kernel.seen()] == [*range(max(0, start - 2), 6)]
 
     run(scene())

@@ -10,6 +10,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betainc, betaln
 
+from policies import linear
 from policies.beta import best_probabilities
 from policies.contract import Situation
 from policies.epsilon_greedy import EpsilonGreedy
@@ -18,6 +19,7 @@ from policies.exp3 import Exp3
 from policies.exp4 import Exp4
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
+from policies.registry import parse
 from policies.thompson import Thompson
 from policies.timely import Timely
 from policies.ucb1 import Ucb1
@@ -227,3 +229,23 @@ def test_timely_asks_none_or_one_where_none_fits() -> None:
     """Nothing else is said by `least`."""
     with pytest.raises(PolicyError, match="0 or 1"):
         Timely(least=2)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["exp3(share=5e-324)", "exp4(share=1e-300)", "timely(share=5e-324)", "exp3(eta=1e9)", "linucb(ridge=1e-6)"],
+)
+def test_parameters_that_leave_the_numbers_of_a_double_are_refused(spec: str) -> None:
+    """Nobody means them, and a fold would fail on them later."""
+    with pytest.raises(PolicyError, match="is usual"):
+        parse(spec)
+
+
+def test_the_smallest_ridge_keeps_its_digits() -> None:
+    """Half of 20,000 equal queries were right: so is the expectation."""
+    policy, x = parse("linucb(features=3,ridge=0.001)"), (1.0, 1.0, 1.0)
+    state = policy.init(1)
+    for number in range(20_000):
+        state = policy.observe(state, 1, (0,), (1.0,), (float(number % 2),), x)  # type: ignore[call-arg]
+    expected, _ = linear.unpacked(state, 1, 3).at(linear.vector(x, 3))
+    assert expected[0] == pytest.approx(0.5, abs=1e-6)

@@ -69,3 +69,13 @@ def test_a_context_has_a_state_of_its_own_in_its_application_s_partition() -> No
     assert (state_name("digits", None), state_name("digits", "u7")) == ("digits", "digits/u7")
     assert {state_partition(state_name("digits", context), 4) for context in (None, "", "u7", "a/b")} == {2}
     assert [state_partition(f"app-{number}", 4) for number in range(4)] == [3, 1, 3, 1]
+
+
+def test_a_long_context_is_named_by_its_hash() -> None:
+    """Of one length, longer than any context that stands for itself, so that no two contexts can share a state."""
+    short, long, accented = "a" * 127, "a" * 128, "ü" * 64
+    assert state_name("digits", short) == f"digits/{short}"
+    assert len(state_name("digits", long)) == len(state_name("digits", "a" * 4_000)) == len("digits/") + 128
+    assert len({state_name("digits", context) for context in (short, long, accented, long + "a")}) == 4
+    assert state_name("digits", accented).isascii()
+    assert state_partition(state_name("digits", long), 4) == state_partition("digits", 4)

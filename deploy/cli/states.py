@@ -1,0 +1,63 @@
+"""`skysail states`: what the policies have learnt, as it lies in Redis."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
+from deploy.clients import connect_redis
+from streams.runtime.pruning import prune
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+
+UNITS_S = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+EXAMPLES = """\
+skysail states prune --older-than 30d --dry-run      how many contexts were not taught for 30 days
+skysail states prune --older-than 30d                forget them; may run every night
+"""
+
+
+class Age(click.ParamType):
+    """A time in hours, days or weeks, such as `30d`, in seconds."""
+
+    name = "AGE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds."""
+        found = re.fullmatch(r"(\d{1,5})([hdw])", str(value))
+        if found is None or int(found[1]) == 0:
+            self.fail(f"{value!r} is no age; write it as 12h, 30d or 8w", param, ctx)
+        return float(int(found[1]) * UNITS_S[found[2]])
+
+
+@click.group(cls=VerbGroup, epilog=EXAMPLES)
+def states() -> None:
+    """Look after the policy states in Redis."""
+
+
+@states.command("prune")
+@click.option("--older-than", type=Age(), required=True, help="Time since a context was taught last: 12h, 30d, 8w.")
+@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
+@json_option
+@with_settings
+def prune_(settings: Settings, *, older_than: float, dry_run: bool, as_json: bool) -> None:
+    """Forget the states of contexts that were not taught for a long time.
+
+    Only of contexts: what an application has learnt as a whole stays. A context that comes back starts as a new one
+    does. The deployment may run meanwhile. States that say not when they were taught (an older version wrote them)
+    stay; their time is counted from the first run without --dry-run.
+    """
+    with connect_redis(settings) as client:
+        found = prune(client, settings.prefix, range(settings.partitions), older_than, dry_run=dry_run)
+    if as_json:
+        print_json({**found._asdict(), "deleted": 0 if dry_run else found.old})
+        return
+    done = "would be forgotten" if dry_run else "are forgotten"
+    click.echo(f"{found.old} of {found.contexts} contexts {done}, {found.size_bytes / 1e6:.1f} MB")
+    if found.undated:
+        click.echo(f"{found.undated} do not say when they were taught; {'they stay' if dry_run else 'dated now'}")

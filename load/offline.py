@@ -1,0 +1,100 @@
+"""A policy played against recorded answers, without Kafka: the policies' own functions, in the order of the queries."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policies.combine import combine
+from policies.contract import Situation, has_start, is_judging, is_situated
+from policies.draw import pick
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from policies.contract import Policy, State
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Queries in order, with what every model would answer.
+
+    Attributes:
+        rows: (n, models) labels.
+        labels: (n,) the truth.
+        contexts: of each query; empty = one state for all.
+        features: (n, d) of each query; None = it has none.
+        late: queries that are decided before the feedback of one is learnt.
+    """
+
+    rows: NDArray[np.integer]
+    labels: NDArray[np.integer]
+    contexts: tuple[str, ...] = ()
+    features: NDArray[np.float64] | None = None
+    late: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What came of it: the share of wrong answers, and how many models were asked a query."""
+
+    error: float
+    asked: float
+
+
+class States:
+    """A policy's state of each context; a new one starts from what all have taught, as in the system."""
+
+    def __init__(self, policy: Policy, arms: int) -> None:
+        self._policy = policy
+        self._arms = arms
+        self._common = policy.init(arms)
+        self._own: dict[str, State] = {}
+
+    def of(self, context: str) -> State:
+        """Return a context's state; of "" the one for all."""
+        if not context:
+            return self._common
+        if context in self._own:
+            return self._own[context]
+        return (
+            self._policy.start(self._common, self._arms) if has_start(self._policy) else self._policy.init(self._arms)
+        )
+
+    def learn(self, context: str, *seen: object) -> None:
+        """Fold one observation into a context's state and into the one for all."""
+        if context:
+            self._own[context] = self._policy.observe(self.of(context), self._arms, *seen)  # type: ignore[arg-type]
+        self._common = self._policy.observe(self._common, self._arms, *seen)  # type: ignore[arg-type]
+
+
+def play(policy: Policy, stream: Stream, seed: int) -> Played:
+    """Answer every query by the policy, and teach it."""
+    arms, wrong, asked = stream.rows.shape[1], 0, 0
+    states, waiting = States(policy, arms), deque[tuple[str, tuple[object, ...]]]()
+    draws = np.random.default_rng(seed).random(len(stream.labels)).tolist()
+    features = (stream.features if stream.features is not None else np.empty((len(draws), 0))).tolist()
+    contexts = stream.contexts or ("",) * len(draws)
+    for row, label, context, its, u in zip(
+        stream.rows.tolist(), stream.labels.tolist(), contexts, features, draws, strict=True
+    ):
+        state, situation = states.of(context), Situation(tuple(its))
+        shares = policy.propensities(state, arms)
+        if is_situated(policy):
+            shares = policy.situated(state, arms)(situation)
+        chosen = tuple(range(arms)) if policy.full_information else (pick(shares, u),)
+        answers = {arm: row[arm] for arm in chosen}
+        votes = policy.ballots(state, arms)(answers) if is_judging(policy) else policy.weights(state, arms)
+        answer = combine({arm: votes[arm] for arm in chosen}, answers)[0] if len(chosen) > 1 else row[chosen[0]]
+        wrong += answer != label
+        asked += len(chosen)
+        losses = [float(row[arm] != label) if arm in answers else None for arm in range(arms)]
+        more = (situation.features,) if is_situated(policy) else (row,) if is_judging(policy) else ()
+        waiting.append((context, (chosen, shares, losses, *more)))
+        if len(waiting) > stream.late:
+            ready, seen = waiting.popleft()
+            states.learn(ready, *seen)
+    return Played(wrong / len(draws), asked / len(draws))
