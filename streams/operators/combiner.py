@@ -90,8 +90,7 @@ class Combiner:
             return self._come_late(partition, batch)
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(model, now_us - first.received_us, now_us)
-        if batch.messages:
-            _take_messages(waiting, batch)
+        _take_messages(waiting, batch)
         answers: list[Emit] = []
         took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
         late, ok = 0, Outcome.OK
