@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
 from streams.operators.contract import Emit, HandOver
+from streams.operators.pending import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -123,10 +124,3 @@ def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | byt
         return inputs  # type: ignore[return-value] # only tensors have a form
     dtype, shape = form
     return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]
-
-
-def size(given: Input | tuple[str | bytes, ...] | None) -> int:
-    """Return how large an input, or a column of them, is."""
-    if isinstance(given, Tensor):
-        return len(given.data)
-    return sum(map(len, given)) if isinstance(given, tuple) else len(given or b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.asking import size
+from schemas.records import Tensor
 from streams.operators.contract import Position
 
 if TYPE_CHECKING:
@@ -107,3 +107,10 @@ class Pending:
         if self.intake is not None:
             self.intake.places -= self.places
             self.intake = None
+
+
+def size(given: Input | tuple[str | bytes, ...] | None) -> int:
+    """Return how large an input, or a column of them, is."""
+    if isinstance(given, Tensor):
+        return len(given.data)
+    return sum(map(len, given)) if isinstance(given, tuple) else len(given or b"")

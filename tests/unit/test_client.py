@@ -283,7 +283,7 @@ async def test_a_broker_that_is_not_there_is_said_in_one_sentence(transport: Fak
     async def refuse(_follow: Sequence[str]) -> Mapping[str, int]:
         raise BrokerUnavailableError("KafkaConnectionError('Unable to bootstrap')")
 
-    transport.start = refuse  # type: ignore[method-assign]
+    transport.start = refuse  # type: ignore[assignment,method-assign]
     with pytest.raises(BrokerUnavailableError, match=r"^no Kafka broker answers at nowhere:1; see `skysail doctor`"):
         await Client("nowhere:1", transport=transport).connect()
 

@@ -158,7 +158,7 @@ def test_a_query_of_which_much_is_kept_takes_more_room(
 ) -> None:
     """Its input is not kept once its model has been asked."""
     served = Served("slow", "quick")
-    served.ask(query(1, "slow")._replace(**changes), headers=headers)
+    served.ask(query(1, "slow")._replace(**changes), headers=headers)  # type: ignore[arg-type]
     assert served.figure("held", "slow") == places
 
 

@@ -27,16 +27,11 @@ LEARNT = 9
 SLO_S = 1.0
 
 
-class SlowStore(FaultyStore):
-    """Answers after so long."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    async def _round_trip(self, states: int = 0) -> None:
-        await asyncio.sleep(self.seconds)
-        await super()._round_trip(states)
+def slow_store(seconds: float) -> FaultyStore:
+    """Return a store that answers after so long."""
+    store = FaultyStore()
+    store.slow_s = seconds
+    return store
 
 
 def learnt(store: FaultyStore, *names: str) -> None:
@@ -90,7 +85,7 @@ def test_a_backlog_is_decided_by_what_was_learnt_before_the_restart(per_context:
     """The store takes 300 ms to answer, and the queries were there first."""
 
     async def scene() -> None:
-        store = SlowStore(0.3)
+        store = slow_store(0.3)
         learnt(store, "digits", *(f"digits/u{n}" for n in range(50)))
         selecting = Selecting(store, per_context=per_context)
         selecting.ask(f"u{n % 50}" for n in range(500))
@@ -105,7 +100,7 @@ def test_no_query_is_taken_before_the_states_of_the_applications_are_there() -> 
     """The role is ready then: not yet when it knows the applications alone."""
 
     async def scene() -> None:
-        store = SlowStore(2.0)
+        store = slow_store(2.0)
         learnt(store, "digits")
         selecting = Selecting(store)
         stop = asyncio.Event()
@@ -128,7 +123,7 @@ def test_without_a_store_every_query_is_answered_by_its_deadline(per_context: bo
     """By the initial state, and that is counted and shown."""
 
     async def scene() -> None:
-        store = SlowStore(0.0)
+        store = slow_store(0.0)
         store.down = True
         selecting = Selecting(store, per_context=per_context)
         stop = asyncio.Event()
