@@ -12,6 +12,7 @@ from functools import reduce
 from typing import Any
 
 from workers.errors import PackageError, refusing
+from workers.here import look_here
 
 
 def resolve(path: str) -> Any:
@@ -27,6 +28,7 @@ def resolve(path: str) -> Any:
         raise PackageError(
             f"{path!r} names the standard library, which is no model: name a function of your own module"
         )
+    look_here()
     unknown = (ImportError, AttributeError)
     try:
         with refusing(f"{path!r} cannot be imported here", but=unknown):
