@@ -32,6 +32,28 @@ BatchSizes: TypeAlias = Annotated[
     Field(min_length=1),
 ]
 
+# Of aiokafka's options, those that never hold a secret.
+SHOWN_PROPERTIES = frozenset(
+    {
+        "api_version",
+        "client_id",
+        "connections_max_idle_ms",
+        "metadata_max_age_ms",
+        "request_timeout_ms",
+        "retry_backoff_ms",
+        "sasl_kerberos_domain_name",
+        "sasl_kerberos_service_name",
+        "sasl_mechanism",
+        "sasl_plain_username",
+        "security_protocol",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_check_hostname",
+        "ssl_crlfile",
+        "ssl_keyfile",
+    }
+)
+
 
 def _with_secrets(data: dict[str, Any]) -> dict[str, Any]:
     """Replace every `x_file: PATH` by `x: <what the file holds>`."""
@@ -320,6 +342,7 @@ class Settings(Section):
     control: Control = Control()
     metrics: Metrics = Metrics()
     models: dict[Name, Path] = Field(default_factory=dict)
-    """Package folders by the models' names, published at start beside what `skysail model add` has published."""
+    """Package folders by the models' names, published at start beside what `skysail model add` has published. Relative
+    paths start at the folder of the settings file, those in the environment where the command is started."""
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside what `skysail app create` has published."""
