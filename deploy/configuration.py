@@ -179,7 +179,7 @@ def write(settings: Settings, path: Path) -> Path:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.unlink(missing_ok=True)  # one that is there may be readable for others, or open in their hands
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(to_yaml(_plain(settings.model_dump(), mask=False)))
     return path
 

@@ -63,8 +63,8 @@ def models(settings: Settings) -> list[Model]:
     for name, package in settings.models.items():
         if not package.is_dir():
             raise UsageError(
-                f"models.{name}: there is no folder {package}; package the model there (`skysail model package --help`),"
-                " or mend the path: relative ones start at the folder of the settings file"
+                f"models.{name}: there is no folder {package}; package the model there (`skysail model package"
+                " --help`), or mend the path: relative ones start at the folder of the settings file"
             )
         record = model_record(package)
         if record.name != name:

@@ -42,9 +42,10 @@ def _is_text(location: Sequence[str]) -> bool:
         return any(word in location[-1] for word in TEXT_PROPERTIES)
     section: Any = Settings
     for key in location:
-        key = key.removesuffix("_file") if _is_section(section) and key not in section.model_fields else key
-        if not _is_section(section) or key not in section.model_fields:
+        if not _is_section(section):
             return False
+        if key not in section.model_fields:
+            return key.endswith("_file")  # the path of one with a secret
         section = section.model_fields[key].annotation
     kinds = set(get_args(section) or (section,)) - {type(None)}
     return bool(kinds) and kinds <= {str, SecretStr}

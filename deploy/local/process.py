@@ -21,13 +21,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from deploy.errors import StartError
+from deploy.local.logs import tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _TETHER = str(Path(__file__).with_name("tether.py"))
 _POLL_S = 0.02
-_TAIL_LINES = 12
 
 
 class Process(subprocess.Popen[bytes]):
@@ -105,12 +105,6 @@ def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: P
         time.sleep(_POLL_S)
 
 
-def tail(log: Path, lines: int = _TAIL_LINES) -> str:
-    """Return the last lines of a log file, or nothing if there is none."""
-    try:
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
-    except OSError:
-        return ""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
