@@ -1,9 +1,9 @@
 """The folder `.skysail`, where a command that is started keeps what outlives it: logs, data, who holds what.
 
-    .skysail/logs/PREFIX/ROLE.log     what the processes of `skysail run` say
-    .skysail/run/PREFIX/lock          held as long as `skysail run` runs
-    .skysail/run/PREFIX/settings.yaml what its processes read, secrets included; gone when it ends
-    .skysail/kafka, .skysail/redis    data of the local servers
+.skysail/logs/PREFIX/ROLE.log     what the processes of `skysail run` say
+.skysail/run/PREFIX/lock          held as long as `skysail run` runs
+.skysail/run/PREFIX/settings.yaml what its processes read, secrets included; gone when it ends
+.skysail/kafka, .skysail/redis    data of the local servers
 """
 
 from __future__ import annotations

@@ -70,6 +70,10 @@ def run(
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
+    if not roles:
+        from deploy.desired import verify
+
+        verify(settings)  # before the settings are printed: what is wrong with them is the last that is said
     if not quiet:
         click.echo(_told(settings, verbose=verbose))
     codec = codec_for(settings)

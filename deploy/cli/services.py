@@ -13,16 +13,15 @@ from deploy import background
 from deploy.cli.common import VerbGroup, json_option, print_json
 from deploy.local import admin, apache, process
 from deploy.local import redis as redis_server
+from deploy.state import STATE
 
 if TYPE_CHECKING:
     from deploy.background import Running
 
-FOLDER = Path(".skysail")
-
 folder_option = click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    default=FOLDER,
+    default=STATE,
     show_default=True,
     help="For its data, its log, and the file that `stop` finds it by.",
 )

@@ -105,8 +105,6 @@ def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: P
         time.sleep(_POLL_S)
 
 
-
-
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a port nobody listens on now; it may be taken before it is used, so use it soon."""
     with socket.socket() as listener:

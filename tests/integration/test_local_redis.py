@@ -8,7 +8,7 @@ import psutil
 import pytest
 import redis
 
-from deploy.local.process import tail
+from deploy.local.logs import tail
 from deploy.local.redis import RedisServer, find_redis
 
 if TYPE_CHECKING:
