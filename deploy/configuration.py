@@ -95,7 +95,7 @@ def _from_folder(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(models, dict):
         return data
     paths = {
-        name: str(folder.absolute() / Path(path).expanduser()) if isinstance(path, str) else path
+        name: str((folder / Path(path).expanduser()).resolve()) if isinstance(path, str) else path
         for name, path in models.items()
     }
     return {**data, "models": paths}
