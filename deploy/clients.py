@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError
 from redis.retry import Retry
 
 from deploy.addresses import connection, properties, redis_url
 from deploy.configuration import without_secrets
 from deploy.errors import DeployError
 from deploy.handshake import greet
+from deploy.state import PASSWORD_FILE, STATE
 from streams.client import Client
 from streams.runtime.errors import BrokerUnavailableError
 
@@ -156,6 +158,13 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
     client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
     try:
         return str(client.info("server")["redis_version"])
+    except AuthenticationError as error:
+        message = (
+            f"Redis at {without_secrets(settings.redis.url)} does not let us in ({without_secrets(str(error))}): set"
+            " redis.password_file; of one that `skysail redis start` started in another folder that is FOLDER/"
+            f"{STATE / 'redis' / PASSWORD_FILE}"
+        )
+        raise Unreachable(message) from None
     except RedisError as error:
         message = (
             f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"

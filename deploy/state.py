@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STATE = Path(".skysail")
+PASSWORD_FILE = "password"  # noqa: S105 - the name of a file: of the Redis that was started here, in its folder
 PRIVATE = 0o700
 
 

@@ -40,13 +40,14 @@ class Process(subprocess.Popen[bytes]):
         self.wait()
 
 
-def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Process:
+def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, umask: int = -1) -> Process:
     """Start a program in its own session, its output appended to `log`, tied to the life of this process.
 
     Args:
         argv: The program and its arguments; never through a shell.
         log: File for stdout and stderr; its folder is created.
         env: Variables on top of this process's own.
+        umask: Of the child; by default this process's own.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     full = [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *argv]
@@ -60,6 +61,7 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
+                umask=umask,
             )
 
     # A thread that ends takes the children it started with it (PR_SET_PDEATHSIG is about the thread, not the process),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import json
 import stat
 from pathlib import Path
 
@@ -271,3 +272,23 @@ def test_what_is_wrong_with_a_setting_is_said_in_plain_words(tmp_path: Path, tex
     with pytest.raises(SettingsError, match=said) as refused:
         settings_from(tmp_path, text)
     assert "Input should" not in str(refused.value)
+
+
+def test_the_redis_that_was_started_here_is_let_in_by_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read by whoever needs it, from the folder where it was started; never for another Redis, or over a given one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".skysail" / "redis").mkdir(parents=True)
+    (tmp_path / ".skysail" / "redis" / "password").write_text("5ecre7")
+    remembered = {"pid": 1, "started": 1.0, "address": "redis://127.0.0.1:6379/0"}
+    (tmp_path / ".skysail" / "redis.json").write_text(json.dumps(remembered))
+    urls = {
+        "redis://127.0.0.1:6379/3": "redis://:5ecre7@127.0.0.1:6379/3",
+        "redis://127.0.0.1:6380/0": "redis://127.0.0.1:6380/0",
+        "redis://:mine@127.0.0.1:6379/0": "redis://:mine@127.0.0.1:6379/0",
+    }
+    for url, expected in urls.items():
+        assert redis_url(Settings.model_validate({"redis": {"url": url}})) == expected
+    given = Settings.model_validate({"redis": {"password": "other"}})
+    assert redis_url(given) == "redis://:other@127.0.0.1:6379/0"
