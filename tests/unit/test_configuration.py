@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import json
+import socket
 import stat
 from pathlib import Path
 
