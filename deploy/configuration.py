@@ -160,6 +160,16 @@ def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, Any]:
     return shown
 
 
+def doubts(settings: Settings) -> list[str]:
+    """Return what is allowed and hardly ever meant."""
+    given = {name: str(value).upper() for name, value in settings.kafka.properties.items() if isinstance(value, str)}
+    if given.get("security_protocol") == "SASL_PLAINTEXT" and given.get("sasl_mechanism", "PLAIN") == "PLAIN":
+        return [
+            "kafka.properties: SASL_PLAINTEXT with PLAIN sends the password in clear text: use SASL_SSL, or SCRAM-SHA-512"
+        ]
+    return []
+
+
 def to_yaml(values: Mapping[str, Any]) -> str:
     """Return plain values as YAML, in their order, the innermost on one line; nothing if there are none."""
     if not values:

@@ -40,7 +40,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
     """Look at everything that the settings name, in the order in which it is needed."""
     kafka = check_kafka(settings)
     found = [kafka, check_redis_answers(settings)]
-    if kafka.level is not Level.OK:
+    if kafka.level is Level.DOWN:
         return tuple(found)
     try:
         codec = codec_for(settings)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from deploy import background
 from deploy.clients import Unreachable, admin, check_redis
-from deploy.configuration import without_secrets
+from deploy.configuration import doubts, without_secrets
 from deploy.doctor import Check, Level
 from deploy.errors import RefusedError
 from deploy.listening import owner
@@ -32,6 +32,8 @@ def check_kafka(settings: Settings) -> Check:
         return Check("Kafka", Level.DOWN, f"{settings.kafka.bootstrap} answers", str(error))
     except Unreachable as error:
         return Check("Kafka", Level.DOWN, *_silent(settings.kafka.bootstrap, str(error), "kafka", KAFKA_PORT))
+    if doubt := next(iter(doubts(settings)), None):
+        return Check("Kafka", Level.WARN, f"{settings.kafka.bootstrap} answers", doubt)
     count = len(metadata.brokers)
     brokers = f"{count} broker{'s' * (count > 1)}"
     return Check(

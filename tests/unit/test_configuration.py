@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.addresses import connection, redis_url
-from deploy.configuration import load, masked, to_yaml, write
+from deploy.configuration import doubts, load, masked, to_yaml, write
 from deploy.errors import SettingsError
 from deploy.reference import reference
 from deploy.settings import Settings
@@ -292,3 +292,15 @@ def test_the_redis_that_was_started_here_is_let_in_by_its_password(
         assert redis_url(Settings.model_validate({"redis": {"url": url}})) == expected
     given = Settings.model_validate({"redis": {"password": "other"}})
     assert redis_url(given) == "redis://:other@127.0.0.1:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "count"),
+    [("SASL_PLAINTEXT", "PLAIN", 1), ("SASL_SSL", "PLAIN", 0), ("SASL_PLAINTEXT", "SCRAM-SHA-512", 0)],
+)
+def test_a_password_in_clear_text_is_warned_of(protocol: str, mechanism: str, count: int) -> None:
+    """It is allowed, for a broker behind something else that encrypts."""
+    properties = {"security_protocol": protocol, "sasl_mechanism": mechanism, "sasl_plain_password": "hunter2"}
+    said = doubts(Settings.model_validate({"kafka": {"properties": properties}}))
+    assert len(said) == count
+    assert "hunter2" not in "".join(said)
