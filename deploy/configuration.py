@@ -165,7 +165,7 @@ def doubts(settings: Settings) -> list[str]:
     given = {name: str(value).upper() for name, value in settings.kafka.properties.items() if isinstance(value, str)}
     if given.get("security_protocol") == "SASL_PLAINTEXT" and given.get("sasl_mechanism", "PLAIN") == "PLAIN":
         return [
-            "kafka.properties: SASL_PLAINTEXT with PLAIN sends the password in clear text: use SASL_SSL, or SCRAM-SHA-512"
+            "kafka.properties: SASL_PLAINTEXT with PLAIN sends the password in clear: use SASL_SSL, or SCRAM-SHA-512"
         ]
     return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -69,7 +70,5 @@ class ScrapeServer(WSGIServer):
 
 def _end(request: socket.socket) -> None:
     """Have whoever waits for this connection wait no longer."""
-    try:
+    with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
