@@ -293,8 +293,8 @@ class ApplicationSettings(Section):
     """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False
     """One policy state for each context (user, session, region) instead of one for all. A context starts
-    from what all of them have taught, weighted lightly, so that its own feedback soon outweighs it: as one observation of
-    each model, `exp3`, `exp4` and `timely` with half their weights."""
+    from what all of them have taught, weighted lightly, so that its own feedback soon outweighs it: as one observation
+    of each model, `exp3`, `exp4` and `timely` with half their weights."""
     slo_ms: float = Field(default=100.0, gt=0)
     """A query is answered so long after it was sent, with what is there by then."""
     default_output: int | float | str | None = None
