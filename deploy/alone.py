@@ -65,7 +65,8 @@ def _reporting(settings: Settings, codec: Codec, count: int) -> Iterator[Report]
         places = [TopicPartition(_topic(settings), partition, since_ms) for partition in range(count)]
         found = consumer.offsets_for_times(places, timeout=TIMEOUT_S) if places else []
         recent = [place for place in found if place.offset >= 0]
-        if recent and list(_read(consumer, recent, settings, codec)):  # all of them, to know what comes later
+        seen = list(_read(consumer, recent, settings, codec)) if recent else []
+        if seen:  # all of them have been read, so what comes now is new
             yield from _read(consumer, recent, settings, codec, seconds=RECENT_S)
     finally:
         consumer.close()

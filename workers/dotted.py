@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import sys
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 from workers.errors import PackageError, refusing
-from workers.here import look_here
 
 
 def resolve(path: str) -> Any:
@@ -28,7 +28,7 @@ def resolve(path: str) -> Any:
         raise PackageError(
             f"{path!r} names the standard library, which is no model: name a function of your own module"
         )
-    look_here()
+    _look_here()
     unknown = (ImportError, AttributeError)
     try:
         with refusing(f"{path!r} cannot be imported here", but=unknown):
@@ -40,3 +40,9 @@ def resolve(path: str) -> Any:
     if not callable(found):
         raise PackageError(f"{path!r} is not callable: name a function")
     return found
+
+
+def _look_here() -> None:
+    """Have modules looked for where the command was started, too: last of all, once a package names one."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
