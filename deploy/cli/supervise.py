@@ -55,10 +55,11 @@ async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
     with suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
             with shown(Console()) as progress:
+                system = System(settings, codec, place.folder, progress=progress, logs=place.logs)
+                # It holds secrets; one may be there of a run that was killed.
+                stack.callback(system.settings_file.unlink, missing_ok=True)
                 await asyncio.to_thread(check_redis, settings)
                 await asyncio.to_thread(require_alone, settings, codec)
-                system = System(settings, codec, place.folder, progress=progress, logs=place.logs)
-                stack.callback(system.settings_file.unlink, missing_ok=True)  # it holds secrets
                 read = {log: size(log) for log in place.logs.glob("*.log")}  # of earlier runs
                 await stack.enter_async_context(system)
             _tell(settings, system)
