@@ -17,6 +17,8 @@ from streams.runtime.kafka_client import KafkaConnection
 if TYPE_CHECKING:
     from deploy.settings import Settings
 
+REDIS_PORT = 6379
+
 
 def properties(settings: Settings) -> dict[str, Any]:
     """Return the pass-through properties with secrets in the clear, in aiokafka's words."""
@@ -53,3 +55,12 @@ def _local_password(url: str) -> str:
         return (STATE / "redis" / PASSWORD_FILE).read_text(encoding="ascii") if is_it else ""
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def redis_place(settings: Settings) -> str:
+    """Return where Redis is, without user and password: host:port, or a socket's path."""
+    parts = urlsplit(settings.redis.url)
+    if parts.scheme == "unix":
+        return parts.path
+    host = parts.hostname or "127.0.0.1"
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or REDIS_PORT}"

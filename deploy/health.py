@@ -20,6 +20,7 @@ from deploy.servers import check_kafka, check_page, check_redis_answers
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
+from streams.control.sound import sound
 from streams.runtime.kafka_tail import KafkaTail
 from streams.topology import worker_role
 from workers import manifest as manifests
@@ -163,7 +164,8 @@ async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict
 def _decoded(codec: Codec, records: Iterable[Record]) -> Iterator[Report]:
     for record in records:
         with suppress(DecodeError):
-            yield codec.decode(Report, record.value)
+            if (report := sound(codec.decode(Report, record.value))) is not None:  # its names are printed
+                yield report
 
 
 def _role_of(instance: str) -> str:

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.addresses import connection, redis_url
+from deploy.addresses import connection, redis_place, redis_url
 from deploy.errors import StartError, UsageError
 from deploy.listening import fault_of
 from deploy.metrics import exporting
@@ -292,6 +292,8 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             data=Path(folder),
             credentials=login,
             member=given.kafka.member,
+            redis=redis_place(given),
+            names=given.control.names,
             hooks=common.hooks,
         )
         app = create(place, common.codec)

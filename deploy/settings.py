@@ -269,6 +269,8 @@ class Control(Section):
     """The address it listens on. It has no log-in."""
     port: int = Field(default=6066, gt=0, lt=65536)
     """The port it listens on."""
+    names: tuple[str, ...] = ()
+    """By which browsers may ask for it, such as a proxy's, besides `localhost`, this host's name and its addresses."""
 
 
 class Metrics(Section):

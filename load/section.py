@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from load.targets import verdicts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -27,4 +29,14 @@ def section(
     machine = f"{environment['cores_usable']} cores of {environment['processor']}; {environment['broker']}; {given}."
     parts = [f"## {title}\n", introduction, f"{machine}\n"]
     parts += [f"### {table.title}\n\n{table.markdown()}" for table in tables]
-    return "\n".join([*parts, *(f"- {note}" for note in result.notes), ""])
+    missed = [
+        f"target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
+        f" {verdict.target.relation} {verdict.target.bound:g}"
+        for verdict in verdicts(result)
+        if not verdict.reached
+    ]
+    return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed)), ""])
+
+
+def _shown(measured: float | None) -> str:
+    return "not known" if measured is None else f"{measured:.4g}"

@@ -23,6 +23,7 @@ DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
+COMPRESSION: Final = "compression.type"
 LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"})
 # What goes by itself while topics are being created or brokers come up.
 PASSING: Final = frozenset({"existence", "leader"})
@@ -83,6 +84,10 @@ def check(
     return sorted(comparison.findings(), key=lambda finding: not finding.fault)
 
 
+def _looked_at(topic: Topic) -> frozenset[str]:
+    return LOOKED_AT | {COMPRESSION} if topic.from_clients else LOOKED_AT
+
+
 @dataclass(frozen=True, slots=True)
 class _Comparison:
     topology: Topology
@@ -96,7 +101,7 @@ class _Comparison:
         for group in self.topology.copartitioned:
             yield from self._together([name for name in group if name in self.found])
         yield from self._replication()
-        unread = [topic.name for topic in there if not self.found[topic.name].config.keys() >= LOOKED_AT]
+        unread = [topic.name for topic in there if not self.found[topic.name].config.keys() >= _looked_at(topic)]
         if unread:
             yield self._unread(unread)
         for topic in there:
@@ -170,6 +175,8 @@ class _Comparison:
             yield from self._timestamps(topic, config["message.timestamp.type"])
         if "max.message.bytes" in config:
             yield from self._size(topic, int(config["max.message.bytes"]))
+        if COMPRESSION in config and topic.from_clients:
+            yield from self._compression(topic, config[COMPRESSION])
 
     def _in_sync(self, topic: Topic, found: Found) -> Iterator[Finding]:
         needed = int(found.config.get(MIN_IN_SYNC, 1))
@@ -202,6 +209,12 @@ class _Comparison:
         if is_log:
             why = "another reading would tell repeated observations otherwise, and lessons would count twice"
         yield self._set(topic, "message.timestamp.type", kind, topic.timestamps, why, fault=is_log)
+
+    def _compression(self, topic: Topic, kind: str) -> Iterator[Finding]:
+        wanted = topic.config()[COMPRESSION]
+        if kind != wanted:
+            why = "a client's few kilobytes could be gigabytes for whoever reads them; brokers unpack and refuse them"
+            yield self._set(topic, COMPRESSION, kind, wanted, why, fault=True)
 
     def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:
         key = "max.message.bytes"

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
-# Room for a record of the largest accepted size with its headers, and for its verbatim copy in a dead-letter topic.
-MAX_RECORD_BYTES = 2 * 1024 * 1024
+# Of a batch, which is what Kafka bounds; the largest accepted record, its headers included, is half a MiB.
+MAX_BATCH_BYTES = 2 * 1024 * 1024
+# Of a client's batch: Kafka's own default, since every client library's largest batch fits into that.
+MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
+# A dead letter is its record and what is wrong with it.
+DEAD_LETTER_ROOM = 2
 MODEL_PARTITIONS = 4
 
 # The changelog of the control page's table, as Faust names it; made with the others, so that Faust needs no such right.
@@ -37,14 +41,18 @@ class Topic:
     retention_ms: int = DAY_MS
     needed_ms: int = 0  # what roles read back when they start: with a shorter retention they forget what they knew
     timestamps: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    max_bytes: int = MAX_BATCH_BYTES
+    # Clients write it: brokers unpack what comes compressed, so that no role ever has to unpack a stranger's gigabytes.
+    from_clients: bool = False
 
     def config(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka names it."""
         kept = {"retention.ms": str(self.retention_ms)} if self.cleanup == "delete" else {}
         return {
             "cleanup.policy": self.cleanup,
-            "max.message.bytes": str(MAX_RECORD_BYTES),
+            "max.message.bytes": str(self.max_bytes),
             "message.timestamp.type": self.timestamps,
+            **({"compression.type": "uncompressed"} if self.from_clients else {}),
             **kept,
         }
 
@@ -126,7 +134,17 @@ def build(
         Topic(topics.MODELS, "Model", "name = serves; name@version = known", 1, "compact"),
         *asked,
     )
-    dead = [Topic(topics.dead_letters(t.name), "verbatim", "verbatim", 1, retention_ms=30 * DAY_MS) for t in consumed]
+    dead = [
+        Topic(
+            topics.dead_letters(source.name),
+            "verbatim",
+            "verbatim",
+            1,
+            retention_ms=30 * DAY_MS,
+            max_bytes=DEAD_LETTER_ROOM * source.max_bytes,
+        )
+        for source in consumed
+    ]
     reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)
     table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
     return Topology(
@@ -144,7 +162,14 @@ def worker_role(model: str) -> str:
 def _circle(partitions: int, window_ms: int) -> list[Topic]:
     """Return the topics on the circle of data."""
     return [
-        Topic(topics.QUERIES, "Query", "context, else query_id", partitions),
+        Topic(
+            topics.QUERIES,
+            "Query",
+            "context, else query_id",
+            partitions,
+            max_bytes=MAX_CLIENT_BATCH_BYTES,
+            from_clients=True,
+        ),
         Topic(
             topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
         ),
@@ -152,7 +177,16 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
         Topic(
             topics.PREDICTIONS, "Prediction", "as the query", partitions, retention_ms=7 * DAY_MS, needed_ms=window_ms
         ),
-        Topic(topics.FEEDBACK, "Feedback", "as the query", partitions, retention_ms=7 * DAY_MS, needed_ms=window_ms),
+        Topic(
+            topics.FEEDBACK,
+            "Feedback",
+            "as the query",
+            partitions,
+            retention_ms=7 * DAY_MS,
+            needed_ms=window_ms,
+            max_bytes=MAX_CLIENT_BATCH_BYTES,
+            from_clients=True,
+        ),
         Topic(
             topics.OBSERVATIONS,
             "Observations",

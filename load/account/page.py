@@ -22,7 +22,8 @@ Written by `skysail load run account --docs docs/account.md`; it fills the same 
 The whole loop: every query goes from the client to selection, to the worker of the model that Exp3 draws, back to
 selection and to the client, four legs over Kafka; each answer gets feedback, which is joined and learnt. Two
 scikit-learn models of 64 features, every role a process of its own, four partitions. CPU time is in microseconds for
-each answered query.
+each answered query, of Skysail's own processes alone: the broker and Redis are not in it, and the broker works about as
+much as all of them where queries come singly. What waits for a core takes no CPU time, and is not in it either.
 
 Each process samples itself by the CPU time that it uses (`streams/runtime/sampler.py`: from outside py-spy would take
 a part of the same two cores), and its samples are sorted into steps by the functions on their stacks

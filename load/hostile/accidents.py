@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load.hostile.attack import Attack
+from load.hostile.honest import ROWS, SLO_MS
 from load.hostile.setting import HAUNTED, HONEST, PARTITIONS, PEOPLE, SLOW, row
 from schemas import topics
-from schemas.records import Application, Model, Query
+from schemas.records import Application, Model, Query, Status
 from streams.client import Client
 from streams.topology import state_partition
 from workers.packaging import package_function
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from load.hostile.arena import Arena
 
+_BACKLOG = 200
 _QUIET_S = 75.0  # a role that read nothing for 60 s although something waits ended itself
 _START_S = 12.0  # a role that was killed is back: a process starts in two or three, and reads its states
 
@@ -100,9 +102,19 @@ async def _killed(arena: Arena, role: str) -> None:
     await asyncio.sleep(_START_S)
 
 
-async def _selection_killed(arena: Arena) -> None:
-    """The role that decides is killed; the one that follows decides by what was learnt."""
-    await _killed(arena, "selection")
+async def _selection_killed(arena: Arena) -> str | None:
+    """The role that decides is killed; its successor decides what waits by what was learnt, not by an even guess."""
+    async with Client(arena.stage.bootstrap, arena.prefix) as client:
+        arena.signal("selection")
+        rows = [number % ROWS for number in range(_BACKLOG)]
+        asked = [client.predict(HONEST, row(number), slo_ms=10 * SLO_MS, timeout_s=30) for number in rows]
+        answers = await asyncio.gather(*asked)
+    judged = [(number, its.answer) for number, its in zip(rows, answers, strict=True) if its.status is Status.COMPLETE]
+    wrong = sum(answer != number for number, answer in judged)
+    await asyncio.sleep(_START_S / 2)
+    if len(judged) < _BACKLOG / 2:
+        return f"{len(judged)} of {_BACKLOG} waiting queries were answered by a model"
+    return f"{wrong} of {len(judged)} waiting queries were decided wrongly" if wrong > 0.2 * len(judged) else None
 
 
 async def _worker_killed(arena: Arena) -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _HEAD: Final = struct.Struct(">hiqqqhii")
+# Magic; version 1, independent blocks, content checksum; blocks of 64 KiB; the checksum of these two bytes.
+_LZ4_HEAD: Final = b"\x04\x22\x4d\x18\x64\x40\xa7"
 _PRODUCE, _VERSION, _TIMEOUT_MS = 0, 7, 30_000
 
 
@@ -53,9 +55,12 @@ def gzip_with_a_tail(records: bytes) -> bytes:
 
 
 def lz4_with_a_wrong_checksum(records: bytes) -> bytes:
-    """Return a batch whose LZ4 frame ends in a content checksum that is wrong: Java does not look at it."""
-    frame = bytearray(bytes(cramjam.lz4.compress(records)))
-    return batch(bytes(frame[:-4]) + b"\0\0\0\0", 1, LZ4)
+    """Return a batch whose LZ4 frame ends in a content checksum that is wrong: Java does not look at it.
+
+    One stored block of at most 64 KiB in a frame of independent blocks, the only kind that Kafka takes.
+    """
+    block = struct.pack("<I", 1 << 31 | len(records)) + records
+    return batch(_LZ4_HEAD + block + bytes(4) + b"\xba\xdb\xad\x00", 1, LZ4)
 
 
 def produce(bootstrap: str, topic: str, partition: int, made: bytes) -> int:

@@ -46,8 +46,8 @@ class Seconds:
 
     @property
     def share(self) -> float:
-        """In time of those that were sent; 1 where none was."""
-        return self.in_time / self.sent if self.sent else 1.0
+        """In time of those that were sent; none where none was, as then nothing was measured."""
+        return self.in_time / self.sent if self.sent else 0.0
 
 
 class Honest:

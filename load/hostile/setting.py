@@ -24,7 +24,7 @@ WIDE_FEATURES: Final = 110
 PARTITIONS: Final = 4
 _FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "slow": "slow", "dead": "never_in_time", "ghost": "nothing"}
 _APPLICATIONS: Final = (
-    Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS, default_output=-1),
+    Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
     Application(SLOW, ("slow",), "single", slo_ms=SLO_MS, default_output=-1),
     Application(PEOPLE, ("right", "wrong"), "exp3", per_context=True, slo_ms=SLO_MS, default_output=-1),
     Application(

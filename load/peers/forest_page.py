@@ -21,12 +21,16 @@ TITLE: Final = "A model that needs batching"
 INTRODUCTION: Final = """\
 A random forest on images of 784 pixels, a byte each, costs milliseconds a call before the first row, and little for
 each row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried
-(doubled until most answers are late, then two in between). Everybody has the best setting of its grid for each
-objective. AIMD and fixed batches are asked by turns, side by side, at three rates about AIMD's best, one objective
-after the other, and started six times; the ratio has the means of the rounds, each at the rate, and of fixed batches
-the size, that did best after the other starts (of several the best is also the luckiest), and its standard error.
-Against the peers Skysail's best lane counts at each objective. Everybody else is asked who is asked above; the short
-form asks one hand loop and four of the peers, at the first setting of each grid. Written by `skysail load run forest`.
+(doubled until most answers are late, then two in between): who is tried oftener has more luck. In full form everybody
+has the best setting of its grid for each objective. AIMD and fixed batches are asked by turns, side by side, at three
+rates about AIMD's best, one objective after the other, and started six times; the ratio has the means of the rounds,
+each at the rate, and of fixed batches the size, that did best after the other starts (of several the best is also the
+luckiest), and its standard error. Against the peers Skysail's best lane counts at each objective, of three. Written by
+`skysail load run forest`.
+"""
+SHORT: Final = """\
+**This is the short form**: one round, one hand loop and four of the peers, each at the first setting of its grid and
+not at its best. Ratios between Skysail and others say little here.
 """
 _RATIOS: Final = (
     ("peer", "the best peer"),
@@ -47,7 +51,8 @@ def tables(result: Result) -> list[Table]:
 
 def page(result: Result, environment: Mapping[str, Any]) -> str:
     """Return the part of the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result))
+    introduction = f"{INTRODUCTION}\n{SHORT}" if result.parameters.get("form") == "short" else INTRODUCTION
+    return section(result, environment, TITLE, introduction, tables(result))
 
 
 def _goodput(systems: Sequence[Row]) -> Table:

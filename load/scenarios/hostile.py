@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -102,8 +101,8 @@ class _Watchers:
             ended,
             grown / 2**20,
             role,
-            await asyncio.to_thread(self.dead.take),
-            Counter(self.arena.refused),
+            dict(await asyncio.to_thread(self.dead.take)),
+            dict(self.arena.refused),
             faults,
         )
 
@@ -178,6 +177,7 @@ def _row(blow: Blow, client: Honest) -> dict[str, Any]:
     return {
         **asdict(blow),
         "in_time": outside.share,
+        "sent": whole.sent,
         "unanswered": whole.sent - whole.answered,
         "wrong": outside.wrong / max(1, outside.answered),
         "ended_roles": sum(blow.ended.values()),
@@ -188,7 +188,7 @@ def _line(blow: Blow, client: Honest) -> str:
     row = _row(blow, client)
     ended = f", ended {', '.join(blow.ended)}" if blow.ended else ""
     faults = "".join(f"; {fault}" for fault in blow.faults)
-    return f"{blow.name}: {row['in_time']:.2%} in time, +{blow.grown_mib:.0f} MiB {blow.grown_role}{ended}{faults}"
+    return f"{blow.name}: {row['in_time']:.2%} of {row['sent']} in time, +{blow.grown_mib:.0f} MiB {blow.grown_role}{ended}{faults}"
 
 
 def tables(result: Result) -> Sequence[Table]:

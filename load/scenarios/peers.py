@@ -169,9 +169,14 @@ def _result(
 
 
 def _limit(ceiling_per_s: float, climbed: list[dict[str, Any]]) -> str:
-    """Say where the harness itself is at its end."""
+    """Say where the harness itself is at its end, or that nobody knows: the rates tried end before it."""
     if all(row["saturated"] for row in climbed):
         return f"even at {ceiling_per_s:,.0f}/s the harness was saturated: latency and goodput of this run say nothing"
+    if ceiling_per_s >= max(row["rate_per_s"] for row in climbed):
+        return (
+            f"{ceiling_per_s:,.0f}/s is the highest rate that was tried: the harness kept up with it, and who reaches"
+            " it may do more"
+        )
     return f"rates beyond {ceiling_per_s:,.0f}/s are left out: without any system the harness is saturated there"
 
 

@@ -1,55 +1,34 @@
-"""What is wrong, in words, and the next command to type; the worst first."""
+"""What is wrong, in words, and the next command to type: the cause first, then the worst."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streams.control.advice import application
+from streams.control.causes import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
+from streams.control.command import WORKER, run, skysail
 from streams.control.history import Key
 from streams.control.shown import Alert
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streams.control.history import Risen, Series
+    from streams.control.place import View
     from streams.control.shown import ApplicationRow, LetterRow, ProcessRow
 
-# One default in twenty is what an application's users notice; fewer answers than this say little.
-MANY_DEFAULTS, MANY_LATE, MANY_FAILED, FEW_ANSWERS = 0.05, 0.05, 0.05, 20
 # How long a restart is worth telling.
 A_NIGHT_S = 43_200.0
 # A lag is growing if it is above what a poll brings and twice what it was half a minute ago.
 LAG_RECORDS, LAG_STEPS = 500, 6
+# A process has one thread, so it is at its limit before it uses a core in full.
+BUSY_CORES = 0.8
+# What of an application follows from a server that was away.
+AFTER_KAFKA, WITHOUT_STATES = ("defaults", "late"), ("without_state",)
 ROLES = {
     "selection": "queries are not answered",
     "joiner": "feedback is not joined; it waits in Kafka",
     "learner": "nothing is learnt; observations wait in Kafka",
-}
-WORKER = "worker."
-# Why answers are late: a process has one thread, so it is at its limit before it uses a core in full.
-BUSY_CORES = 0.8
-BUSY = "selection is at its limit, start another one", "skysail run --role selection"
-NOT_BUSY = "queries come late to selection, or the machine is too busy with other things", "skysail doctor"
-# Why answers were defaults: what it means, and what to type next.
-REASONS = {
-    "deadline": ("no model had answered by the deadline", "skysail tail model-predictions --count 5"),
-    "expired_in_queue": (
-        "models have more queries than they can answer in time",
-        "skysail run --role worker --model {model}",
-    ),
-    "expired": ("queries came after their deadline: see the lag of selection", "skysail doctor"),
-    "invalid_input": ("inputs do not have the shape or type that the models take", "skysail tail queries --count 1"),
-    "low_confidence": ("the models do not agree enough for confidence_floor", "skysail app show {application}"),
-    "model_failed": ("models raise: their workers' logs say what", "skysail tail model-predictions --count 5"),
-    "no_model_in_time": ("no model is quick enough for the queries' deadlines", "skysail app show {application}"),
-    "overloaded": (
-        "models have more queries than they can answer in time",
-        "skysail run --role worker --model {model}",
-    ),
-    "oversized_outputs": ("what its models answer is too large for one record", "skysail app show {application}"),
-    "too_many_features": ("queries have more features than the policy counts", "skysail app show {application}"),
-    "unknown_application": ("no such application is deployed", "skysail app list"),
-    "unknown_model": ("a model of it is not deployed", "skysail model list"),
-    "unknown_version": ("queries name a version that does not run, or does not answer", "skysail model list"),
 }
 
 
@@ -57,48 +36,61 @@ def alerts(
     applications: Sequence[ApplicationRow],
     processes: Sequence[ProcessRow],
     letters: Sequence[LetterRow],
-    risen: Risen,
+    risen: tuple[Risen, Risen],
     versions: Mapping[str, str],
+    view: View,
+    now_us: int,
 ) -> list[Alert]:
-    """Return what is wrong.
+    """Return what is wrong; what follows from a server that is down is not told beside it.
 
     Args:
         applications: as they are shown.
         processes: as they are shown.
         letters: dead letters, as they are shown.
-        risen: counters in the last minute.
+        risen: counters in the last minute, and in the last seconds.
         versions: of the models that a worker serves.
+        view: what the page knows of itself.
+        now_us: the time.
     """
-    served = {*versions, *(row["role"][len(WORKER) :] for row in processes if row["role"].startswith(WORKER))}
+    if cause := kafka_down(view, now_us):
+        return [cause]
+    minute, lately = risen
+    back, redis = kafka_back(view, now_us), redis_down(view, lately)
+    follows = (*(AFTER_KAFKA if back else ()), *(WITHOUT_STATES if redis else ()))
+    stand_still = WITHOUT_REDIS if redis else frozenset()
+    others = [row for row in processes if row["instance"] != view.place.instance and row["role"] not in stand_still]
+    served = {*versions, *(row["role"].removeprefix(WORKER) for row in processes if row["role"].startswith(WORKER))}
     is_busy = any(row["role"] == "selection" and (row["cpu"] or 0.0) > BUSY_CORES for row in processes)
     found = [
-        *_silence(processes),
-        *_deaths(processes),
-        *(each for row in applications for each in _application(row, risen, served, is_busy=is_busy)),
-        *_failures(risen),
-        *_lags(processes),
+        *(_silence(others) if view.is_settled else ()),
+        *(_absence(processes, stand_still) if view.is_settled else ()),
+        *_deaths(others),
+        *(each for row in applications for each in application(row, minute, served, follows, is_busy=is_busy)),
+        *_failures(minute),
+        *_lags(others),
         *_letters(letters),
     ]
-    return sorted(found, key=lambda alert: alert["level"])
+    causes = [cause for cause in (redis, back) if cause]
+    return [*causes, *sorted(found, key=lambda alert: alert["level"])]
 
 
 def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
     live = {process["role"] for process in processes if not process["silent"]}
-    heard = {process["role"] for process in processes}
     for process in processes:
-        role = process["role"]
+        role, heard = process["role"], f"{process['instance']} was last heard {process['age_s']:.0f} s ago"
         if process["silent"] and role not in live:
-            what = ROLES.get(
-                role, "its model answers nothing" if role.startswith(WORKER) else "its figures are missing"
-            )
-            text = f"{process['instance']} was last heard {process['age_s']:.0f} s ago: {what}"
-            yield Alert(level="bad", text=text, command=_start(role))
+            is_worker = role.startswith(WORKER)
+            what = ROLES.get(role, "its model answers nothing" if is_worker else "its figures are missing")
+            yield Alert(level="bad", text=f"{heard}: {what}", command=run(role))
         elif process["silent"]:
-            text = f"{process['instance']} was last heard {process['age_s']:.0f} s ago; others of its role go on"
-            yield Alert(level="warn", text=text, command="skysail doctor")
+            yield Alert(level="warn", text=f"{heard}; others of its role go on", command=skysail("doctor"))
+
+
+def _absence(processes: Sequence[ProcessRow], stand_still: frozenset[str]) -> Iterator[Alert]:
+    heard = {process["role"] for process in processes}
     for role, what in ROLES.items():
-        if role not in heard and heard - {"control"}:
-            yield Alert(level="bad", text=f"no {role} reports: {what}", command=_start(role))
+        if role not in heard | stand_still and heard - {"control"}:
+            yield Alert(level="bad", text=f"no {role} reports: {what}", command=run(role))
 
 
 def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
@@ -108,58 +100,20 @@ def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
         if process["restarts"] and up_s < A_NIGHT_S and not is_page:
             ago = f"the last time {up_s / 60:.0f} min ago ({process['restarts']} in all)"
             text = f"{process['instance']} died and was started again, {ago}; its log says why"
-            yield Alert(level="warn", text=text, command="skysail doctor")
-
-
-def _start(role: str) -> str:
-    return (
-        f"skysail run --role worker --model {role[len(WORKER) :]}"
-        if role.startswith(WORKER)
-        else f"skysail run --role {role}"
-    )
-
-
-def _application(row: ApplicationRow, risen: Risen, served: Collection[str], *, is_busy: bool) -> Iterator[Alert]:
-    name, answers = row["name"], risen.get(Key("answers_total", row["name"]), 0.0)
-    for model in row["models"]:
-        if model["name"] not in served:  # a silent worker has been told of
-            text = f"{name}: no worker serves {model['name']}"
-            yield Alert(level="bad", text=text, command=f"skysail run --role worker --model {model['name']}")
-        if (model["failed"] or 0.0) > MANY_FAILED:
-            text = f"{name}: {model['name']} fails on {model['failed']:.0%} of its rows; its worker's log says why"
-            yield Alert(level="bad", text=text, command=f"skysail model rollback {model['name']}")
-    if answers < FEW_ANSWERS:
-        return
-    if (row["defaults"] or 0.0) > MANY_DEFAULTS:
-        reason = max(row["reasons"], key=lambda reason: row["reasons"][reason])
-        meaning, command = REASONS.get(reason, (reason, "skysail tail predictions --count 5"))
-        text = f"{name}: {row['defaults']:.0%} of the answers are the default, most because {meaning}"
-        yield Alert(level="bad", text=text, command=command.format(application=name, model=_busiest(row)))
-    if (row["late"] or 0.0) > MANY_LATE:
-        why, command = BUSY if is_busy else NOT_BUSY
-        text = f"{name}: {row['late']:.0%} of the answers left after their deadline: {why}"
-        yield Alert(level="bad", text=text, command=command)
-
-
-def _busiest(row: ApplicationRow) -> str:
-    models = row["models"]
-    return max(models, key=lambda model: model["queue_rows"] or 0.0)["name"] if models else ""
+            yield Alert(level="warn", text=text, command=skysail("doctor"))
 
 
 def _failures(risen: Risen) -> Iterator[Alert]:
-    if risen.get(Key("store_failures_total")):
-        text = "Redis does not answer: decisions go by the states last read, and nothing new is learnt until it is back"
-        yield Alert(level="bad", text=text, command="skysail doctor")
     if failures := risen.get(Key("kernel_failures_total")):
         text = f"{failures:.0f} errors of the program itself in the last minute; the logs have them"
-        yield Alert(level="bad", text=text, command="skysail doctor")
+        yield Alert(level="bad", text=text, command=skysail("doctor"))
 
 
 def _lags(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
     for process in processes:
         if not process["silent"] and _is_growing(process["lags"]):
             text = f"{process['instance']} falls behind: {process['lags'][-1]:,.0f} records are unread, and it grows"
-            yield Alert(level="warn", text=text, command=_start(process["role"]))
+            yield Alert(level="warn", text=text, command=run(process["role"]))
 
 
 def _is_growing(lags: Series) -> bool:
@@ -171,4 +125,4 @@ def _letters(letters: Sequence[LetterRow]) -> Iterator[Alert]:
     for row in letters:
         if row["minute"]:
             text = f"{row['minute']:.0f} dead letters in the last minute: {row['topic']}, cause {row['cause']}"
-            yield Alert(level="warn", text=text, command=f"skysail tail {row['topic']}.dlq --from-beginning --end")
+            yield Alert(level="warn", text=text, command=row["command"])

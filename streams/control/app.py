@@ -7,7 +7,7 @@ off: they would show table data and topology to whoever can reach the port.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,13 @@ import faust
 
 from schemas.errors import DecodeError
 from schemas.records import Report
+from streams.control.causes import fails
 from streams.control.figures import Figures, fold, heard_lately, status
+from streams.control.guarded import guard, headers, names, runner
 from streams.control.history import History
 from streams.control.overview import overview
+from streams.control.place import Place, Sight
+from streams.control.sound import make_room, sound
 from streams.control.unhurried import Transport
 from streams.runtime.metrics import Composer
 
@@ -33,6 +37,10 @@ PAGE = Path(__file__).with_name("page.html")
 # One process, one partition, a report a second from each process: nothing here needs to be large.
 STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
+# While Kafka or Redis do not answer, they are asked for a connection so often.
+LISTEN_EVERY_S = 2.0
+# Pages that ask at once get the same answer.
+SAME_US = 500_000
 # As for the other roles; Faust's own minute would be a minute without figures after a crash.
 SESSION_S, HEARTBEAT_S = 10.0, 2.0
 # To fold a few reports again after a crash changes nothing; for each commit Faust draws a table, for a log at DEBUG.
@@ -51,6 +59,8 @@ class Options:
     data: Path  # Faust insists on a folder, though the table itself is in memory
     credentials: CredentialsT | None = None
     member: str | None = None  # as `ConsumerSettings.member`
+    redis: str = ""  # host:port, or a socket's path: to be shown
+    names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
 
 
@@ -61,16 +71,31 @@ def create(options: Options, codec: Codec) -> faust.App:
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
-    live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
-    history = History()
-    _read(app, reports, live, history, codec)
-    _show(app, live, history)
-    _report(app, reports, codec, options)
+    place = Place(options.prefix, options.instance, options.bootstrap, options.redis)
+    state = _State(
+        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Sight(place, _now_us())
+    )
+    _read(app, reports, state, codec)
+    _show(app, state)
+    _report(app, reports, codec, options, state.sight)
+    _listen(app, state)
     return app
 
 
+@dataclass(slots=True)
+class _State:
+    """What has been read."""
+
+    live: Any  # figures by instance: a table of Faust's
+    sight: Sight
+    history: History = field(default_factory=History)
+    answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
+
+
 def _bare(options: Options) -> faust.App:
-    return faust.App(
+    page = PAGE.read_text(encoding="utf-8")
+    known = names(options.host, options.names)
+    app = faust.App(
         f"{options.prefix}.control",
         broker=[f"kafka://{address}" for address in options.bootstrap.split(",")],
         broker_credentials=options.credentials,
@@ -95,41 +120,73 @@ def _bare(options: Options) -> faust.App:
         web_graph_enabled=False,
         web_stats_enabled=False,
         web_metrics_enabled=False,
+        web_application_options={"middlewares": [guard(known, headers(page))]},
     )
+    server: Any = app.web
+    server._runner = runner(server.web_app)  # noqa: SLF001 - no setting of Faust's leads there
+    return app
 
 
-def _read(app: faust.App, reports: Any, live: Any, history: History, codec: Codec) -> None:
+def _read(app: faust.App, reports: Any, state: _State, codec: Codec) -> None:
     async def follow(values: AsyncIterable[bytes]) -> None:
         """Fold each report into the table; a record that is no report is left to whoever consumes with a group."""
         async for value in values:
             try:
-                report = codec.decode(Report, value)
+                report = sound(codec.decode(Report, value))
             except DecodeError:
                 continue
-            before = live.get(report.instance)
-            live[report.instance] = after = fold(before, report)
-            history.add(before, after, _now_us())
+            now_us = _now_us()
+            if report is None or not make_room(state.live, report, now_us):
+                continue
+            before = state.live.get(report.instance)
+            state.live[report.instance] = after = fold(before, report)
+            state.history.add(before, after, now_us)
+            state.sight.heard(report, now_us)
 
     app.agent(reports, name="follow", concurrency=1)(follow)
 
 
-def _show(app: faust.App, live: Any, history: History) -> None:
+def _show(app: faust.App, state: _State) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+
     async def page(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
         """Serve the live page."""
-        return self.html(PAGE.read_text(encoding="utf-8"))
+        return self.html(text)
 
     async def api(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
         """Serve the figures as JSON."""
-        entries: list[Figures] = list(live.values())
         now_us = _now_us()
-        found = overview(heard_lately(entries, now_us), history, now_us)
-        return self.json({**status(entries, now_us), "overview": found})
+        if state.answer is None or now_us - state.answer[0] > SAME_US:
+            state.answer = now_us, _status(state, now_us)
+        return self.json(state.answer[1])
+
+    async def health(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
+        """Say that this process serves; a restart of it would mend nothing where Kafka does not answer."""
+        is_blind = state.sight.view(_now_us()).as_of_us is not None
+        return self.json({"status": "ok", "kafka": "does not answer" if is_blind else "ok"})
 
     app.page("/", name="page")(page)
     app.page("/api/status", name="status")(api)
+    app.page("/health", name="health")(health)
 
 
-def _report(app: faust.App, reports: Any, codec: Codec, options: Options) -> None:
+def _status(state: _State, now_us: int) -> dict[str, object]:
+    entries: list[Figures] = list(state.live.values())
+    found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
+    return {**status(entries, now_us), "overview": found}
+
+
+def _listen(app: faust.App, state: _State) -> None:
+    async def listen() -> None:
+        """Find out whether anybody listens where Kafka and Redis are, once one of them is in doubt."""
+        now_us = _now_us()
+        if state.sight.view(now_us).as_of_us is not None or fails(state.history, now_us):
+            await state.sight.listen((state.sight.place.kafka, state.sight.place.redis))
+
+    app.timer(LISTEN_EVERY_S, name="listen")(listen)
+
+
+def _report(app: faust.App, reports: Any, codec: Codec, options: Options, sight: Sight) -> None:
     composer = Composer(options.instance, "control")
 
     async def report() -> None:
@@ -137,6 +194,7 @@ def _report(app: faust.App, reports: Any, codec: Codec, options: Options) -> Non
         found = composer.compose(_now_us())
         for hook in options.hooks:
             hook(found)
+        sight.sent(found.time_us)
         await reports.send(key=options.instance.encode(), value=codec.encode(found))
 
     app.timer(REPORT_EVERY_S, name="report")(report)

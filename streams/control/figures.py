@@ -6,6 +6,7 @@ report ──▶ fold(before, report) ──▶ table[instance] ──▶ status
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypedDict
 
 from schemas.records import STOPPED
@@ -94,7 +95,7 @@ def status(entries: Iterable[Figures], now_us: int) -> Status:
 
 def heard_lately(entries: Iterable[Figures], now_us: int) -> list[Figures]:
     """Return the processes that have not been forgotten, by role and name."""
-    known = [entry for entry in entries if now_us - entry["time_us"] < FORGOTTEN_AFTER_US]
+    known = [entry for entry in entries if not is_forgotten(entry, now_us)]
     return sorted(known, key=lambda entry: (entry["role"], entry["instance"]))
 
 
@@ -105,6 +106,11 @@ def _age_s(entry: Figures, now_us: int) -> float:
 def is_silent(entry: Figures, now_us: int) -> bool:
     """Tell whether a process has missed its last reports."""
     return now_us - entry["time_us"] > SILENT_AFTER_US
+
+
+def is_forgotten(entry: Figures, now_us: int) -> bool:
+    """Tell whether a process has been silent for so long that it has left."""
+    return now_us - entry["time_us"] >= FORGOTTEN_AFTER_US
 
 
 def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, float]]:
@@ -142,7 +148,14 @@ def _column(name: str, labels: Mapping[str, str]) -> str:
 
 def parse(metric: str) -> tuple[str, dict[str, str]]:
     """Split `name{label=value,...}` into the name and its labels."""
+    name, labels = _parsed(metric)
+    return name, dict(labels)
+
+
+@lru_cache(maxsize=65_536)
+def _parsed(metric: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     match = METRIC.fullmatch(metric)
     if match is None or match["labels"] is None:
-        return metric, {}
-    return match["name"], dict(pair.split("=", 1) for pair in match["labels"].split(",") if "=" in pair)
+        return metric, ()
+    pairs = (pair.partition("=") for pair in match["labels"].split(",") if "=" in pair)
+    return match["name"], tuple((label, value) for label, _, value in pairs)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STEP_US = 5_000_000
 STEPS = 60
+# Sums in a step: a thousand applications of some models have twenty thousand.
+MOST_KEYS = 50_000
 # The counters that the page follows; a label's values are bounded where they are counted.
 FOLLOWED = frozenset(
     (
@@ -30,6 +32,8 @@ FOLLOWED = frozenset(
         "batch_rows_total",
         "batches_total",
         "dead_letters_total",
+        "decided_without_state_total",
+        "failed_outputs_total",
         "joined_total",
         "kernel_failures_total",
         "late_answers_total",
@@ -38,7 +42,7 @@ FOLLOWED = frozenset(
         "losses_total",
         "model_loss_total",
         "model_losses_total",
-        "rows_total",
+        "over_limit_total",
         "store_failures_total",
         "version_joined_total",
         "version_loss_total",
@@ -102,7 +106,7 @@ class History:
             last = before["counters"].get(name, 0.0)
             if value != last:
                 rise: float = value - last if value > last else value
-                for key in keys(name):
+                for key in keys(name) if len(step.risen) < MOST_KEYS else ():
                     step.risen[key] += rise  # type: ignore[assignment]  # sums of losses are fractions
 
     def since(self, span_us: int, now_us: int) -> tuple[float, Risen]:

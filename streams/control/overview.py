@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from schemas.topics import dead_letters
 from streams.control.alerts import alerts
+from streams.control.causes import LATELY_US
+from streams.control.command import skysail
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
-from streams.control.shown import ApplicationRow, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
+from streams.control.place import View
+from streams.control.shown import ApplicationRow, Holding, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streams.control.figures import Figures
     from streams.control.history import History, Risen
 
 MINUTE_US = 60_000_000
 STEP_S = STEP_US / 1e6
+HERE = View()
 
 
 class _Gauges:
@@ -26,6 +31,7 @@ class _Gauges:
         self._values: dict[Key, list[float]] = {}
         self.policies: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        self.holds: dict[str, dict[str, float]] = {}  # by application
         self.beside: dict[str, dict[str, float]] = {}  # by model and version: its share of the queries, 0 = a shadow
         for entry in live:
             for full, value in entry["gauges"].items():
@@ -37,6 +43,9 @@ class _Gauges:
                 elif name in ("canary", "shadow"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = value if name == "canary" else 0.0
+                elif labels.keys() == {"application"} and not name.endswith("_us"):
+                    held = self.holds.setdefault(labels["application"], {})
+                    held[name] = held.get(name, 0.0) + value
                 key = Key(name, labels.get("application", ""), labels.get("model", ""))
                 self._values.setdefault(key, []).append(value)
 
@@ -55,18 +64,34 @@ class _Gauges:
         return {key.model for key in self._values if key.name == "candidate" and key.application == application}
 
 
-def overview(known: Sequence[Figures], history: History, now_us: int) -> Overview:
-    """Return what is shown at `now_us` of these processes, those that are silent included."""
-    seconds, risen = history.since(MINUTE_US, now_us)
-    gauges = _Gauges(entry for entry in known if not is_silent(entry, now_us))
+def overview(known: Sequence[Figures], history: History, now_us: int, view: View = HERE) -> Overview:
+    """Return what is shown at `now_us` of these processes, those that are silent included.
+
+    Where nothing comes back from Kafka, it is what was known when something last did.
+
+    Args:
+        known: the processes.
+        history: of what they reported.
+        now_us: the time.
+        view: what the page knows of itself.
+    """
+    then_us = now_us if view.as_of_us is None else view.as_of_us
+    seconds, risen = history.since(MINUTE_US, then_us)
+    gauges = _Gauges(entry for entry in known if not is_silent(entry, then_us))
     names = gauges.policies.keys() | {key.application for key in risen if key.name == "answers_total"}
-    applications = [_application(name, gauges, history, now_us) for name in sorted(names)]
-    processes = [_process(entry, history, now_us) for entry in known]
+    applications = [_application(name, gauges, history, then_us) for name in sorted(names)]
+    processes = [_process(entry, history, then_us, now_us) for entry in known]
     letters = _letters(known, risen)
+    lately = history.since(LATELY_US, then_us)[1]
+    found = alerts(applications, processes, letters, (risen, lately), gauges.versions, view, now_us)
     return Overview(
+        prefix=view.place.prefix,
+        kafka=view.place.kafka,
+        stale_s=None if view.as_of_us is None else round((now_us - view.as_of_us) / 1e6, 1),
+        level=min((alert["level"] for alert in found), default="well"),
         window_s=round(seconds, 1),
         step_s=STEP_S,
-        alerts=alerts(applications, processes, letters, risen, gauges.versions),
+        alerts=found,
         applications=applications,
         processes=processes,
         dead_letters=letters,
@@ -90,6 +115,9 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
             if key.name == "answers_total" and key.application == name and key.rest.startswith("default ")
         },
         late=_share(risen, Key("late_answers_total", name), answers),
+        without_state=_share(risen, Key("decided_without_state_total", name), answers),
+        turned_away=_turned_away(risen, name),
+        holds=holdings(gauges.holds.get(name, {})),
         joined=_rounded(risen.get(Key("joined_total", name), 0.0) / seconds),
         loss=_loss(risen, name),
         p50_ms=gauges.largest("answer_p50_us", name, scale=1e-3) if answers else None,
@@ -103,14 +131,14 @@ def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> A
 
 def _model(application: str, name: str, gauges: _Gauges, risen: Risen, history: History, now_us: int) -> ModelRow:
     rows, batches = risen.get(Key("batch_rows_total", "", name), 0.0), Key("batches_total", "", name)
-    failed = sum(risen.get(Key("rows_total", "", name, outcome), 0.0) for outcome in ("failed", "invalid"))
     return ModelRow(
         name=name,
         version=gauges.versions.get(name, ""),
         share=_asked(risen, application, name),
         weight=gauges.largest("policy_weight", application, name),
         loss=_mean(risen, "model_loss_total", "model_losses_total", application, name),
-        failed=_rounded(failed / rows) if rows else None,
+        failed=_failed(risen, application, name, "failed"),
+        invalid=_failed(risen, application, name, "invalid"),
         batch_rows=_rounded(rows / risen[batches]) if risen.get(batches) else None,
         batch_cap=gauges.largest("batch_cap", "", name),
         queue_rows=gauges.total("queue_rows", name),
@@ -144,20 +172,50 @@ def _versions(application: str, model: str, gauges: _Gauges, risen: Risen) -> li
     ]
 
 
-def _process(entry: Figures, history: History, now_us: int) -> ProcessRow:
+def _process(entry: Figures, history: History, then_us: int, now_us: int) -> ProcessRow:
     gauges, resident = entry["gauges"], entry["gauges"].get("resident_bytes")
     return ProcessRow(
         instance=entry["instance"],
         role=entry["role"],
-        silent=is_silent(entry, now_us),
+        silent=is_silent(entry, then_us),
         age_s=round(max(now_us - entry["time_us"], 0) / 1e6, 1),
         up_s=gauges.get("uptime_s"),
         restarts=entry.get("restarts", 0),
         cpu=_rounded(entry["rates"]["cpu_seconds_total"]) if "cpu_seconds_total" in entry["rates"] else None,
         memory_mb=round(resident / 1e6, 1) if resident else None,
+        clock_off_ms=gauges.get("clock_off_ms"),
+        holds=holdings({name: value for name, value in gauges.items() if _is_held(name)}),
         lag=gauges.get(LAG),
-        lags=history.lags((entry["instance"],), now_us),
+        lags=history.lags((entry["instance"],), then_us),
     )
+
+
+def _is_held(full: str) -> bool:
+    """Tell a gauge of what a process keeps from that of all its memory; those of applications are shown with them."""
+    name, labels = parse(full)
+    return name.endswith("_bytes") and name != "resident_bytes" and "application" not in labels
+
+
+def holdings(gauges: Mapping[str, float]) -> list[Holding]:
+    """Return gauges of what takes room, each with its limit if there is one (`held` and `held_limit`)."""
+    found = []
+    for full, value in sorted(gauges.items()):
+        name, labels = parse(full)
+        if not name.endswith("_limit"):
+            words = " ".join([*labels.values(), name])
+            found.append(Holding(name=words, value=value, limit=gauges.get(f"{full}_limit")))
+    return found
+
+
+def _turned_away(risen: Risen, application: str) -> dict[str, float]:
+    """Return what an application was refused for it had its share, queries and what waits for feedback."""
+    queries = risen.get(Key("answers_total", application, "", "default over_limit"), 0.0)
+    others = {
+        key.rest: count
+        for key, count in risen.items()
+        if key.name == "over_limit_total" and key.application == application and key.rest
+    }
+    return {"queries": queries} | others if queries else others
 
 
 def _letters(known: Iterable[Figures], risen: Risen) -> list[LetterRow]:
@@ -174,6 +232,7 @@ def _letters(known: Iterable[Figures], risen: Risen) -> list[LetterRow]:
             cause=cause,
             minute=risen.get(Key("dead_letters_total", rest=f"{cause} {topic}"), 0.0),
             total=total,
+            command=skysail("tail", dead_letters(topic), "--from-beginning", "--end"),
         )
         for (topic, cause), total in sorted(totals.items())
     ]
@@ -196,6 +255,13 @@ def _in_time(risen: Risen, application: str) -> float | None:
 def _asked(risen: Risen, application: str, model: str) -> float | None:
     """Return the share of an application's questions to models that went to this one."""
     return _share(risen, Key("asked_total", application, model), risen.get(Key("asked_total", application), 0.0))
+
+
+def _failed(risen: Risen, application: str, model: str, outcome: str) -> float | None:
+    """Return the share of an application's questions to a model that ended so."""
+    asked = risen.get(Key("asked_total", application, model), 0.0)
+    failed = risen.get(Key("failed_outputs_total", application, model, outcome), 0.0)
+    return min(1.0, _rounded(failed / asked)) if asked else None  # those of the step before may end in this one
 
 
 def _loss(risen: Risen, application: str) -> float | None:

@@ -36,7 +36,8 @@ class ModelRow(TypedDict):
     share: float | None  # of the queries that asked it
     weight: float | None  # in the policy's global state
     loss: float | None
-    failed: float | None  # of its rows, those that failed or were invalid
+    failed: float | None  # of the application's questions to it, those at which it raised
+    invalid: float | None  # of the same, those whose input it does not take
     batch_rows: float | None
     batch_cap: float | None
     queue_rows: float | None
@@ -44,6 +45,14 @@ class ModelRow(TypedDict):
     p99_ms: float | None
     shares: Series
     versions: list[VersionRow]  # where there are several, the one that serves first
+
+
+class Holding(TypedDict):
+    """Something that takes room: what it is, how much of it there is, and how much there may be."""
+
+    name: str
+    value: float  # bytes if the name ends so, else a count
+    limit: float | None
 
 
 class ApplicationRow(TypedDict):
@@ -57,6 +66,9 @@ class ApplicationRow(TypedDict):
     defaults: float | None
     reasons: dict[str, float]  # of the defaults, as shares of all answers
     late: float | None  # answered after the deadline
+    without_state: float | None  # of the answers, those decided before the policy's state had been read
+    turned_away: dict[str, float]  # in the last minute, for it had its share: of what, and how many
+    holds: list[Holding]  # of what has a share for each application
     joined: float  # a second
     loss: float | None
     p50_ms: float | None  # from the client to the answer
@@ -78,6 +90,8 @@ class ProcessRow(TypedDict):
     restarts: int
     cpu: float | None  # cores
     memory_mb: float | None
+    clock_off_ms: float | None  # ahead of its machine's
+    holds: list[Holding]  # that may grow
     lag: float | None
     lags: Series
 
@@ -89,11 +103,16 @@ class LetterRow(TypedDict):
     cause: str
     minute: float
     total: float
+    command: str  # that shows them
 
 
 class Overview(TypedDict):
     """What the page shows."""
 
+    prefix: str  # of the deployment
+    kafka: str  # where its broker is
+    stale_s: float | None  # how old the figures are, where nothing comes back from Kafka
+    level: Literal["well", "warn", "bad"]  # of the worst alert
     window_s: float  # how much of the last minute is known
     step_s: float  # of the series
     alerts: list[Alert]

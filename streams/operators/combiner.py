@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
+_FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # by whose input, and by whose model, is told apart
 _ANSWERED = attrgetter("answered")
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
@@ -100,6 +101,8 @@ class Combiner:
                 answers.append(emit)
                 took_us.setdefault(query.application_name, []).append(now_us - query.sent_us)
                 continue
+            if output.outcome in _FAILED:
+                self._counters[_failed(query.application_name, model, output.outcome)] += 1
             query.outputs[model] = output
             if len(query.outputs) == len(query.models):
                 answers.append(self.answer(query, now_us))
@@ -214,6 +217,11 @@ def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
         )
         for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)
     ]
+
+
+def _failed(application: str, model: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return the counter of a deployed application's questions to a model that ended so."""
+    return ("failed_outputs_total", "application", application, "model", model, "outcome", outcome.value)
 
 
 def _rows(column: Tensor) -> Iterator[Tensor]:

@@ -15,7 +15,7 @@
     alarm, follower  timers; topics that every member follows
     ownership        rebalances, start positions, starting over
     lanes            pending records by partition, one batch in flight each
-    dead_letters     copies of unusable records with their cause
+    dead_letters     copies of unusable records with their cause; corrupt: what stands for a batch that is none
     store            StateStore, MemoryStore;   redis_store: RedisStore, RedisSettings
     metrics          Composer, MetricsHook;     prometheus: PrometheusExporter
     watchdog         notices a client that lives but does nothing

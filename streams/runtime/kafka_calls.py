@@ -6,6 +6,7 @@ The client finds brokers, connects and logs in; its connection frames and matche
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import errors
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from aiokafka.conn import AIOKafkaConnection
 
     from streams.runtime.kafka_wire import Api
+
+_log = logging.getLogger(__name__)
 
 _DEFAULT_GROUP = 0  # of the client's connections to one broker; the group coordinator has one of its own
 
@@ -65,10 +68,17 @@ class Calls:
         return self._connection(node) is not None
 
     async def connect(self, node: int) -> bool:
-        """Connect to a broker; returns whether that worked."""
+        """Connect to a broker; returns whether that worked.
+
+        Whatever goes wrong, others wait for the outcome: Kerberos, token providers and the resolver raise what they
+        like (an expired ticket, a host name that is none), and aiokafka lets it through.
+        """
         try:
             return bool(await self._client.ready(node)) and self.connected(node)
         except KafkaError:
+            return False
+        except Exception as fault:  # noqa: BLE001  # see above
+            _log.warning("no connection to broker %d: %r; trying again", node, fault)
             return False
 
     def post(self, node: int, api: Api, body: bytes) -> asyncio.Future[Any]:

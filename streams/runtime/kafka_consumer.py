@@ -112,6 +112,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._clock = clock
         self._settings = settings or ConsumerSettings()
         self._consumer: AIOKafkaConsumer | None = None
+        self._fetcher: DirectFetcher | None = None
         self._rebalanced: Rebalanced | None = None
         self._next: dict[KafkaPartition, int] = {}  # what to hand out next, of every partition we own
         self._ready = asyncio.Event()
@@ -149,7 +150,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         )
         try:
             await self._consumer.start()
-            await DirectFetcher.install(self._consumer, self._names)
+            self._fetcher = await DirectFetcher.install(self._consumer, self._names)
             known = await self._consumer.topics()
         except KafkaError as fault:
             await self.stop(settings.commit_s)
@@ -300,18 +301,11 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
     def _hand_out(self, fetched: Mapping[KafkaPartition, list[Record]]) -> list[Record]:
         handed: list[Record] = []
         for partition, records in fetched.items():
-            self._report_jump(partition, records[0].offset)
             self._next[partition] = records[-1].offset + 1
             handed += records
         if handed or not self._lag():
             self._progressed_us = self._polled_us
         return handed
-
-    def _report_jump(self, partition: KafkaPartition, first: int) -> None:
-        """Say when offsets are missing: transaction markers leave gaps of one or two, a short retention large ones."""
-        expected = self._next[partition]
-        if first != expected:
-            _log.warning("%s-%d: expected offset %d, got %d", *partition, expected, first)
 
     def _wanted(self, only: frozenset[str] | None) -> list[KafkaPartition]:
         if only is None:
@@ -319,10 +313,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         return [partition for partition in self._next if self._names[partition.topic] in only]
 
     def _lag(self) -> int:
-        consumer = self._running()
-        known = self._running().assignment()
-        ends = ((consumer.highwater(partition), start) for partition, start in self._next.items() if partition in known)
-        return sum(max(0, end - start) for end, start in ends if end is not None)
+        return self._fetcher.lag() if self._fetcher is not None else 0
 
     def _named(self, partition: KafkaPartition) -> TopicPartition:
         return self._names[partition.topic], partition.partition

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _UNKNOWN = -1  # the leader of a partition, as aiokafka puts it
+# A partition that cannot be read is asked for again after the client's backoff, doubled each time, at most after this.
+_REST_MAX_S = 2.0
 _OLD_METADATA = (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)
 
 
@@ -56,6 +58,13 @@ class _Asked(NamedTuple):
 
     state: TopicPartitionState
     offset: int
+
+
+class _Rest(NamedTuple):
+    """A partition that could not be read, and until when it is left alone."""
+
+    until_s: float
+    wait_s: float
 
 
 class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
@@ -79,6 +88,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         self._quiet: set[int] = set()  # brokers whose last answer brought nothing, for all that is asked of them
         self._busy: dict[int, asyncio.Future[Any]] = {}  # brokers that have not answered yet
         self._resting: dict[int, float] = {}  # brokers that failed, and until when they are left alone
+        self._rests: dict[Place, _Rest] = {}  # partitions that failed, until they can be read
         self._timer: asyncio.TimerHandle | None = None  # runs while something is held
         self._held: dict[KafkaPartition, _Held] = {}
         self._turn = 0
@@ -88,13 +98,13 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
     @classmethod
     async def install(
         cls, consumer: AIOKafkaConsumer, names: Mapping[str, str], quiet_wait_ms: int | None = None
-    ) -> None:
-        """Put one in the place of a started consumer's own fetcher."""
+    ) -> DirectFetcher:
+        """Put one in the place of a started consumer's own fetcher, and return it."""
         old = consumer._fetcher  # noqa: SLF001 - there is no public way to choose it
         await old.close()
         client = old._client  # noqa: SLF001
         calls = Calls(client, client._request_timeout_ms / 1000)  # noqa: SLF001
-        consumer._fetcher = cls(  # noqa: SLF001
+        consumer._fetcher = fetcher = cls(  # noqa: SLF001
             names,
             calls,
             client,
@@ -108,6 +118,18 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             auto_offset_reset="earliest",
             quiet_wait_ms=quiet_wait_ms,
         )
+        return fetcher
+
+    def lag(self) -> int:
+        """Return how much is unread, as far as the brokers have said.
+
+        Counted from the position, which passes what is no record: marks of transactions, and what was deleted unread.
+        """
+        subscription = self._subscriptions.subscription
+        assignment = subscription.assignment if subscription is not None else None
+        states = [assignment.state_value(place) for place in assignment.tps] if assignment is not None else []
+        known = [state for state in states if state.has_valid_position and state.highwater is not None]
+        return sum(max(0, state.highwater - state.position) for state in known)
 
     async def fetched_records(
         self,
@@ -185,6 +207,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         """Keep the brokers of an assignment asked until it ends."""
         self._held.clear()
         self._resting.clear()
+        self._rests.clear()
         self._sessions.clear()
         self._quiet.clear()
         states = {place: assignment.state_value(place) for place in assignment.tps}
@@ -207,6 +230,9 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
         wait_s: float = self._fetcher_timeout
         self._resting = {node: until_s for node, until_s in self._resting.items() if until_s > now_s}
         left_alone = dict(self._resting)
+        for rest in self._rests.values():
+            if rest.until_s > now_s:
+                wait_s = min(wait_s, rest.until_s - now_s)
         for node, places in self._due(states, now_s, left_alone).items():
             if node in left_alone:
                 wait_s = min(wait_s, left_alone[node] - now_s)
@@ -229,9 +255,13 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             if held is not None:
                 if held.until_s > now_s:
                     left_alone[node] = max(left_alone.get(node, 0.0), held.until_s)
-            elif node not in self._busy:
+            elif node not in self._busy and (not self._rests or self._is_rested(place, now_s)):
                 due.setdefault(_UNKNOWN if node is None else node, {})[place] = state
         return due
+
+    def _is_rested(self, place: Place, now_s: float) -> bool:
+        rest = self._rests.get(place)
+        return rest is None or rest.until_s <= now_s
 
     def _ask_broker(self, assignment: Assignment, node: int, places: dict[Place, TopicPartitionState]) -> None:
         unplaced = [place for place, state in places.items() if not state.has_valid_position]
@@ -328,11 +358,13 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             if not state.has_valid_position or state.position != offset:
                 continue  # moved meanwhile
             if code:
-                fault = self._refused(node, place, state, errors.for_code(code)(place))
+                fault = self._refused(place, state, errors.for_code(code)(place))
                 if fault is None:
                     continue
                 self._held[_place(place)] = _Held(assignment, offset, b"", until_s, fault)
             else:
+                if self._rests:
+                    self._rests.pop(place, None)
                 state.highwater = high_watermark
                 if not records:
                     continue
@@ -340,9 +372,11 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             has_any = True
         return has_any
 
-    def _refused(self, node: int, place: Place, state: TopicPartitionState, fault: KafkaError) -> KafkaError | None:
-        """Do something about a partition that cannot be read; returns what a poll must be told."""
-        self._sessions.end(node)
+    def _refused(self, place: Place, state: TopicPartitionState, fault: KafkaError) -> KafkaError | None:
+        """Do something about a partition that cannot be read; returns what a poll must be told.
+
+        It rests alone: for hours, it may be, while its neighbours are read as ever.
+        """
         if isinstance(fault, errors.OffsetOutOfRangeError):
             _log.warning("%s-%d: offset %d is out of range, beginning with the oldest", *place, state.position)
             state.await_reset(self._default_reset_strategy)
@@ -353,7 +387,9 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
             self._client.force_metadata_update()
         else:
             _log.warning("%s-%d cannot be read: %r", *place, fault)
-        self._rest(node)
+        before = self._rests.get(place)
+        wait_s = min(2 * before.wait_s, _REST_MAX_S) if before is not None else self._retry_backoff
+        self._rests[place] = _Rest(self._loop.time() + wait_s, wait_s)
         return None
 
     def _failed(self, assignment: Assignment, node: int, asked: Mapping[Place, _Asked], fault: KafkaError) -> None:

@@ -33,6 +33,7 @@ from streams.runtime.errors import (
 )
 from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_requests import InvalidRecordError, Requests
+from streams.runtime.sizes import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +67,8 @@ class ProducerSettings:
     """How the producer behaves.
 
     Attributes:
-        batch_bytes: of one batch; half the topics' `max.message.bytes`, which bounds batches, not records.
-        record_bytes: larger records are refused here, before the broker closes the connection over them.
+        batch_bytes: of one batch; no more than any topic's `max.message.bytes`, which bounds batches, not records.
+        record_bytes: larger records, keys and headers included, are refused here; the largest dead letter is smaller.
         request_bytes: of one request; the broker's limit (`socket.request.max.bytes`) is 100 MiB.
         in_flight: requests to one broker that may be unanswered.
         request_timeout_ms: until an unanswered request counts as failed; also how long a leader may wait for replicas.
@@ -78,7 +79,7 @@ class ProducerSettings:
     """
 
     batch_bytes: int = 1 << 20
-    record_bytes: int = 2_000_000
+    record_bytes: int = 4_000_000
     request_bytes: int = 16 << 20
     in_flight: int = 4
     request_timeout_ms: int = 10_000
@@ -132,10 +133,9 @@ class KafkaTransport:
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Send as many of the leading records as fit into one batch; see `ports.Transport`."""
-        if len(emits[0].value) + len(emits[0].key or b"") > self._settings.record_bytes:
-            raise RecordTooLargeError(
-                f"{len(emits[0].value)} bytes for {topic}; the limit is {self._settings.record_bytes}"
-            )
+        size = size_of(emits[0])
+        if size > self._settings.record_bytes:
+            raise RecordTooLargeError(f"{size} bytes for {topic}; the limit is {self._settings.record_bytes}")
         link = self._link or await self._reconnected()
         try:
             count = await self._deliver(link, topic, partition, emits)

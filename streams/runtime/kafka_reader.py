@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
+from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 from streams.runtime.kafka_client import LOST
 from streams.runtime.kafka_fetcher import DirectFetcher
@@ -198,7 +199,7 @@ class KafkaRecent:
             raise BrokerUnavailableError(f"cannot read the end of {topic}: {fault!r}") from fault
         finally:
             await _stopped(consumer, self._timeout_s)
-        return sorted(found, key=lambda record: record.timestamp_us)
+        return sorted(readable(found), key=lambda record: record.timestamp_us)
 
 
 async def _ending(consumer: AIOKafkaConsumer, count: int) -> list[Record]:

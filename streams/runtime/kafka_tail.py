@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
+from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.kafka_fetcher import DirectFetcher
 
@@ -74,6 +75,8 @@ class KafkaTail:
     async def poll(self, timeout_ms: int) -> list[Record]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 
+        Batches that cannot be unpacked are logged and left out.
+
         Raises:
             BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
         """
@@ -82,7 +85,7 @@ class KafkaTail:
             fetched = await self._consumer.getmany(timeout_ms=timeout_ms)
         except KafkaError as fault:
             raise BrokerUnavailableError(repr(fault)) from fault
-        return [record for records in fetched.values() for record in records]
+        return readable(record for records in fetched.values() for record in records)
 
     async def stop(self) -> None:
         """Disconnect."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Takes the usual record batch apart in C: format 2, not compressed, no transaction's mark, headers that are UTF-8.
+"""Takes the usual record batch apart in C: format 2, not compressed, no transaction's mark.
 
     base offset 8 | length 4 | epoch 4 | magic 1 | crc 4 | attributes 2 | last offset 4 | first, max time 8, 8 | ... | count 4
     record: length | attributes 1 | time | offset | key | value | headers        all but one as zigzag varints
@@ -87,6 +87,7 @@ cdef object read(
 
 
 cdef object text(Cursor* cursor, bint is_name):
+    """A name may be any bytes, as librdkafka writes them: what is no UTF-8 is escaped."""
     cdef long long size = read_long(cursor)
     cdef const char* start = <const char*>cursor.at
     if size < 0 and not is_name:
@@ -94,4 +95,4 @@ cdef object text(Cursor* cursor, bint is_name):
     if not 0 <= size <= cursor.end - cursor.at:
         raise ValueError
     cursor.at += size
-    return PyUnicode_DecodeUTF8(start, size, NULL) if is_name else PyBytes_FromStringAndSize(start, size)
+    return PyUnicode_DecodeUTF8(start, size, "backslashreplace") if is_name else PyBytes_FromStringAndSize(start, size)

@@ -20,7 +20,8 @@ class Vitals:
 
     Attributes:
         assigned: partitions owned now.
-        lag: records between our position and the broker's high watermark, summed over what is owned.
+        lag: offsets between our position and the broker's high watermark, summed over what is owned; the position
+            passes what is no record.
         polled_us: when a poll last returned, with or without records.
         progressed_us: when a poll last returned records, or there were none to return.
         failures: polls in a row that raised.
@@ -65,6 +66,8 @@ class Consumer(Protocol):
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
 
+        A `CorruptBatch` among the records stands for a batch that cannot be unpacked.
+
         Args:
             timeout_ms: a rebalance can take longer than this.
             only: take from these topics alone and leave the others where they are.
@@ -99,7 +102,7 @@ class Broadcast(Protocol):
         ...
 
     async def poll(self, timeout_ms: int) -> list[Record]:
-        """Return what has arrived."""
+        """Return what has arrived; a `CorruptBatch` stands for a batch that cannot be unpacked."""
         ...
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Metric
 
+from streams.runtime.meanings import meaning
 from streams.runtime.metrics import TOTAL, is_counter
 from streams.runtime.prometheus_server import ScrapeServer
 
@@ -59,7 +60,7 @@ def _add(families: dict[str, Metric], report: Report, values: Mapping[str, float
         name, labels = parse(full)
         if name not in families:
             kind = "counter" if is_counter(full) else "gauge"
-            families[name] = Metric(_NAMESPACE + name.removesuffix(TOTAL), name.replace("_", " "), kind)
+            families[name] = Metric(_NAMESPACE + name.removesuffix(TOTAL), meaning(name), kind)
         shown = {"instance_name": report.instance, "role": report.role, **labels}
         families[name].add_sample(_NAMESPACE + name, shown, value)
 

@@ -10,9 +10,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import DeadLetter
+from streams.runtime.corrupt import parted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from streams.operators.contract import Effects, Operator, Record
     from streams.runtime.guard import Guard
@@ -69,7 +70,13 @@ class Offer:
 
     def __call__(self, records: list[Record]) -> Exception | None:
         """Let the kernel decide; an exception of the kernel is returned."""
-        return self._guard.attempt(lambda: self._kernel.on_records(records, self._clock.now_us()))
+        return self._guard.attempt(lambda: self._decide(records))
+
+    def _decide(self, records: Sequence[Record]) -> Effects:
+        """Return what the kernel wants done, and a dead letter for each batch that could not be unpacked."""
+        records, letters = parted(records)
+        effects = self._kernel.on_records(records, self._clock.now_us()) if records else []
+        return [*letters, *effects] if letters else effects
 
 
 class Reader:

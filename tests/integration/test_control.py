@@ -93,5 +93,15 @@ async def test_reports_become_figures_and_garbage_does_no_harm(page: Page) -> No
     assert code == 200
     assert "/api/status" in body
     assert "src=" not in body  # nothing is fetched from elsewhere
+    assert (await page.get("/health"))[0] == 200
     for path in ("/tables/", "/router/", "/graph/", "/stats/", "/metrics"):
         assert (await page.get(path))[0] == 404, path
+
+
+async def test_a_name_that_is_not_this_hosts_is_refused(page: Page) -> None:
+    """And every answer says that nobody may frame it."""
+    async with aiohttp.ClientSession() as session:
+        async with session.get(page.address, headers={"Host": "evil.example"}) as refused:
+            assert refused.status == 421
+        async with session.get(page.address) as shown:
+            assert shown.headers["X-Frame-Options"] == "DENY"

@@ -33,7 +33,9 @@ def configured(name: str, key: str, value: str) -> list[Finding]:
     return checked({name: replace(found, config={**found.config, key: value})})
 
 
-@pytest.mark.parametrize("key", ["cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"])
+@pytest.mark.parametrize(
+    "key", ["cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes", "compression.type"]
+)
 def test_a_broker_may_keep_part_of_a_configuration_to_itself(key: str) -> None:
     """What it tells is looked at, and that it does not tell all is a warning."""
     found = perfect()[topics.QUERIES]
@@ -214,9 +216,28 @@ def test_a_topic_that_does_not_take_the_largest_record_is_a_fault() -> None:
     assert configured(topics.PREDICTIONS, "max.message.bytes", str(RECORD_BYTES)) == []
 
 
+@pytest.mark.parametrize("kind", ["producer", "zstd", "gzip"])
+@pytest.mark.parametrize("name", [topics.QUERIES, topics.FEEDBACK])
+def test_a_topic_of_clients_that_keeps_what_comes_compressed_is_a_fault(name: str, kind: str) -> None:
+    """A few kilobytes of it may be gigabytes for every role that reads it; also where the topic was there before."""
+    (fault,) = configured(name, "compression.type", kind)
+
+    assert (fault.aspect, fault.fault, fault.topics) == ("compression.type", True, (name,))
+    assert f"--entity-name sky.{name} --add-config compression.type=uncompressed" in fault.message
+    assert configured(topics.PREDICTIONS, "compression.type", kind) == []
+
+
+def test_a_dead_letter_fits_beside_what_is_wrong_with_it() -> None:
+    """Its topic takes twice what its source takes, and clients' topics what any client library sends in one batch."""
+    limits = {name: topic.max_bytes for name, topic in TOPOLOGY.topics.items()}
+
+    assert limits[topics.QUERIES] == limits[topics.FEEDBACK] == 1_048_588 > RECORD_BYTES
+    assert all(limits[f"{name}.dlq"] == 2 * limits[name] for name in limits if f"{name}.dlq" in limits)
+
+
 def test_a_dead_letter_topic_that_takes_less_than_its_source_cuts_off() -> None:
     """A warning, until not even what was cut off fits."""
-    (warning,) = configured("queries.dlq", "max.message.bytes", "1048588")
+    (warning,) = configured("queries.dlq", "max.message.bytes", "1048587")
     (fault,) = configured("queries.dlq", "max.message.bytes", "65536")
 
     assert (warning.fault, fault.fault) == (False, True)

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy.local.process import free_port
 from schemas.records import STOPPED, Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
 from streams.control.overview import overview
+from streams.control.place import Place, Sight
 
 if TYPE_CHECKING:
     from streams.control.shown import Overview
@@ -27,6 +29,7 @@ class Page:
         self.live: dict[str, Figures] = {}
         self.history = History()
         self.now_us = START
+        self.sight = Sight(Place("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND)
 
     def report(self, instance: str, counters: dict[str, float] | None = None, **gauges: float) -> None:
         """Take a report of now; labelled gauges are given as counters are, by full name."""
@@ -37,6 +40,9 @@ class Page:
         before = self.live.get(instance)
         self.live[instance] = after = fold(before, report)
         self.history.add(before, after, self.now_us)
+        if instance == "control@1":
+            self.sight.sent(self.now_us)
+        self.sight.heard(report, self.now_us)
 
     def later(self, seconds: float) -> None:
         """Move on."""
@@ -49,7 +55,9 @@ class Page:
 
     def shown(self) -> Overview:
         """Return what the page shows."""
-        return overview(heard_lately(self.live.values(), self.now_us), self.history, self.now_us)
+        return overview(
+            heard_lately(self.live.values(), self.now_us), self.history, self.now_us, self.sight.view(self.now_us)
+        )
 
     def texts(self) -> list[str]:
         """Return what is wrong, with what to type."""
@@ -101,7 +109,8 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
     labels = "application=digits,model=svc"
     asked = {f"asked_total{{{labels}}}": 0.0, f"asked_total{{{labels[:-3]}tree}}": 0.0}
     for moment in (0.0, 1.0):
-        page.report("selection@1", dict.fromkeys(asked, moment * 30) | {f"policy_weight{{{labels}}}": 0.75})
+        failed = {f"failed_outputs_total{{{labels},outcome=failed}}": moment * 3}
+        page.report("selection@1", dict.fromkeys(asked, moment * 30) | failed | {f"policy_weight{{{labels}}}": 0.75})
         page.report(
             "learner@1", {f"model_loss_total{{{labels}}}": moment, f"model_losses_total{{{labels}}}": moment * 4}
         )
@@ -110,7 +119,6 @@ def test_a_model_has_its_share_weight_loss_and_batches() -> None:
             {
                 "batch_rows_total{model=svc}": moment * 60,
                 "batches_total{model=svc,reason=cap}": moment * 5,
-                "rows_total{model=svc,outcome=failed}": moment * 6,
                 "batch_cap{model=svc}": 16.0,
                 "queue_rows{model=svc}": 3.0,
                 "model_p99_us{model=svc}": 4_500.0,
@@ -261,7 +269,10 @@ def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -
     page.report("joiner@2", {name: 3.0})
     page.later(1)
     page.report("joiner@2", {name: 5.0})
-    assert page.shown()["dead_letters"] == [{"topic": "feedback", "cause": "late", "minute": 2.0, "total": 5.0}]
+    command = "skysail tail feedback.dlq --from-beginning --end"
+    assert page.shown()["dead_letters"] == [
+        {"topic": "feedback", "cause": "late", "minute": 2.0, "total": 5.0, "command": command}
+    ]
     [text] = page.texts()
     assert text.startswith("warn: 2 dead letters in the last minute: feedback, cause late $ skysail tail feedback.dlq")
     page.later(90)
@@ -313,3 +324,185 @@ def test_a_counter_adds_to_its_sums() -> None:
     assert [key.rest for key in keys(DEFAULTS)] == ["", "default", "default deadline"]
     assert keys("asked_total{application=a,model=m}") == (Key("asked_total", "a", "m"), Key("asked_total", "a"))
     assert keys("lane_batches_total") == ()
+
+
+def test_while_nothing_comes_back_from_kafka_it_alone_is_told() -> None:
+    """The page's own report does not return: of nobody else is anything known, and nobody else is accused."""
+    page = Page()
+    page.everybody()
+    page.report("worker.svc@1")
+    page.report("control@1")
+    page.sight.sent(page.now_us + SECOND)
+    page.later(40)
+    [text] = page.texts()
+    assert text.startswith("bad: Kafka does not answer at 127.0.0.1:9092: this page has heard nothing for 40 s")
+    assert text.endswith("$ skysail doctor")
+    shown = page.shown()
+    assert (shown["level"], shown["stale_s"], shown["kafka"]) == ("bad", 40.0, "127.0.0.1:9092")
+    assert not any(row["silent"] for row in shown["processes"]), "the figures are those of before"
+
+
+async def test_where_nobody_listens_for_kafka_on_this_machine_the_command_starts_it() -> None:
+    """A refused connection tells a broker that is gone from one that hangs."""
+    page, port = Page(), free_port()
+    page.sight.place = Place(instance="control@1", kafka=f"127.0.0.1:{port}")
+    page.report("control@1")
+    page.sight.sent(page.now_us)
+    page.later(10)
+    await page.sight.listen([page.sight.place.kafka])
+    assert page.shown()["alerts"][0]["command"] == f"skysail kafka start --port {port}"
+
+
+def test_who_has_not_reported_since_kafka_came_back_gets_the_time_to() -> None:
+    """The page hears itself first."""
+    page = Page()
+    page.everybody()
+    page.report("control@1")
+    page.sight.sent(page.now_us)
+    page.later(40)
+    page.report("control@1")
+    assert [alert["level"] for alert in page.shown()["alerts"]] == ["warn"], "Kafka answers again"
+    page.later(4)
+    page.report("control@1")
+    page.later(4)
+    page.report("control@1")
+    assert [alert["level"] for alert in page.shown()["alerts"]] == ["warn", "bad", "bad", "bad"]
+
+
+def test_while_redis_does_not_answer_it_is_told_first_and_what_follows_from_it_is_not() -> None:
+    """The learner stands still and falls behind: another one would not help."""
+    page = Page()
+    for number, lag in enumerate((100.0, 200.0, 400.0, 600.0, 800.0, 900.0, 1_000.0)):
+        page.report("selection@1")
+        page.report("joiner@1")
+        page.report("worker.svc@1", {"kernel_failures_total": float(number)})
+        page.report("learner@1", {"store_failures_total": float(number)}, lag=lag)
+        page.later(5)
+    page.now_us -= 5 * SECOND
+    redis, other = page.texts()
+    assert redis.startswith(
+        "bad: Redis does not answer at 127.0.0.1:6379: queries are answered by the states last read"
+    )
+    assert "errors of the program itself" in other
+
+
+def test_a_failure_of_redis_that_is_over_is_told_no_longer() -> None:
+    """Ten seconds after the last one nobody is woken up."""
+    page = Page()
+    page.everybody()
+    page.later(1)
+    page.report("learner@1", {"store_failures_total": 3.0})
+    assert page.shown()["level"] == "bad"
+    page.later(15)
+    page.everybody()
+    assert page.texts() == []
+
+
+def asking(outcome: str, share: float, **counters: float) -> Page:
+    """Return a page of two applications that ask one model; the outcome befell the first one's questions alone."""
+    page = Page()
+    for moment in (0.0, 1.0):
+        page.everybody()
+        page.report("worker.svc@1", {"serving{model=svc,version=1}": 1.0})
+        page.report(
+            "selection@2",
+            {
+                "asked_total{application=careless,model=svc}": moment * 100,
+                "asked_total{application=careful,model=svc}": moment * 100,
+                f"failed_outputs_total{{application=careless,model=svc,outcome={outcome}}}": moment * 100 * share,
+                **{name: moment * value for name, value in counters.items()},
+                "deployed{application=careless,policy=exp3}": 1.0,
+                "deployed{application=careful,policy=exp3}": 1.0,
+            },
+        )
+        page.later(1)
+    page.now_us -= SECOND
+    return page
+
+
+def test_wrong_inputs_are_told_of_the_application_that_sends_them() -> None:
+    """Not of the model, nor of who else asks it; what the model takes is shown, and nothing is rolled back."""
+    reason = "answers_total{application=careless,status=default,reason=invalid_input}"
+    [text] = asking("invalid", 0.66, **{reason: 66.0}).texts()
+    assert text.startswith("bad: careless sends inputs that svc does not take: 66% of what it asked svc")
+    assert text.endswith("$ skysail model show svc")
+
+
+def test_a_model_that_raises_is_told_with_its_versions() -> None:
+    """Whether there is one to go back to is seen there."""
+    assert asking("failed", 0.3).texts() == [
+        "bad: careless: svc fails on 30% of its inputs; its worker's log says why $ skysail model show svc"
+    ]
+
+
+def test_in_the_minute_after_kafka_was_away_what_was_late_then_is_not_told_apart() -> None:
+    """One warning stands for it; a minute later it is over."""
+    page = Page()
+    page.report("control@1")
+    page.report("selection@2", {DEFAULTS: 0.0})
+    page.sight.sent(page.now_us)
+    page.later(30)
+    late = "late_answers_total{application=digits,status=default}"
+    page.report("control@1")
+    page.everybody()
+    page.report("selection@2", {DEFAULTS: 90.0, late: 90.0, "deployed{application=digits,policy=exp3}": 1.0})
+    page.later(4)
+    [text] = page.texts()
+    assert text.startswith("warn: Kafka answers again, for 4 s")
+    page.later(60)
+    page.report("control@1")
+    assert not any("Kafka answers" in text for text in page.texts())
+
+
+def test_what_an_application_holds_and_is_refused_is_shown_with_its_share() -> None:
+    """Gauges and counters by application that the roles may or may not have."""
+    refused = "answers_total{application=digits,status=default,reason=over_limit}"
+    limited = "over_limit_total{of=predictions,application=digits}"
+    page = answering(100, 0)
+    page.later(1)
+    gauges = {"held{application=digits}": 7.0, "held_limit{application=digits}": 25.0, "states_bytes": 2e6}
+    gauges["deployed{application=digits,policy=exp3}"] = 1.0
+    page.report("selection@2", {COMPLETE: 100.0, refused: 3.0, limited: 5.0, **gauges}, clock_off_ms=400.0)
+    page.later(1)
+    row = page.shown()["applications"][0]
+    assert row["holds"] == [{"name": "held", "value": 7.0, "limit": 25.0}]
+    assert row["turned_away"] == {"queries": 3.0, "predictions": 5.0}
+    process = page.shown()["processes"][-1]
+    assert (process["clock_off_ms"], process["holds"]) == (
+        400.0,
+        [{"name": "states_bytes", "value": 2e6, "limit": None}],
+    )
+    [text] = page.texts()
+    assert text.startswith("warn: digits has its share of what may wait: 5 predictions were turned away")
+
+
+def test_many_queries_decided_without_their_state_are_told() -> None:
+    """They are answered, by what the policy begins with."""
+    [text] = answering(100, 0, **{"decided_without_state_total{application=digits}": 40.0}).texts()
+    assert text.startswith("warn: digits: 40% of its queries were decided before their policy's state was read")
+
+
+def test_losses_that_are_all_the_largest_are_told() -> None:
+    """A regression without a span learns nothing, and would look well."""
+    labels = "{application=prices}"
+    page = Page()
+    for moment in (0.0, 1.0):
+        page.everybody()
+        page.report("learner@2", {f"loss_total{labels}": moment * 99.5, f"losses_total{labels}": moment * 100})
+        page.report("selection@2", {"deployed{application=prices,policy=exp3}": 1.0})
+        page.later(1)
+    page.now_us -= SECOND
+    [text] = page.texts()
+    assert text.startswith("warn: prices: nearly every loss is 1")
+    assert text.endswith("$ skysail app show prices")
+
+
+def test_commands_are_quoted() -> None:
+    """A name that a shell would act on is one word of the command."""
+    page = Page()
+    page.everybody()
+    page.report("worker.a; curl evil@1")
+    page.later(7)
+    page.everybody()
+    [text] = page.texts()
+    assert text.endswith("$ skysail run --role worker --model 'a; curl evil'")

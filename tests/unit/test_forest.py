@@ -135,7 +135,7 @@ def test_the_page_shows_goodput_ratios_settings_and_rates() -> None:
     assert "| Aimd / best fixed batch, by turns | 1.13 ± 0.54 | 1.13 ± 0.54 | 1.13 ± 0.54 |" in text
     assert text.count("| Fixed (rows 64) | 117 (70 to 300) at 400 |") == 1
     assert "| Aimd (rows 8) | 99 |" in text
-    assert text.endswith("- a note\n")
+    assert "\n- a note\n" in text
 
 
 def test_small_images_are_enlarged_to_784_pixels() -> None:

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import struct
+import subprocess
+import sys
+import zlib
 
+import cramjam
 import pytest
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streams.operators.contract import Record
 from streams.runtime import kafka_batches
+from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
 from streams.runtime.kafka_batches import unpack
+from streams.runtime.kafka_inflation import MOST_BYTES, InflationError, inflate
+from tests.batches import TWO, Said, batch, bomb, compressed, gzip_and_more, lz4_with_a_wrong_checksum, with_checksum
 
-Said = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 SAID = st.tuples(
     st.binary(max_size=5) | st.none(),
     st.binary(max_size=9) | st.none(),
     st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=3) | st.none()), max_size=2),
 )
-
-
-def batch(base: int, said: list[Said], compression: int = 0) -> bytes:
-    """Build a batch as a broker has it: with its first offset."""
-    builder = DefaultRecordBatchBuilder(2, compression, 0, -1, -1, 0, 1 << 20)
-    for number, (key, value, headers) in enumerate(said):
-        builder.append(number, 1_000 + number, key, value, headers)
-    return struct.pack(">q", base) + bytes(builder.build())[8:]
-
-
-def with_checksum(data: bytes) -> bytes:
-    """Correct a batch's checksum."""
-    return data[:17] + struct.pack(">I", calc_crc32c(data[21:])) + data[21:]
 
 
 @pytest.fixture(params=["compiled", "aiokafka"], autouse=True)
@@ -47,7 +38,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(SAID, min_size=1, max_size=4), max_size=3), st.integers(0, 9), st.sampled_from([0, 2, 4]))
+@given(
+    st.lists(st.lists(SAID, min_size=1, max_size=4), max_size=3), st.integers(0, 9), st.sampled_from([0, 1, 2, 3, 4])
+)
 def test_every_record_from_the_wanted_offset_on_is_there(
     said: list[list[Said]], skipped: int, compression: int
 ) -> None:
@@ -98,6 +91,17 @@ def test_a_header_name_that_is_no_text_is_made_readable() -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
+def test_spoilt_bytes_are_records_or_a_corrupt_batch_whatever_they_are(data: st.DataObject) -> None:
+    """Bytes changed behind a checksum that is right again: nothing is raised, and what follows is read."""
+    value = bytearray(batch(0, [(b"k", b"value", [("h", b"v")]), (b"k", None, [])], data.draw(st.integers(0, 4))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        value[data.draw(st.integers(27, len(value) - 1))] = data.draw(st.integers(0, 255))
+    records, end = unpack(with_checksum(bytes(value)) + batch(2, TWO[:1]), "t", 0, 0)
+    assert (records[-1].value, end) == (b"a", 3)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
 def test_the_compiled_way_takes_spoilt_bytes_or_leaves_them(data: st.DataObject) -> None:
     """Bytes changed behind a checksum that is right again: no crash, whether they are taken for records or not."""
     compiled = kafka_batches.kafka_unpacking
@@ -108,3 +112,109 @@ def test_the_compiled_way_takes_spoilt_bytes_or_leaves_them(data: st.DataObject)
         value[data.draw(st.integers(21, len(value) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
         compiled.records(with_checksum(bytes(value)), calc_crc32c, "t", 0, 0, Record)
+
+
+def test_a_batch_that_cannot_be_unpacked_is_one_outcome_and_what_follows_is_read() -> None:
+    """Brokers take what Java unpacks; the offsets stand in the header, so nothing is stuck."""
+    spoilt = compressed(7, TWO, 3, lz4_with_a_wrong_checksum(batch(0, TWO)[61:]))
+    records, end = unpack(batch(6, TWO[:1]) + spoilt + batch(9, TWO[1:]), "t", 3, 6)
+    first, lost, last = records
+    assert (first.value, last.value, end) == (b"a", b"b", 10)
+    assert isinstance(lost, CorruptBatch)
+    assert lost[:6] == ("t", 3, 8, 1_001_000, None, spoilt)
+    assert lost.what.startswith(f"offsets 7 to 8, {len(spoilt)} bytes: InflationError: not unpacked to")
+
+
+def test_bytes_behind_a_gzip_member_are_nobodys_business() -> None:
+    """As for Java, and so for the broker."""
+    data = compressed(0, TWO, 1, gzip_and_more(batch(0, TWO)[61:]))
+    assert [record.value for record in unpack(data, "t", 0, 0)[0]] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("codec", range(1, 8))
+def test_whatever_is_said_to_be_compressed_is_read_on_behind(codec: int) -> None:
+    """No records, a negative Snappy block, an unknown codec: neither an exception nor an endless loop."""
+    for records in (b"", b"\x00" * 40, b"\x82SNAPPY\x00" + bytes(8) + b"\xff\xff\xff\xfcabcd", b"\x1f\x8b" * 20):
+        (lost,), end = unpack(compressed(5, TWO, codec, records), "t", 0, 5)
+        assert (type(lost), lost.offset, end) == (CorruptBatch, 6, 7)
+
+
+def test_only_the_beginning_of_a_large_corrupt_batch_is_kept() -> None:
+    """Its dead letter has to fit; how large it was is said."""
+    data = compressed(0, TWO, 4, b"x" * 1_000_000)
+    (lost,), _ = unpack(data, "t", 0, 0)
+    assert lost.value == data[:KEPT_BYTES]
+    assert isinstance(lost, CorruptBatch)
+    assert f"{len(data)} bytes" in lost.what
+
+
+def test_an_old_format_is_a_corrupt_batch() -> None:
+    """It has another header, in which no compression can be seen; no broker of today writes it."""
+    data = bytearray(batch(4, TWO))
+    data[16] = 1
+    (lost,), end = unpack(bytes(data), "t", 0, 4)
+    assert (lost.offset, end) == (4, 5)
+
+
+def test_records_that_are_not_as_many_as_said_are_a_corrupt_batch() -> None:
+    """What a broker would have refused is not handed out by halves."""
+    data = bytearray(batch(0, TWO))
+    data[57:61] = (3).to_bytes(4, "big")
+    (lost,), end = unpack(with_checksum(bytes(data)), "t", 0, 0)
+    assert (type(lost), end) == (CorruptBatch, 2)
+
+
+def test_a_wrong_checksum_behind_other_batches_is_left_for_the_next_fetch() -> None:
+    """What came whole is handed out first."""
+    second = bytearray(batch(1, [(None, b"b", [])]))
+    second[-2] ^= 1
+    records, end = unpack(batch(0, [(None, b"a", [])]) + bytes(second), "t", 0, 0)
+    assert ([record.value for record in records], end) == ([b"a"], 1)
+
+
+def test_what_inflates_to_more_than_a_batch_may_be_is_left_for_the_next_fetch() -> None:
+    """A thousand batches of 2 KB each would be as much as one of 2 MB."""
+    zeros = batch(0, [(None, bytes(MOST_BYTES // 3), [])])[61:]
+    packed = bytes(cramjam.zstd.compress(zeros))
+    data = b"".join(compressed(base, TWO[:1], 4, packed) for base in range(9))
+    records, end = unpack(data, "t", 0, 0)
+    assert ([record.offset for record in records], end) == ([0, 1, 2], 3)
+    assert unpack(data[2 * len(data) // 3 :], "t", 0, 6)[1] == 9
+
+
+UNPACK_WITHIN_160_MIB = """
+import resource, sys
+from streams.runtime.kafka_batches import unpack
+with open("/proc/self/status") as status:
+    used = next(int(line.split()[1]) for line in status if line.startswith("VmData")) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (used + (160 << 20),) * 2)
+(lost,), end = unpack(sys.stdin.buffer.read(), "t", 0, 0)
+print(lost.what, end)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's")
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_compression_bomb_is_a_corrupt_batch_and_not_the_end_of_the_process(codec: int) -> None:
+    """A few kilobytes may be gigabytes: they are unpacked up to a bound, in a process that could not hold them."""
+    data = compressed(0, TWO, codec, bomb(codec))
+    child = [sys.executable, "-c", UNPACK_WITHIN_160_MIB]
+    done = subprocess.run(child, input=data, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert "InflationError" in done.stdout.decode()
+    assert done.stdout.endswith(b" 2\n")
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_exactly_as_much_as_is_allowed_is_unpacked(codec: int) -> None:
+    """And a byte more is not."""
+    pack = {
+        1: lambda data: zlib.compress(data, wbits=31),
+        2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+        3: lambda data: bytes(cramjam.lz4.compress(data)),
+        4: lambda data: bytes(cramjam.zstd.compress(data)),
+    }[codec]
+    packed = pack(bytes(300_000))
+    assert inflate(codec, packed, 300_000) == bytes(300_000)
+    with pytest.raises(InflationError):
+        inflate(codec, packed, 299_999)

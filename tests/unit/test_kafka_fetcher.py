@@ -12,6 +12,7 @@ from aiokafka import errors
 from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.protocol.fetch import FetchRequest_v11
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
 from streams.runtime.kafka_fetcher import DirectFetcher
@@ -117,9 +118,20 @@ def play(act: Any, broker_up: bool = True) -> None:
     run(scene())
 
 
-def sent(place: TopicPartition, value: bytes = b"", code: int = 0) -> Fetched:
+def mark(offset: int) -> bytes:
+    """Build the mark that a transaction leaves when it is committed."""
+    builder = DefaultRecordBatchBuilder(2, 0, 1, 1, 0, 0, 1 << 16)
+    builder.append(0, 1_000, b"\0\0\0\1", b"\0\0\0\0\0\0", [])
+    data = bytearray(builder.build())
+    data[:8] = offset.to_bytes(8, "big")
+    data[22] |= 0x20  # the attributes' bit for control batches
+    data[17:21] = calc_crc32c(data[21:]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def sent(place: TopicPartition, value: bytes = b"", code: int = 0, high_watermark: int = 7) -> Fetched:
     """Say what a broker has for a partition."""
-    return Fetched(tuple(place), code, 7, batch(value) if value else b"")
+    return Fetched(tuple(place), code, high_watermark, batch(value) if value else b"")
 
 
 def test_a_broker_is_asked_for_all_its_partitions_and_not_again_before_they_are_drained() -> None:
@@ -205,14 +217,56 @@ def test_an_offset_out_of_range_is_looked_up_again() -> None:
     play(act)
 
 
-def test_a_broker_that_leads_no_more_is_left_alone_until_there_are_new_metadata() -> None:
-    """Asking it again at once would be a loop."""
+def test_what_is_no_record_does_not_wait_to_be_read() -> None:
+    """The mark of a transaction at the end of a log, and records that were deleted before anybody read them."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        marked = Fetched(tuple(PLACES[0]), 0, 2, batch(b"a") + mark(1))
+        deleted = Fetched(tuple(PLACES[1]), errors.OffsetOutOfRangeError.errno, -1, b"")
+        await broker.answer(marked, deleted)
+        assert stage.fetcher.lag() == 2
+        assert list(await stage.poll()) == [PLACES[0]]
+        assert stage.fetcher.lag() == 0
+        stage.subscriptions.subscription.assignment.state_value(PLACES[1]).reset_to(8)
+        await asyncio.sleep(2 * BACKOFF_S)
+        await broker.answer(sent(PLACES[0], high_watermark=2), sent(PLACES[1], high_watermark=8))
+        assert stage.fetcher.lag() == 0
+        await broker.answer(sent(PLACES[0], high_watermark=5), sent(PLACES[1], high_watermark=8))
+        assert stage.fetcher.lag() == 3
+
+    play(act)
+
+
+def test_a_partition_whose_leader_is_another_one_is_left_alone_until_there_are_new_metadata() -> None:
+    """Asking for it again at once would be a loop; its neighbours are asked for."""
 
     async def act(stage: Scene, broker: Broker) -> None:
         await broker.answer(sent(PLACES[0], code=errors.NotLeaderForPartitionError.errno), sent(PLACES[1]))
-        assert (broker.refreshed, len(broker.asked)) == (1, 1)
+        assert (broker.refreshed, broker.asked[1:]) == (1, [{PLACES[1]: 0}])
         await asyncio.sleep(BACKOFF_S)
-        assert len(broker.asked) == 2
+        await broker.answer(sent(PLACES[1]))
+        assert broker.asked[2:] == [{PLACES[0]: 0, PLACES[1]: 0}]
+
+    play(act)
+
+
+def test_a_partition_that_cannot_be_read_for_long_does_not_slow_its_neighbours_down() -> None:
+    """It rests alone, ever longer, but is asked for again a moment after it can be read."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        spoilt = 56  # KAFKA_STORAGE_ERROR
+        for _ in range(2_000):
+            with_it = PLACES[0] in broker.asked[-1]
+            await broker.answer(*[sent(PLACES[0], code=spoilt)] * with_it, sent(PLACES[1]))
+            await asyncio.sleep(0.009)
+        assert len(broker.asked) == 2_001
+        asked = sum(PLACES[0] in asked for asked in broker.asked)
+        assert 10 < asked < 20  # 20 s; 0.1, 0.2, 0.4, 0.8, 1.6, and then each 2 s
+        while PLACES[0] not in broker.asked[-1]:
+            await broker.answer(sent(PLACES[1]))
+            await asyncio.sleep(0.009)
+        await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
+        assert list(await stage.poll()) == [PLACES[0]]
 
     play(act)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 from aiokafka import errors
 from aiokafka.protocol.produce import ProduceRequest_v7
 
+from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_requests import Requests
 from tests.virtual import run
 
 if TYPE_CHECKING:
-    from streams.runtime.kafka_calls import Calls
     from streams.runtime.kafka_wire import Api
 
 Sent = dict[str, list[tuple[int, bytes]]]
@@ -219,6 +219,29 @@ def test_batches_wait_for_a_connection() -> None:
         await asyncio.gather(*jobs)
 
     run(scene())
+
+
+def test_whatever_a_connection_fails_with_every_batch_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """An expired Kerberos ticket is no error of Kafka's; the lanes try again, and the next ticket may work."""
+
+    class Client:
+        """Cannot log in."""
+
+        _conns: ClassVar[dict[object, object]] = {}
+
+        async def ready(self, node: int) -> bool:
+            """Fail as a log-in does."""
+            raise RuntimeError("the ticket has expired")
+
+    async def scene() -> None:
+        sending = Requests(Calls(Client(), 1.0), list, 2, 1_000, 100)
+        jobs = [asyncio.create_task(sending.send(1, "t", p, b"x")) for p in range(2)]
+        for job in jobs:
+            with pytest.raises(errors.NodeNotReadyError):
+                await job
+
+    run(scene())
+    assert "the ticket has expired" in caplog.text
 
 
 def test_without_a_connection_every_batch_is_told() -> None:

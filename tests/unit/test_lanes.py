@@ -11,7 +11,7 @@ import pytest
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.lanes import LaneEvents, Lanes
+from streams.runtime.lanes import BACKOFF_MAX_S, STANDS_STILL_S, LaneEvents, Lanes
 from tests.fakes import ROUND_TRIP_S, FakeBroker, FakeTransport
 from tests.virtual import elapse, run
 
@@ -164,6 +164,74 @@ def test_a_missing_topic_keeps_only_what_somebody_waits_for() -> None:
             assert s.broker.values("out") == [b"1"]
             assert s.lanes.counters["lane_shed_total{topic=out}"] == 2
             assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_a_partition_that_is_away_for_hours_is_tried_again_for_hours() -> None:
+    """The pause between two attempts grows no more, and never becomes a number too large to be one."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.faults.extend(BrokerUnavailableError("no leader") for _ in range(1_200))
+            s.lanes.send([emit(1)])
+            assert await s.lanes.flush(1_300 * BACKOFF_MAX_S)
+            assert s.done == [1]
+
+    run(scene())
+
+
+def test_a_partition_without_a_leader_keeps_only_what_somebody_waits_for_after_a_while() -> None:
+    """A leader that moves costs nothing; one that stays away may not fill the memory with what is answered by then."""
+
+    async def scene() -> None:
+        async with opened() as s:
+            s.transport.faults.extend(BrokerUnavailableError("no leader") for _ in range(8))
+            s.lanes.send([emit(1), emit(2, awaited=False)])
+            await elapse(STANDS_STILL_S / 2)
+            assert s.lanes.counters["lane_shed_total{topic=out}"] == 0
+            await elapse(STANDS_STILL_S)
+            s.lanes.send([emit(3, awaited=False), emit(4)])
+            assert await s.lanes.flush(20)
+            assert s.broker.values("out") == [b"1", b"4"]
+            assert s.lanes.counters["lane_shed_total{topic=out}"] == 2
+            s.lanes.send([emit(5, awaited=False)])
+            assert await s.lanes.flush(1)
+            assert s.broker.values("out")[-1] == b"5"
+            assert s.lanes.pressure() == 0
+
+    run(scene())
+
+
+def test_a_leader_that_is_silent_leaves_room_for_the_others() -> None:
+    """One model's topic takes a part of the room and no more; what somebody waits for is never dropped."""
+
+    async def scene() -> None:
+        async with opened(bound_bytes=100_000) as s:
+            s.transport.up.clear()
+            for number in range(100):
+                s.lanes.send([emit(b"x" * 750, awaited=False, topic="model"), emit(number)])
+                await elapse(0.05)
+            assert s.lanes.pressure() < 0.8
+            assert s.lanes.counters["lane_shed_total{topic=model}"] > 60
+            s.transport.up.set()
+            assert await s.lanes.flush(5)
+            assert s.done == list(range(100))
+
+    run(scene())
+
+
+def test_a_burst_is_no_reason_to_drop_anything() -> None:
+    """Who has much to say to a model whose topic takes it says all of it."""
+
+    async def scene() -> None:
+        async with opened(bound_bytes=100_000) as s:
+            s.transport.batch_records = 10
+            s.lanes.send([emit(b"x" * 750, awaited=False) for _ in range(200)])
+            await elapse(ROUND_TRIP_S)
+            s.lanes.send([emit(b"y" * 750, awaited=False) for _ in range(200)])
+            assert await s.lanes.flush(5)
+            assert len(s.broker.values("out")) == 400
 
     run(scene())
 

@@ -11,6 +11,7 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
+from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Role
@@ -219,6 +220,40 @@ def test_a_dead_letter_is_acknowledged_before_its_source_is_committed() -> None:
             await elapse(1)
             assert s.broker.values("queries.dlq") == [b"\x00garbage"]
             assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
+def test_a_batch_that_cannot_be_unpacked_becomes_a_dead_letter_and_its_neighbours_are_served() -> None:
+    """The kernel never sees it; what is committed lies behind its last offset."""
+
+    async def scene() -> None:
+        kernel, broker = ScriptedKernel(), FakeBroker()
+        broker.put(*Q, b"a", b"b")
+        broker.logs[Q].insert(1, corrupt(Q, (1, 1), 1_000, b"bytes", "LZ4 says no"))
+        broker.logs[Q][2] = broker.logs[Q][2]._replace(offset=2)
+        async with running(kernel, broker=broker) as s:
+            await elapse(3)
+            (letter,) = s.broker.logs["queries.dlq", 0]
+            assert kernel.seen() == [b"a", b"b"]
+            assert (letter.key, letter.value) == (None, b"bytes")
+            assert s.broker.committed == {Q: 3}
+
+    run(scene())
+
+
+def test_a_followed_batch_that_cannot_be_unpacked_is_passed_over() -> None:
+    """Its neighbours are known all the same, and the role is ready."""
+
+    async def scene() -> None:
+        kernel, broker, reports = ScriptedKernel(decide=lambda _record: []), FakeBroker(), []
+        broker.logs["applications", 0].append(corrupt(("applications", 0), (0, 4), 1_000, b"bytes", "LZ4 says no"))
+        broker.put("applications", 0, b"good")
+        broadcast = FakeBroadcast(broker, ["applications"])
+        async with running(kernel, broker=broker, broadcast=broadcast, hooks=(reports.append,)):
+            await elapse(3)
+            assert kernel.seen() == [b"good"]
+        assert reports[-1].counters["refused_again_total{cause=corrupt_batch}"] == 1
 
     run(scene())
 

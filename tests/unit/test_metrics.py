@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -12,8 +14,11 @@ from deploy.errors import StartError
 from deploy.metrics import exporting, ports
 from deploy.settings import Metrics
 from schemas.records import Report
+from streams.runtime.meanings import MEANINGS, meaning
 from streams.runtime.metrics import Composer, is_counter
 from streams.runtime.prometheus import PrometheusExporter, parse
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_counters_are_told_from_gauges_by_name() -> None:
@@ -59,6 +64,16 @@ def test_the_exporter_shows_the_latest_report_on_localhost() -> None:
     assert lines.count("# TYPE skysail_lag gauge") == 1
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", exporter.port)) != 0
+
+
+def test_each_figure_that_is_written_somewhere_has_a_meaning() -> None:
+    """Prometheus' HELP says what a figure is: its name is there already."""
+    program = [path for folder in ("streams", "workers") for path in (ROOT / folder).rglob("*.py")]
+    written = {name for path in program for name in re.findall(r'"([a-z_]+_total)"', path.read_text(encoding="utf-8"))}
+    assert "joined_total" in written
+    assert written <= MEANINGS.keys()
+    assert meaning("answer_p99_us").startswith("99th percentile of the time from a query's sending")
+    assert meaning("new_figure") == "new figure"
 
 
 def test_nothing_is_served_unless_the_settings_say_where() -> None:

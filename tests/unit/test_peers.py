@@ -138,6 +138,14 @@ def test_the_row_without_a_system_is_sent_the_common_rates() -> None:
     assert Plan(2.0, 3.0, (500.0,)).common(DIRECT.backlog / 3) == {"at_500": 500.0}
 
 
+def test_the_last_rate_that_was_tried_is_not_called_a_limit() -> None:
+    """Only where the harness was seen to fail beyond it is it one."""
+    clean, full = ({"rate_per_s": rate, "saturated": rate > 1_000} for rate in (1_000, 2_000))
+    assert "highest rate that was tried" in peers._limit(1_000, [clean])
+    assert "saturated there" in peers._limit(1_000, [clean, full])
+    assert "say nothing" in peers._limit(500, [full])
+
+
 def test_the_ladder_ends_below_the_first_saturated_rate() -> None:
     """The ceiling is the highest rate that was clean at most of its looks; the lowest rate where none was."""
     looks = ((500, False), (1_000, True), (1_000, False), (1_000, False), (2_000, True), (2_000, False), (2_000, True))

@@ -301,6 +301,18 @@ def test_the_report_says_who_was_asked_how_long_it_took_and_what_the_policy_weig
     assert not [name for name in figures if name.startswith("late_answers")]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.INVALID, Outcome.FAILED])
+def test_an_input_that_a_model_fails_on_is_counted_for_the_application_that_sent_it(outcome: Outcome) -> None:
+    """Whoever else asks the same model is not to be blamed; nor is anybody for what was merely late."""
+    loop = Loop({"good": lambda _: outcome, "bad": lambda _: Outcome.EXPIRED}, digits(policy="exp4"))
+    loop.query()
+    loop.driver.run(1)
+    figures = loop.driver.operator("selection").statistics()
+
+    failed = {name: count for name, count in figures.items() if name.startswith("failed_outputs_total")}
+    assert failed == {f"failed_outputs_total{{application=digits,model=good,outcome={outcome.value}}}": 1}
+
+
 def test_an_answer_after_its_deadline_is_counted_as_late() -> None:
     """With its status: this query came too late for any model."""
     loop = Loop(dict(GOOD), digits(policy="single", slo_ms=100))

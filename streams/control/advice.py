@@ -1,0 +1,122 @@
+"""What is wrong with an application, whose fault it is, and what to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.control.command import run, skysail
+from streams.control.history import Key
+from streams.control.shown import Alert
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from streams.control.history import Risen
+    from streams.control.shown import ApplicationRow, ModelRow
+
+# One in twenty is what an application's users notice; fewer answers than this say little.
+MANY, FEW = 0.05, 20
+# Losses lie in [0, 1]. A mean this large is that of losses which are all the largest: they tell no model from another.
+ALL_LOST = 0.98
+# Why answers are late: a process has one thread, so it is at its limit before it uses a core in full.
+BUSY = "selection is at its limit, start another one", run("selection")
+NOT_BUSY = "queries come late to selection, or the machine is too busy with other things", skysail("doctor")
+# Why answers were defaults: what it means, and what to type next (`{application}` and `{model}` are filled in).
+_NEXT = ("tail", "model-predictions", "--count", "5")
+_SHOW = ("app", "show", "{application}")
+_WORKER = ("run", "--role", "worker", "--model", "{model}")
+REASONS = {
+    "deadline": ("no model had answered by the deadline", _NEXT),
+    "expired_in_queue": ("models have more queries than they can answer in time", _WORKER),
+    "expired": ("queries came after their deadline: see the lag of selection", ("doctor",)),
+    "invalid_input": ("inputs do not have the shape or type that the models take", _SHOW),
+    "low_confidence": ("the models do not agree enough for confidence_floor", _SHOW),
+    "model_failed": ("models raise: their workers' logs say what", _NEXT),
+    "no_model_in_time": ("no model is quick enough for the queries' deadlines", _SHOW),
+    "over_limit": ("it has more in hand than its share: it asks faster than it is answered", _SHOW),
+    "overloaded": ("models have more queries than they can answer in time", _WORKER),
+    "oversized_outputs": ("what its models answer is too large for one record", _SHOW),
+    "too_many_features": ("queries have more features than the policy counts", _SHOW),
+    "unknown_application": ("no such application is deployed", ("app", "list")),
+    "unknown_model": ("a model of it is not deployed", ("model", "list")),
+    "unknown_version": ("queries name a version that does not run, or does not answer", ("model", "list")),
+}
+
+
+def application(
+    row: ApplicationRow, risen: Risen, served: Collection[str], follows: Collection[str], *, is_busy: bool
+) -> Iterator[Alert]:
+    """Return what is wrong with one application.
+
+    Args:
+        row: as it is shown.
+        risen: counters in the last minute.
+        served: models that a worker serves, or one that is silent and is told of elsewhere.
+        follows: figures that follow from something that is told already.
+        is_busy: selection uses a core in full.
+    """
+    name = row["name"]
+    told: set[str] = set()  # reasons that a model's alert explains
+    for model in row["models"]:
+        if model["name"] not in served:
+            text = f"{name}: no worker serves {model['name']}"
+            yield Alert(level="bad", text=text, command=run(f"worker.{model['name']}"))
+        for reason, alert in _faults(name, model, risen):
+            told.add(reason)
+            yield alert
+    if risen.get(Key("answers_total", name), 0.0) >= FEW:
+        yield from (alert for figure, alert in _answers(row, told, is_busy=is_busy) if figure not in follows)
+    if risen.get(Key("losses_total", name), 0.0) >= FEW and (row["loss"] or 0.0) >= ALL_LOST:
+        text = (
+            f"{name}: nearly every loss is 1, the largest there is, so nothing is learnt from them. Of numbers, set"
+            " `span` to how far answers may be off; of labels, see that feedback names them as the models do"
+        )
+        yield Alert(level="warn", text=text, command=skysail("app", "show", name))
+    for what, count in row["turned_away"].items():
+        if what != "queries":  # whose answers say so
+            text = f"{name} has its share of what may wait: {count:.0f} {what} were turned away in the last minute"
+            yield Alert(level="warn", text=text, command=skysail("app", "show", name))
+
+
+def _faults(application: str, model: ModelRow, risen: Risen) -> Iterator[tuple[str, Alert]]:
+    """Tell an application's wrong inputs from a model that fails; only its own questions count."""
+    name, show = model["name"], skysail("model", "show", model["name"])
+    asked = risen.get(Key("asked_total", application, name), 0.0)
+    if (model["invalid"] or 0.0) > MANY and asked >= FEW:
+        text = (
+            f"{application} sends inputs that {name} does not take: {model['invalid']:.0%} of what it asked {name}."
+            " Its answers say what is wrong with them"
+        )
+        yield "invalid_input", Alert(level="bad", text=text, command=show)
+    if (model["failed"] or 0.0) > MANY:
+        text = f"{application}: {name} fails on {model['failed']:.0%} of its inputs; its worker's log says why"
+        yield "model_failed", Alert(level="bad", text=text, command=show)
+
+
+def _answers(row: ApplicationRow, told: Collection[str], *, is_busy: bool) -> Iterator[tuple[str, Alert]]:
+    """Return what is wrong with the answers, each with the figure that shows it."""
+    name = row["name"]
+    reason = max(row["reasons"], key=lambda reason: row["reasons"][reason], default="")
+    if (row["defaults"] or 0.0) > MANY and reason not in told:
+        meaning, words = REASONS.get(reason, (reason.replace("_", " "), ("tail", "predictions", "--count", "5")))
+        model = _busiest(row)
+        if "{model}" in words and not model:
+            words = _SHOW
+        text = f"{name}: {row['defaults']:.0%} of the answers are the default, most because {meaning}"
+        filled = (word.replace("{application}", name).replace("{model}", model) for word in words)
+        yield "defaults", Alert(level="bad", text=text, command=skysail(*filled))
+    if (row["late"] or 0.0) > MANY:
+        why, command = BUSY if is_busy else NOT_BUSY
+        text = f"{name}: {row['late']:.0%} of the answers left after their deadline: {why}"
+        yield "late", Alert(level="bad", text=text, command=command)
+    if (row["without_state"] or 0.0) > MANY:
+        text = (
+            f"{name}: {row['without_state']:.0%} of its queries were decided before their policy's state was read:"
+            " Redis is slow, or more users come than selection.states remembers"
+        )
+        yield "without_state", Alert(level="warn", text=text, command=skysail("doctor"))
+
+
+def _busiest(row: ApplicationRow) -> str:
+    models = row["models"]
+    return max(models, key=lambda model: model["queue_rows"] or 0.0)["name"] if models else ""

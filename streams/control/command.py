@@ -1,0 +1,18 @@
+"""Commands as they are shown to be copied: quoted, since the names in them come off a topic."""
+
+from __future__ import annotations
+
+import shlex
+
+WORKER = "worker."
+
+
+def skysail(*words: str) -> str:
+    """Return `skysail ...` as a shell takes it."""
+    return shlex.join(("skysail", *words))
+
+
+def run(role: str) -> str:
+    """Return what starts a role."""
+    model = role.removeprefix(WORKER)
+    return skysail("run", "--role", role) if model == role else skysail("run", "--role", "worker", "--model", model)
