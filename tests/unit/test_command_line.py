@@ -28,7 +28,7 @@ from deploy.packing import labels, sample
 from load import results
 from load.results import Result
 from schemas.records import Application, Tensor
-from streams.control.alerts import REASONS
+from streams.control.advice import REASONS
 from workers.errors import PackageError
 from workers.loading import load_package
 from workers.manifest import sha256
