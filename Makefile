@@ -8,6 +8,9 @@ TESTS ?= tests
 # It works with the onnx of the extra `onnx`, but requires an older one (0.4.12).
 HUMMINGBIRD := hummingbird-ml==0.4.12 onnxconverter-common==1.16.0 dill==0.4.1
 
+# The clone on the path of its environment: else a folder `skysail` beside a script, such as the clone, hides the module.
+ON_PATH = $(BIN)/python -c "import sysconfig; open(sysconfig.get_path('purelib') + '/skysail-clone.pth', 'w').write('$(CURDIR)\n')"
+
 export BROKER ?= apache
 export DEMO_SECONDS ?= 60
 export DEMO_RATE ?= 100
@@ -46,10 +49,12 @@ $(BIN)/python:
 $(VENV)/demo.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 	@echo "installing what the demo needs (about 200 MB the first time)"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable .
+	@$(ON_PATH)
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 	@echo "installing what the tests need, torch included"
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,registry,dev]'
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --no-deps $(HUMMINGBIRD)
+	@$(ON_PATH)
 	@touch $@ $(VENV)/demo.stamp

@@ -5,12 +5,29 @@
 Whatever is not named here may change without notice.
 """
 
-from schemas.codec import Codec
-from schemas.records import Application, Feedback, Model, Observation, Observations, Prediction, Query, Status, Tensor
-from streams.client import Client, UnansweredError
-from streams.sync import SyncClient
-from workers.loading import load_package
-from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
+import logging
+from importlib.util import find_spec
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+for _name in ("schemas", "policies", "streams", "workers"):
+    _spec = find_spec(_name)
+    _place = Path(_spec.origin).resolve().parent if _spec is not None and _spec.origin else None
+    if _place is not None and _place != _HERE / _name:
+        raise ImportError(
+            f"skysail has a package called {_name}, and Python finds another one first: {_place}. Rename that folder,"
+            " or keep the script that imports skysail in another one"
+        )
+
+from schemas.codec import Codec  # noqa: E402
+from schemas.records import Application, Feedback, Model, Observation, Observations, Prediction, Query, Status, Tensor  # noqa: E402
+from streams.client import Client, UnansweredError  # noqa: E402
+from streams.sync import SyncClient  # noqa: E402
+from workers.loading import load_package  # noqa: E402
+from workers.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
+
+# What it says by itself about a broker that is gone, an application gets as an exception.
+logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 __all__ = [
     "Application",

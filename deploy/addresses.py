@@ -5,11 +5,13 @@ Apart from `clients`, which loads librdkafka: a role has no use for that while i
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
+from deploy.state import PASSWORD_FILE, STATE
 from streams.runtime.kafka_client import KafkaConnection
 
 if TYPE_CHECKING:
@@ -32,15 +34,27 @@ def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnectio
 
 
 def redis_url(settings: Settings) -> str:
-    """Return the URL of Redis with the password from its file, if there is one."""
-    if settings.redis.password is None:
-        return settings.redis.url
-    parts = urlsplit(settings.redis.url)
+    """Return the URL of Redis with its password: of the settings, or of the one that was started from this folder."""
+    url = settings.redis.url
+    parts = urlsplit(url)
+    password = settings.redis.password.get_secret_value() if settings.redis.password is not None else ""
+    if not password and not parts.password:
+        password = _local_password(url)
+    if not password:
+        return url
     place = parts.netloc.rpartition("@")[2]
     user = parts.username or ""
-    return urlunsplit(
-        parts._replace(netloc=f"{user}:{quote(settings.redis.password.get_secret_value(), safe='')}@{place}")
-    )
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
+
+
+def _local_password(url: str) -> str:
+    """Return the password of the Redis that `skysail redis start` has started from this folder, if it is this one."""
+    try:
+        remembered = json.loads((STATE / "redis.json").read_text(encoding="utf-8"))
+        is_it = urlsplit(str(remembered["address"]))[:2] == urlsplit(url)[:2]
+        return (STATE / "redis" / PASSWORD_FILE).read_text(encoding="ascii") if is_it else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def redis_place(settings: Settings) -> str:

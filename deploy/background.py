@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from deploy.errors import StartError, UsageError
+from deploy.local.logs import tail
+from deploy.state import private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,11 +75,11 @@ def start(
     if taken():  # else that would be taken for the one that is started here, and this one's end not be seen
         message = f"something answers at {address} already, which was not started from this folder; use another --port"
         raise UsageError(message)
-    state.parent.mkdir(parents=True, exist_ok=True)
+    private(state.parent)
     log = state.with_suffix(".log")
     with log.open("wb") as out:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, umask=0o077
         )
     with ExitStack() as undo:
         undo.callback(process.wait)
@@ -93,10 +95,8 @@ def _await_ready(process: subprocess.Popen[bytes], ready: Callable[[], bool], lo
     end = time.monotonic() + timeout_s
     while not ready():
         if process.poll() is not None or time.monotonic() > end:
-            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
             what = "ended while starting" if process.poll() is not None else f"did not answer within {timeout_s:g} s"
-            message = "\n".join([f"it {what}; its last lines, from {log}:", *lines])
-            raise StartError(message)
+            raise StartError(f"it {what}; its last lines, from {log}:\n{tail(log, LOG_LINES)}")
         time.sleep(POLL_S)
 
 

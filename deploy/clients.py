@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 from redis import Redis, RedisError
 from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError
 from redis.retry import Retry
 
 from deploy.addresses import connection, properties, redis_url
 from deploy.configuration import without_secrets
-from deploy.errors import DeployError
+from deploy.errors import DeployError, RefusedError
 from deploy.handshake import greet
+from deploy.state import PASSWORD_FILE, STATE
 from streams.client import Client
 from streams.runtime.errors import BrokerUnavailableError
 
@@ -151,6 +153,7 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
 
     Raises:
         Unreachable: none does.
+        RefusedError: it does not take our password, or wants one.
     """
     with connect_redis(settings, timeout_s) as client:
         return str(client.info("server")["redis_version"])
@@ -177,6 +180,13 @@ def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[
     client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
     try:
         yield client
+    except AuthenticationError as error:
+        message = (
+            f"Redis at {without_secrets(settings.redis.url)} does not let us in ({without_secrets(str(error))}): set"
+            " redis.password_file; of one that `skysail redis start` started in another folder that is FOLDER/"
+            f"{STATE / 'redis' / PASSWORD_FILE}"
+        )
+        raise RefusedError(message) from None
     except RedisError as error:
         message = (
             f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"

@@ -17,7 +17,9 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from deploy.errors import SettingsError
-from deploy.settings import ApplicationSettings, Settings
+from deploy.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings
+from deploy.variables import value_of
+from deploy.wording import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,9 +53,10 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
     """
     variables = os.environ if environment is None else environment
     file = _find(path, variables)
-    data = _read(file) if file else {}
+    data = _from_folder(_read(file), file.parent) if file else {}
     for location, value in _variables(variables):
         _put(data, location, value)
+    data = _from_folder(data, Path())
     try:
         return Settings.model_validate(data)
     except ValidationError as error:
@@ -86,6 +89,18 @@ def _read(file: Path) -> dict[str, Any]:
     return data or {}
 
 
+def _from_folder(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the data with the packages' folders as absolute paths; relative ones start at `folder`."""
+    models = data.get("models")
+    if not isinstance(models, dict):
+        return data
+    paths = {
+        name: str((folder / Path(path).expanduser()).resolve()) if isinstance(path, str) else path
+        for name, path in models.items()
+    }
+    return {**data, "models": paths}
+
+
 def _complaint(error: yaml.MarkedYAMLError) -> str:
     """Return where YAML stopped and why, without its excerpt: that line may hold a password."""
     mark = error.problem_mark
@@ -98,8 +113,9 @@ def _complaint(error: yaml.MarkedYAMLError) -> str:
 def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
     for name, text in sorted(environment.items()):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES:
+            location = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
             try:
-                yield name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"), yaml.safe_load(text)
+                yield location, value_of(location, text)
             except yaml.YAMLError as error:
                 message = f"the environment variable {name} does not hold YAML; put quotes around it"
                 raise SettingsError(message) from error
@@ -117,7 +133,7 @@ def _explain(item: Mapping[str, Any], source: str) -> str:
     """One line for one fault that pydantic found; the value itself is left out, it may be a secret."""
     location = [str(part) for part in item["loc"]]
     if item["type"] != "extra_forbidden":
-        return f"setting `{'.'.join(location)}` {source}: {item['msg']}"
+        return f"setting `{'.'.join(location)}` {source}: {explained(item)}"
     known = _known_keys(location[:-1])
     nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.0)[0]
     listed = ", ".join(sorted(known))
@@ -134,9 +150,24 @@ def _known_keys(location: list[str]) -> list[str]:
 
 
 def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, Any]:
-    """Return the settings, or those that differ from their defaults, as plain values with every secret masked."""
+    """Return the settings, or those that differ from their defaults, as plain values with every secret masked.
+
+    Properties of Kafka are shown where they are known not to be secret: a misspelt one may be a password.
+    """
     shown: dict[str, Any] = _plain(settings.model_dump(exclude_defaults=only_changed), mask=True)
+    if given := shown.get("kafka", {}).get("properties"):
+        shown["kafka"]["properties"] = {key: v if key in SHOWN_PROPERTIES else MASK for key, v in given.items()}
     return shown
+
+
+def doubts(settings: Settings) -> list[str]:
+    """Return what is allowed and hardly ever meant."""
+    given = {name: str(value).upper() for name, value in settings.kafka.properties.items() if isinstance(value, str)}
+    if given.get("security_protocol") == "SASL_PLAINTEXT" and given.get("sasl_mechanism", "PLAIN") == "PLAIN":
+        return [
+            "kafka.properties: SASL_PLAINTEXT with PLAIN sends the password in clear: use SASL_SSL, or SCRAM-SHA-512"
+        ]
+    return []
 
 
 def to_yaml(values: Mapping[str, Any]) -> str:
@@ -154,10 +185,12 @@ def without_secrets(text: str) -> str:
 
 
 def write(settings: Settings, path: Path) -> Path:
-    """Write the settings, secrets included, to a file that only its owner can read; return its path."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(to_yaml(_plain(settings.model_dump(), mask=False)), encoding="utf-8")
+    """Write the settings, secrets included, to a new file that only its owner can read; return its path."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # one that is there may be readable for others, or open in their hands
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(to_yaml(_plain(settings.model_dump(), mask=False)))
     return path
 
 

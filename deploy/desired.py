@@ -56,10 +56,15 @@ def models(settings: Settings) -> list[Model]:
 
     Raises:
         PackageError: a folder is no package.
-        UsageError: a package is called otherwise than the settings call it.
+        UsageError: a package is not there, or is called otherwise than the settings call it.
     """
     records = []
     for name, package in settings.models.items():
+        if not package.is_dir():
+            raise UsageError(
+                f"models.{name}: there is no folder {package}; package the model there (`skysail model package"
+                " --help`), or mend the path: relative ones start at the folder of the settings file"
+            )
         record = model_record(package)
         if record.name != name:
             message = f"models.{name}: the package in {package} is called {record.name}; use that name in the settings"
@@ -165,8 +170,12 @@ def _warn_of_strangers(apps: Iterable[Application], models: Iterable[str]) -> No
     for app in apps:
         for name in sorted({*app.models}.difference(deployed)):
             nearest = difflib.get_close_matches(name, deployed, n=1, cutoff=0.0)
-            hint = f", did you mean {nearest[0]}?" if nearest else "; deploy it: skysail model add FOLDER"
-            _log.warning("application %s names model %s, which is not deployed%s", app.name, name, hint)
+            hint = f": did you mean {nearest[0]}?" if nearest else ""
+            _log.warning(
+                "application %s names model %s, which is not deployed%s Until `skysail model add FOLDER` deploys it,"
+                " queries for it are answered without it, by the default output where no other model is asked",
+                *(app.name, name, hint or "."),
+            )
 
 
 def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]) -> bool:

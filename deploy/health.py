@@ -44,7 +44,7 @@ def examine(settings: Settings) -> tuple[Check, ...]:
     found = [kafka, check_redis_answers(settings)]
     if found[-1].level is Level.OK:
         found.append(check_redis_keeps(settings))
-    if kafka.level is not Level.OK:
+    if kafka.level is Level.DOWN:
         return tuple(found)
     try:
         codec = codec_for(settings)

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Self
 from deploy import configuration, desired, metrics, topics
 from deploy.addresses import connection
 from deploy.errors import StartError
-from deploy.local.process import tail
+from deploy.listening import fault_of, require_free
+from deploy.local.logs import tail
+from deploy.local.process import free_port
 from deploy.local.supervisor import Child, Supervisor
 from deploy.progress import Silent
 from deploy.registry import codec_for
@@ -54,6 +56,7 @@ PAGE = "control"
 PAGE_S = 10.0
 POLL_MS = 200
 GRACE_S = 8.0
+LAST_PORT = 65_535
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -63,11 +66,12 @@ class System:
     Args:
         settings: of the deployment; its roles are started, one worker for each deployed model or as many as they say.
         codec: of the records.
-        folder: for logs and the settings file that the children read.
+        folder: for the settings file that the children read.
         create_topics: how missing topics come to be.
         environment: variables for the children on top of this process's own.
         progress: is told what the start waits for and which role is ready.
         replicas: workers by model name, where not as many as the settings say.
+        logs: where each process leaves what it says; `logs` in the folder by default.
 
     Attributes:
         metrics_ports: where each instance shows its metrics, if the settings say so.
@@ -82,10 +86,12 @@ class System:
         environment: Mapping[str, str] | None = None,
         progress: Progress | None = None,
         replicas: Mapping[str, int] | None = None,
+        logs: Path | None = None,
     ) -> None:
         self._settings = settings
         self._codec = codec
         self._folder = folder
+        self._logs = logs or folder / "logs"
         self._create_topics = create_topics
         self._environment = dict(environment or {})
         self._progress = progress or Silent()
@@ -94,6 +100,7 @@ class System:
         # systems may share the groups.
         self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
+        self._served: set[str] = set()  # models that have had their workers started, or cannot
         self.metrics_ports: dict[str, int] = {}
 
     @property
@@ -112,7 +119,12 @@ class System:
 
     def log(self, instance: str) -> Path:
         """Return the file that an instance's output goes to."""
-        return self._folder / "logs" / f"{instance}.log"
+        return self._logs / f"{instance}.log"
+
+    @property
+    def settings_file(self) -> Path:
+        """What the children read, with secrets in it."""
+        return self._folder / "settings.yaml"
 
     def kill(self, instance: str, number: int = signal.SIGKILL) -> int:
         """Send a signal to an instance, by default the one it cannot refuse; returns its pid.
@@ -163,10 +175,11 @@ class System:
         deployed = await asyncio.to_thread(desired.establish, self._settings, self._codec, self._create_topics)
         await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
         self._progress.done("topics, models and applications are in place")
-        file = configuration.write(self._settings, self._folder / "settings.yaml")
-        planned = replicated(plan(self._settings, present(deployed)), self._replicas)
+        configuration.write(self._settings, self.settings_file)
+        planned = self._plan(deployed)
         self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
-        children = [self._child(*each, file) for each in planned]
+        children = [self._child(*each) for each in planned]
+        self._require_ports({child.name for child in children})
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
@@ -190,8 +203,38 @@ class System:
         if self._supervisor is not None:
             await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
 
-    def _child(self, role: str, model: str | None, number: int, file: Path) -> Child:
-        name = _name(role, model, number)
+    def _plan(self, models: Mapping[str, Model]) -> list[tuple[str, str | None, int]]:
+        """Return the processes for models that have had none until now, and for the roles at first."""
+        news = {name: model for name, model in models.items() if name not in self._served}
+        self._served |= news.keys()
+        return replicated(plan(self._settings, present(news)), self._replicas)
+
+    async def serve(self, models: Mapping[str, Model]) -> None:
+        """Start workers for those of the models that have none yet; returns at once, they load while all goes on."""
+        for role, model, number in self._plan(models) if models.keys() - self._served else ():
+            if model is None or self._supervisor is None:
+                continue
+            name = _name(role, model, number)
+            if self._settings.metrics.port:
+                self.metrics_ports[name] = self._next_port()
+            await asyncio.to_thread(self._supervisor.add, self._child(role, model, number))
+            _log.info("model %s is new here: %s starts (log %s)", model, name, self.log(name))
+
+    def _next_port(self) -> int:
+        """Return the first free port behind those that are given to processes."""
+        port = max(self.metrics_ports.values(), default=self._settings.metrics.port - 1) + 1
+        while fault_of(self._settings.metrics.host, port) and port < LAST_PORT:
+            port += 1
+        return port
+
+    def _require_ports(self, names: set[str]) -> None:
+        page, figures = self._settings.control, self._settings.metrics
+        wanted = {"the live page (control.port)": (page.host, page.port)} if PAGE in names else {}
+        wanted |= {f"metrics of {name} (metrics.port)": (figures.host, p) for name, p in self.metrics_ports.items()}
+        require_free(wanted)
+
+    def _child(self, role: str, model: str | None, number: int) -> Child:
+        file, name = self.settings_file, _name(role, model, number)
         # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
         argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
         argv += ["--instance", str(number)] if model is None else ["--instance", str(number), "--model", model]
@@ -231,13 +274,14 @@ class System:
         self._progress.done(f"{PAGE} is not ready yet; everything else runs without it (log {self.log(PAGE)})")
 
     def _announced(self, value: bytes | None) -> str:
-        """Return whose report this is if it is ready, else nothing."""
+        """Return whose report this is if it is one of our processes and ready, else nothing."""
         try:
             report = self._codec.decode(Report, value)
         except DecodeError:
             return ""
         is_ready = report.role == PAGE or report.gauges.get("partitions", 0) > 0
-        return report.instance.removesuffix("@1") if is_ready else ""
+        name = report.instance.removesuffix("@1")
+        return name if is_ready and report.gauges.get("pid") == self.pids.get(name) else ""
 
 
 def present(models: Mapping[str, Model]) -> list[str]:
@@ -290,6 +334,7 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
                 "roles": deployment.roles,
                 "models": dict(deployment.models),
                 "applications": {app.name: _without_name(app) for app in deployment.applications},
+                "control": {"port": free_port()},  # a deployment of the user's may have the usual one
                 **deployment.settings,
             }
         )

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.addresses import connection, redis_place, redis_url
-from deploy.errors import UsageError
+from deploy.errors import StartError, UsageError
+from deploy.listening import fault_of
 from deploy.metrics import exporting
 from schemas import topics
 from streams import topology
@@ -289,6 +290,8 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
     from streams.control.credentials import credentials
 
     given = common.settings
+    if fault := fault_of(given.control.host, given.control.port):
+        raise StartError(f"the live page cannot be shown: {fault}; end that, or set control.port")
     try:
         login = credentials(common.kafka.options())
     except ValueError as error:

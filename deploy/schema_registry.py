@@ -1,6 +1,6 @@
 """Ids from a Confluent schema registry, resolved once at start; the codec itself never talks to it.
 
-confluent-kafka's registry client needs packages of its own (`pip install skysail[registry]`), so they are imported only
+confluent-kafka's registry client needs packages of its own (the extra `registry`), so they are imported only
 when a registry is configured.
 """
 
@@ -64,7 +64,9 @@ class Registry:
             from confluent_kafka.schema_registry.error import SchemaRegistryError
             from httpx2 import HTTPError
         except ImportError as error:
-            raise RegistryError(f"{error}; a schema registry needs `pip install skysail[registry]`") from error
+            raise RegistryError(
+                f"{error}; a schema registry needs: pip install -e '.[registry]' in the clone"
+            ) from error
         self._schema = Schema
         self._failures = (SchemaRegistryError, HTTPError, OSError)
         try:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import psutil
-
 from deploy import background
 from deploy.clients import Unreachable, admin, check_redis, redis_eviction
-from deploy.configuration import without_secrets
+from deploy.configuration import doubts, without_secrets
 from deploy.doctor import Check, Level
 from deploy.errors import RefusedError
+from deploy.listening import owner
+from deploy.state import STATE
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 ANSWER_S = 3.0
 PAGE_S = 1.0
 KAFKA_PORT, REDIS_PORT = 9092, 6379  # that `skysail kafka start` and `skysail redis start` take unless told otherwise
-STATE = Path(".skysail")  # where they remember what they have started
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -34,6 +32,8 @@ def check_kafka(settings: Settings) -> Check:
         return Check("Kafka", Level.DOWN, f"{settings.kafka.bootstrap} answers", str(error))
     except Unreachable as error:
         return Check("Kafka", Level.DOWN, *_silent(settings.kafka.bootstrap, str(error), "kafka", KAFKA_PORT))
+    if doubt := next(iter(doubts(settings)), None):
+        return Check("Kafka", Level.WARN, f"{settings.kafka.bootstrap} answers", doubt)
     count = len(metadata.brokers)
     brokers = f"{count} broker{'s' * (count > 1)}"
     return Check(
@@ -46,6 +46,8 @@ def check_redis_answers(settings: Settings) -> Check:
     shown, parts = without_secrets(settings.redis.url), urlsplit(settings.redis.url)
     try:
         version = check_redis(settings, ANSWER_S)
+    except RefusedError as error:
+        return Check("Redis", Level.DOWN, f"{shown} answers", str(error))
     except Unreachable as error:
         place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
         return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))
@@ -73,27 +75,12 @@ def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
     if host not in LOCAL or not port.isdecimal():
         return f"{place} does not answer", error
     at = "" if int(port) == usual else f" --port {port}"
-    if (listener := _listener(int(port))) is not None:
+    if (listener := owner(int(port))) is not None:
         return (
             f"{place} is taken by {listener}",
             f"stop that, or: skysail {verb} start --port PORT, and set it in the settings",
         )
     return f"nobody listens at {place}", f"skysail {verb} start{at}"
-
-
-def _listener(port: int) -> str | None:
-    """Say which process listens on a port of this machine, if one does."""
-    try:
-        found = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.laddr.port == port]
-    except psutil.AccessDenied:
-        return None
-    if not found:
-        return None
-    pid = found[0].pid
-    try:
-        return "a process of another user" if pid is None else f"process {pid} ({psutil.Process(pid).name()})"
-    except psutil.Error:
-        return f"process {pid}"
 
 
 def _started(verb: str, address: str) -> str:
@@ -110,7 +97,7 @@ def check_page(settings: Settings) -> Check:
         with urllib.request.urlopen(f"http://{place}/api/status", timeout=PAGE_S) as answer:
             json.load(answer)
     except (OSError, ValueError):
-        taken = _listener(settings.control.port)
+        taken = owner(settings.control.port)
         found = "does not answer" + (f"; {place} is taken by {taken}" if taken else "")
         return Check("control", Level.WARN, found, "answers do not depend on it; start it: skysail run --role control")
     return Check("control", Level.OK, f"http://{place}/ answers")

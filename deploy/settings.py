@@ -32,6 +32,28 @@ BatchSizes: TypeAlias = Annotated[
     Field(min_length=1),
 ]
 
+# Of aiokafka's options, those that never hold a secret.
+SHOWN_PROPERTIES = frozenset(
+    {
+        "api_version",
+        "client_id",
+        "connections_max_idle_ms",
+        "metadata_max_age_ms",
+        "request_timeout_ms",
+        "retry_backoff_ms",
+        "sasl_kerberos_domain_name",
+        "sasl_kerberos_service_name",
+        "sasl_mechanism",
+        "sasl_plain_username",
+        "security_protocol",
+        "ssl_cafile",
+        "ssl_certfile",
+        "ssl_check_hostname",
+        "ssl_crlfile",
+        "ssl_keyfile",
+    }
+)
+
 
 def _with_secrets(data: dict[str, Any]) -> dict[str, Any]:
     """Replace every `x_file: PATH` by `x: <what the file holds>`."""
@@ -285,8 +307,8 @@ class ApplicationSettings(Section):
     """Of the policy, such as `{eta: 0.1}`; a wrong name is refused with the nearest one."""
     per_context: bool = False
     """One policy state for each context (user, session, region) instead of one for all. A context starts
-    from what all of them have taught, believed so little that its own feedback soon counts more: as one observation of
-    each model, `exp3`, `exp4` and `timely` with half their weights."""
+    from what all of them have taught, weighted lightly, so that its own feedback soon outweighs it: as one observation
+    of each model, `exp3`, `exp4` and `timely` with half their weights."""
     slo_ms: float = Field(default=100.0, gt=0)
     """A query is answered so long after it was sent, with what is there by then."""
     max_slo_ms: float | None = Field(default=None, gt=0)
@@ -340,6 +362,7 @@ class Settings(Section):
     control: Control = Control()
     metrics: Metrics = Metrics()
     models: dict[Name, Path] = Field(default_factory=dict)
-    """Package folders by the models' names, published at start beside what `skysail model add` has published."""
+    """Package folders by the models' names, published at start beside what `skysail model add` has published. Relative
+    paths start at the folder of the settings file, those in the environment where the command is started."""
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside what `skysail app create` has published."""

@@ -6,15 +6,14 @@ changes again. Both are read once, at import.
 
 from __future__ import annotations
 
-from importlib.resources import files
 from inspect import signature
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas import avsc, records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.resources.abc import Traversable
 
 RECORDS: tuple[type, ...] = (
     records.Query,
@@ -30,10 +29,10 @@ RECORDS: tuple[type, ...] = (
     records.PolicyState,
 )
 
-_HERE = files("schemas")
+_HERE = Path(__file__).parent
 
 
-def read_set(folder: Traversable) -> Mapping[str, avsc.Schema]:
+def read_set(folder: Path) -> Mapping[str, avsc.Schema]:
     """Load every `.avsc` file of a folder, by record name."""
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".avsc"))
     return {name.removesuffix(".avsc"): avsc.load((folder / name).read_text("utf-8")) for name in names}

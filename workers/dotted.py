@@ -31,6 +31,7 @@ def resolve(path: str) -> Any:
         raise PackageError(
             f"{path!r} names the standard library, which is no model: name a function of your own module"
         )
+    _look_here()
     unknown = (ImportError, AttributeError)
     try:
         with refusing(f"{path!r} cannot be imported here", but=unknown):
@@ -74,3 +75,9 @@ def _folders() -> list[str]:
     """Return where modules are looked for besides the installed packages, in order."""
     installed = tuple(f"{prefix}/lib" for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix})
     return [folder or str(Path.cwd()) for folder in sys.path if not folder.startswith(installed)] or ["no folder"]
+
+
+def _look_here() -> None:
+    """Have modules looked for where the command was started, too: last of all, once a package names one."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)

@@ -6,22 +6,24 @@ table and `workers.loading` are the only places of the project that import by na
 
 from __future__ import annotations
 
-import importlib
-import logging
-import os
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from deploy.interrupts import quiet_interrupts
 
-import click
+with quiet_interrupts():  # before anything else: the imports take a third of a second
+    import importlib
+    import logging
+    import os
+    import sys
+    from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from deploy.cli.common import VerbGroup
-from deploy.errors import DeployError
-from load.errors import MissingDataError
-from policies.errors import PolicyError
-from schemas.errors import SchemasError
-from streams.runtime.errors import StreamError
-from workers.errors import WorkerError
+    import click
+
+    from deploy.cli.common import VerbGroup
+    from deploy.errors import DeployError
+    from load.errors import MissingDataError
+    from policies.errors import PolicyError
+    from schemas.errors import SchemasError
+    from streams.runtime.errors import StreamError
+    from workers.errors import WorkerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,12 +99,7 @@ def skysail() -> None:
 
 
 def main() -> None:
-    """Run the command line; expected failures become one message each and exit code 1, Ctrl-C becomes 130.
-
-    Functions and architectures that packages name are looked for where the command is started, too: last of all places,
-    so that no file there stands in for a module of Skysail.
-    """
-    sys.path.append(str(Path.cwd()))
+    """Run the command line; expected failures become one message each and exit code 1, Ctrl-C becomes 130."""
     # What it says about brokers that are not there comes again as one sentence; `skysail run` has handlers of its own.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:

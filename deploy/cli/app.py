@@ -118,7 +118,20 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
     if as_json:
         print_json(record)
     else:
-        print_table(("", ""), record.items())
+        print_table(("", ""), ((key, _worded(value)) for key, value in record.items()))
+
+
+def _worded(value: object) -> str:
+    """Return a value as it would be typed after `skysail app set NAME KEY=`; `none` is not set."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={_worded(item)}" for key, item in value.items()) or "none"
+    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
 
 
 @app.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,10 @@ from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.clients import asking
 from deploy.errors import UsageError
 from deploy.registry import codec_for
+from schemas import topics
 from schemas.features import as_features
 from schemas.jsonable import query_from_json, to_json
-from schemas.records import Application, Input, Tensor
+from schemas.records import Application, Input, Query, Tensor
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -33,6 +35,7 @@ skysail query reviews --input '"a fine piece of work"'
 skysail query digits --npy row.npy --context user-17 --json
 skysail query digits --npy row.npy --features '[0.5, 1, 0]'
 skysail query digits --npy row.npy --version canary
+skysail query digits --npy row.npy --print-bytes --id my-1 > query.avro
 """
 # What to do about an answer that no model has given, by the reason that it carries.
 ADVICE = {
@@ -66,9 +69,13 @@ MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "un
 )
 @click.option("--version", help="That is to answer, or its label (stable, canary); of one model: MODEL@VERSION.")
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
+@click.option("--print-bytes", is_flag=True, help="Do not ask: write the query's record, for another Kafka client.")
+@click.option("--id", "query_id", help="With --print-bytes: the query's id; each query has one of its own.")
 @json_option
 @with_settings
-def query(settings: Settings, application: str, *, as_json: bool, **options: Any) -> None:
+def query(
+    settings: Settings, application: str, *, as_json: bool, print_bytes: bool, query_id: str | None, **options: Any
+) -> None:
     """Ask APPLICATION and print the prediction.
 
     Exit code 1 if there is no answer, or only the default because of what was asked: no such application, model or
@@ -76,6 +83,12 @@ def query(settings: Settings, application: str, *, as_json: bool, **options: Any
     """
     row, codec = _input(application, options.pop("text"), options.pop("npy")), codec_for(settings)
     options["features"] = _features(options["features"])
+    if print_bytes:
+        del options["timeout_s"]
+        _write_record(settings, codec, Query(query_id or uuid.uuid4().hex, application, row, **options))
+        return
+    if query_id is not None:
+        raise UsageError("--id goes with --print-bytes")
     prediction = asyncio.run(_ask(settings, codec, application, row, options))
     if as_json:
         print_json(to_json(prediction))
@@ -85,6 +98,13 @@ def query(settings: Settings, application: str, *, as_json: bool, **options: Any
         _show(prediction)
     if prediction.answer is None or prediction.reason in MISTAKES:
         raise SystemExit(1)
+
+
+def _write_record(settings: Settings, codec: Codec, query: Query) -> None:
+    """Write the record alone to the standard output; its time is left open (0), so that Kafka's own time counts."""
+    click.get_binary_stream("stdout").write(codec.encode(query))
+    key = query.context or query.query_id
+    click.echo(f"topic {settings.prefix}.{topics.QUERIES}, key {key}", err=True)
 
 
 def _input(application: str, text: str | None, npy: Path | None) -> Input:

@@ -13,7 +13,7 @@ import uvloop
 
 from deploy.aside import aside
 from deploy.cli.common import Verb, with_settings
-from deploy.configuration import masked, to_yaml
+from deploy.configuration import doubts, masked, to_yaml
 from deploy.errors import UsageError
 from deploy.registry import codec_for
 from deploy.roles import run as run_roles
@@ -70,8 +70,14 @@ def run(
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
+    if not roles:
+        from deploy.desired import verify
+
+        verify(settings)  # before the settings are printed: what is wrong with them is the last that is said
     if not quiet:
         click.echo(_told(settings, verbose=verbose))
+    for doubt in doubts(settings):
+        logging.getLogger(__name__).warning("%s", doubt)
     codec = codec_for(settings)
     if roles:
         deployed, inline = aside(lambda: _prepared(settings, codec, roles, models))

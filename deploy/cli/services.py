@@ -13,16 +13,15 @@ from deploy import background
 from deploy.cli.common import VerbGroup, json_option, print_json
 from deploy.local import admin, apache, process
 from deploy.local import redis as redis_server
+from deploy.state import PASSWORD_FILE, STATE
 
 if TYPE_CHECKING:
     from deploy.background import Running
 
-FOLDER = Path(".skysail")
-
 folder_option = click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    default=FOLDER,
+    default=STATE,
     show_default=True,
     help="For its data, its log, and the file that `stop` finds it by.",
 )
@@ -109,6 +108,8 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
         argv, folder / "redis.json", url, lambda: process.listens(port), lambda: process.listens(port)
     )
     _started(running, "Redis", "redis", folder, as_json=as_json)
+    if not as_json:
+        click.echo(f"commands in this folder find its password by themselves, in {folder / 'redis' / PASSWORD_FILE}")
 
 
 @redis.command("stop")

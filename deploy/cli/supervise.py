@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
-import tempfile
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import uvloop
 from rich.console import Console
 
-from deploy import desired
+from deploy.alone import require_alone
 from deploy.clients import check_redis
 from deploy.launch import System
+from deploy.local.logs import cut, size
+from deploy.newcomers import follow
 from deploy.progress import shown
+from deploy.state import held
 
 _LOOK_S = 1.0
 _ERROR = re.compile(r"\S+ \S+ (ERROR|CRITICAL) ")  # after date and time, see `run.LOG_FORMAT`
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from deploy.settings import Settings
+    from deploy.state import Place
     from schemas.codec import Codec
 
 
@@ -31,13 +35,13 @@ def supervise(settings: Settings, codec: Codec) -> None:
     """Run every role as a child process until a signal comes.
 
     Raises:
-        DeployError: the deployment cannot start; the message says what to do.
+        DeployError: the deployment cannot start, or runs already; the message says what to do.
     """
-    desired.verify(settings)
-    uvloop.run(_supervise(settings, codec))
+    with held(settings.prefix) as place:
+        uvloop.run(_supervise(settings, codec, place))
 
 
-async def _supervise(settings: Settings, codec: Codec) -> None:
+async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
     """Run every role as a child process until a signal comes, also while they start."""
     task = asyncio.current_task()
     assert task is not None
@@ -48,24 +52,31 @@ async def _supervise(settings: Settings, codec: Codec) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, end)
-    with suppress(asyncio.CancelledError), tempfile.TemporaryDirectory(prefix="skysail-run-") as folder:
+    with suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
             with shown(Console()) as progress:
+                system = System(settings, codec, place.folder, progress=progress, logs=place.logs)
+                # It holds secrets; one may be there of a run that was killed.
+                stack.callback(system.settings_file.unlink, missing_ok=True)
                 await asyncio.to_thread(check_redis, settings)
-                system = await stack.enter_async_context(System(settings, codec, Path(folder), progress=progress))
+                await asyncio.to_thread(require_alone, settings, codec)
+                read = {log: size(log) for log in place.logs.glob("*.log")}  # of earlier runs
+                await stack.enter_async_context(system)
             _tell(settings, system)
-            await _tell_errors(system)
+            await asyncio.gather(_tell_errors(system, read), follow(settings, codec, system))
     click.echo("stopped")
 
 
-async def _tell_errors(system: System) -> None:
-    """Print what the roles log as errors, from their start on, for ever."""
-    read: dict[str, int] = {}
+async def _tell_errors(system: System, read: dict[Path, int]) -> None:
+    """Print what the roles log as errors, from their start on, for ever; logs that grow large begin anew."""
     while True:
         for child in system.status():
-            lines, read[child.name] = errors_since(system.log(child.name), read.get(child.name, 0))
+            log = system.log(child.name)
+            lines, read[log] = errors_since(log, read.get(log, 0))
             for line in lines:
                 click.echo(f"{child.name}: {line}", err=True)
+            if cut(log):
+                read[log] = 0
         await asyncio.sleep(_LOOK_S)
 
 
@@ -87,4 +98,5 @@ def _tell(settings: Settings, system: System) -> None:
         click.echo(f"live page: http://{settings.control.host}:{settings.control.port}/")
     if "worker" in settings.roles and not any(name.startswith("worker.") for name in system.pids):
         click.echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
+    click.echo(f"logs: {system.log('*')}")
     click.echo("ready; Ctrl-C stops everything")

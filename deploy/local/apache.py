@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import os
 import subprocess
 import uuid
 from pathlib import Path
@@ -101,6 +102,7 @@ class ApacheKafka(LocalServer):
         logging = self.data / "log4j2.properties"
         logging.write_text(LOG4J2, encoding="utf-8")
         heap = [f"-Xms{self._heap_mb}m"] if self._bench else []
+        folder = ensure()
         return [
             str(find_java().path),
             *heap,
@@ -108,7 +110,7 @@ class ApacheKafka(LocalServer):
             *(_BENCH if self._bench else _LIGHT),
             f"-Dlog4j2.configurationFile={logging}",
             "-cp",
-            str(ensure() / "*"),
+            os.pathsep.join(str(folder / jar.name) for jar in pinned().jars),  # not whatever else lies there
         ]
 
     def _ready(self) -> bool:

@@ -21,13 +21,13 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from deploy.errors import StartError
+from deploy.local.logs import tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _TETHER = str(Path(__file__).with_name("tether.py"))
 _POLL_S = 0.02
-_TAIL_LINES = 12
 
 
 class Process(subprocess.Popen[bytes]):
@@ -40,13 +40,14 @@ class Process(subprocess.Popen[bytes]):
         self.wait()
 
 
-def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> Process:
+def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None, umask: int = -1) -> Process:
     """Start a program in its own session, its output appended to `log`, tied to the life of this process.
 
     Args:
         argv: The program and its arguments; never through a shell.
         log: File for stdout and stderr; its folder is created.
         env: Variables on top of this process's own.
+        umask: Of the child; by default this process's own.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     full = [sys.executable, "-I", "-S", _TETHER, str(os.getpid()), *argv]
@@ -60,6 +61,7 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = Non
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
                 start_new_session=True,
+                umask=umask,
             )
 
     # A thread that ends takes the children it started with it (PR_SET_PDEATHSIG is about the thread, not the process),
@@ -103,14 +105,6 @@ def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: P
         if time.monotonic() > deadline:
             raise StartError(f"{name} was not ready after {timeout_s:g} s. Its log is {log}.\n{tail(log)}")
         time.sleep(_POLL_S)
-
-
-def tail(log: Path, lines: int = _TAIL_LINES) -> str:
-    """Return the last lines of a log file, or nothing if there is none."""
-    try:
-        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
-    except OSError:
-        return ""
 
 
 def free_port(host: str = "127.0.0.1") -> int:

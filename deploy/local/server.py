@@ -21,6 +21,8 @@ from deploy.local.process import Process, free_port, interrupted_by_sigterm, spa
 if TYPE_CHECKING:
     from types import TracebackType
 
+PRIVATE_UMASK = 0o077  # what it writes is for its owner alone
+
 
 class LocalServer(ABC):
     """A server on 127.0.0.1 that is started, stopped, killed and restarted on the same data and port."""
@@ -46,7 +48,8 @@ class LocalServer(ABC):
         """The data folder, which exists from the first time it is asked for."""
         if self._data is None:
             self._data = self._given or Path(tempfile.mkdtemp(prefix=f"skysail-{self.name}-"))
-            self._data.mkdir(parents=True, exist_ok=True)
+            self._data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._data.chmod(0o700)  # one of an earlier version may be open to all
         return self._data
 
     @property
@@ -70,7 +73,7 @@ class LocalServer(ABC):
             return self
         with ExitStack() as undo:
             undo.callback(self.stop)  # at Ctrl-C, too
-            self._process = spawn(self._prepare(), log=self.log)
+            self._process = spawn(self._prepare(), log=self.log, umask=PRIVATE_UMASK)
             wait_ready(self._process, self._ready, name=self.name, log=self.log, timeout_s=self.start_timeout_s)
             undo.pop_all()
         return self

@@ -9,11 +9,13 @@ times a second. Children are addressed by the pid they were started with, never 
 from __future__ import annotations
 
 import logging
+import textwrap
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
+from deploy.local import logs
 from deploy.local.backoff import Backoff
 from deploy.local.process import Process, spawn, stop_all
 
@@ -66,6 +68,7 @@ class _Slot:
     deaths: int = 0
     launches: int = 0
     exit_code: int | None = None
+    log_bytes: int = 0  # that its log held when it was started
 
     def step(self, now_s: float, launch: Launch, backoff: Backoff) -> None:
         """Notice a death, or start what is due."""
@@ -84,6 +87,7 @@ class _Slot:
     def _start(self, now_s: float, launch: Launch, backoff: Backoff) -> None:
         self.started_s = now_s
         self.launches += 1
+        self.log_bytes = logs.size(self.child.log)
         try:
             self.process = launch(self.child.argv, log=self.child.log, env=self.child.env)
         except OSError as error:
@@ -98,7 +102,14 @@ class _Slot:
         self.deaths = backoff.deaths(self.deaths, now_s - self.started_s)
         delay_s = backoff.delay_s(self.deaths)
         self.due_s = now_s + delay_s
-        _LOG.warning("%s %s; starts again in %.1f s (log %s)", self.child.name, what, delay_s, self.child.log)
+        said = logs.tail(self.child.log, since=self.log_bytes) if self._is_telling() else ""
+        story = f"; its last lines:\n{textwrap.indent(said, '  ')}" if said else ""
+        log = self.child.log
+        _LOG.warning("%s %s; starts again in %.1f s (log %s)%s", self.child.name, what, delay_s, log, story)
+
+    def _is_telling(self) -> bool:
+        """Whether its log should say why it died: it ended by itself, or was killed (out of memory?) again."""
+        return (self.exit_code or 0) > 0 or self.deaths > 1
 
 
 class Supervisor:
@@ -150,6 +161,19 @@ class Supervisor:
             for slot in self._slots.values():
                 if not self._stopping.is_set():
                     slot.step(self._clock(), self._launch, self._backoff)
+
+    def add(self, child: Child) -> None:
+        """Start one more child, and restart it as the others.
+
+        Raises:
+            ValueError: There is one of its name.
+        """
+        with self._lock:
+            if child.name in self._slots:
+                raise ValueError(f"There is a child {child.name} already.")
+            self._slots[child.name] = slot = _Slot(child)
+            if not self._stopping.is_set():
+                slot.step(self._clock(), self._launch, self._backoff)
 
     def stop(self) -> None:
         """Stop every child for good; returns when none is left."""

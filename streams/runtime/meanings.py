@@ -52,6 +52,7 @@ MEANINGS: Final = {
     "overloaded_total": "questions not asked since the model had too much to do to answer in time",
     "partitions": "partitions of the role's main topic that this process has",
     "pending": "queries that wait for their models' answers",
+    "pid": "number of the process on its machine",
     "policy_weight": "share of a model in the application's global policy state",
     "predict_us_total": "microseconds spent in the model's own code",
     "predictions_waiting": "predictions that wait for their feedback",

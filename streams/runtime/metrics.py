@@ -44,6 +44,7 @@ class Composer:
         merged["cpu_seconds_total"] = cpu_seconds()  # type: ignore[assignment]  # counters of seconds are fractions
         self._since_us = self._since_us or now_us
         merged["uptime_s"] = (now_us - self._since_us) // 1_000_000
+        merged["pid"] = self._process.pid  # tells two processes of one name apart
         merged["resident_bytes"] = self._process.memory_info().rss
         counters = {name: float(value) for name, value in merged.items() if is_counter(name)}
         gauges = {name: float(value) for name, value in merged.items() if not is_counter(name)}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Metric, start_http_server
+from prometheus_client import CollectorRegistry, Metric
 
 from streams.runtime.meanings import meaning
 from streams.runtime.metrics import TOTAL, is_counter
+from streams.runtime.prometheus_server import ScrapeServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,7 +26,9 @@ class PrometheusExporter:
         self._latest: dict[str, Report] = {}
         registry = CollectorRegistry()
         registry.register(self)
-        self._server, self._thread = start_http_server(port, address, registry)
+        self._server = ScrapeServer((address, port), registry)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:

