@@ -10,7 +10,7 @@ from deploy.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.operators.joiner import JoinerSettings
-from tests.fault.validator import Evidence, Log, Stored
+from streams.testing.validator import Evidence, Log, Stored
 
 if TYPE_CHECKING:
     from tests.deployments import Deployed

@@ -13,7 +13,7 @@ from schemas.records import Feedback, Observations, Outcome, Prediction, Query, 
 from tests.deployments import Toy, deployed
 from tests.fault.evidence import collected
 from tests.fault.traffic import Traffic
-from tests.fault.validator import faults
+from streams.testing.validator import faults
 
 if TYPE_CHECKING:
     from pathlib import Path
