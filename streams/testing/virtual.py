@@ -19,6 +19,8 @@ _T = TypeVar("_T")
 START_US = 1_700_000_000_000_000
 
 _OWNER: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
+# What happens at a broker or a store belongs to no process: it goes on while one stands still.
+NOBODY = contextvars.Context()
 
 
 class _Jumping(selectors.DefaultSelector):
@@ -101,6 +103,11 @@ def owned(owner: object) -> contextvars.Context:
     context = contextvars.copy_context()
     context.run(_OWNER.set, owner)
     return context
+
+
+def later(delay_s: float, happen: Callable[[], object]) -> asyncio.TimerHandle:
+    """Let something happen outside of all processes, whatever becomes of who asked for it."""
+    return asyncio.get_running_loop().call_later(delay_s, happen, context=NOBODY)
 
 
 def run(scene: Coroutine[Any, Any, _T]) -> _T:
