@@ -21,6 +21,8 @@ _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
 _TRAFFIC = 0.85
 # One in so many seeds has an outage that is longer than most people try.
 _LONG = 12
+# Messages are on their way for so long, and windows end by whole seconds.
+_TOLERANCE_US = 1_500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Plan:
         applications: that are deployed.
         joiner: its settings; windows and bounds are small, so that they are met.
         selection: its settings.
+        faulty: the share of batches on which models are slow, fail in part, or hang.
         bursts: the traffic.
         faults: in order of time.
     """
@@ -59,8 +62,14 @@ class Plan:
     applications: tuple[Application, ...]
     joiner: JoinerSettings
     selection: SelectionSettings
+    faulty: float
     bursts: tuple[Burst, ...]
     faults: tuple[Fault, ...] = field(default=())
+
+    @property
+    def tolerance_us(self) -> int:
+        """How far times may differ that are told by several clocks."""
+        return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
 
     @property
     def quiet_s(self) -> float:
@@ -89,6 +98,7 @@ def plan(seed: int, minutes: float | None = None) -> Plan:
             cache_bytes=random.choice((0, 0, 1 << 20)),
             admission=random.random() < 0.3,
         ),
+        faulty=random.choice((0.0, 0.02, 0.1)),
         bursts=_bursts(random, _TRAFFIC * length_s),
         faults=drawn(random, length_s, replicas, is_long=is_long),
     )

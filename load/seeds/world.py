@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 import logging
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from load.seeds.clients import Clients
 from load.seeds.laws import Laws, Left
 from load.seeds.ledger import Ledger
-from load.seeds.members import Member
+from load.seeds.members import Member, Wall
 from load.seeds.models import model
+from load.seeds.nemesis import Nemesis
 from load.seeds.plan import MODELS, PARTITIONS
 from load.seeds.roles import Builder
 from schemas import topics
@@ -23,7 +25,7 @@ from streams.testing import virtual
 from streams.testing.broker import FakeBroker
 from streams.testing.connections import Process
 from streams.testing.stores import SharedStore
-from streams.testing.virtual import VirtualClock
+from streams.testing.virtual import VirtualClock, later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
     from load.seeds.laws import Violation
     from load.seeds.plan import Plan
     from streams.operators.contract import Record
-
-# Clocks and legs differ by so much where nothing is wrong with them.
-_TOLERANCE_US = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +85,15 @@ class World:
             forgotten=frozenset((topics.REPORTS,)),
         )
         self.broker.appended.append(self._note)
-        self._ledger = Ledger(plan, self.broker, self._codec, _TOLERANCE_US)
+        self._ledger = Ledger(plan, self.broker, self._codec, plan.tolerance_us)
         self.members: dict[str, Member] = {}
+        self.wall = Wall()
 
     async def run(self) -> Outcome:
         """Let it all happen."""
         self._configure()
         self._start()
+        self._plague()
         await self._clients().run()
         now_s = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self.plan.length_s - now_s) + self.plan.quiet_s)
@@ -127,14 +128,20 @@ class World:
             self.broker.append(topics.MODELS, 0, name.encode(), self._codec.encode(model(name)), now_us)
 
     def _start(self) -> None:
-        builder = Builder(self.plan, self._topology, self._codec, self.store, 0.0)
+        builder = Builder(self.plan, self._topology, self._codec, self.store, self.plan.faulty)
         for role, count in self.plan.replicas.items():
             for number in range(count):
-                member = Member(f"{role}.{number}", role, self.broker, self.plan.seed, builder, self.note)
+                member = Member(f"{role}.{number}", role, self.broker, self.plan.seed, builder, self.wall, self.note)
                 self.members[member.name] = member
                 member.start()
         for group in [self.broker.group(node.group) for node in self._topology.nodes]:
             group.watching.append(self._ledger.on_commit)
+
+    def _plague(self) -> None:
+        """Let everything go wrong at its time."""
+        nemesis = Nemesis(self.broker, self.store, self.members, self.wall, self.note)
+        for fault in self.plan.faults:
+            later(fault.at_s, partial(nemesis.strike, fault))
 
     def _clients(self) -> Clients:
         random = Random(f"clients {self.plan.seed}")
@@ -142,7 +149,7 @@ class World:
         return Clients(self.plan, process, self._codec, random)
 
     def _judge(self) -> list[Violation]:
-        laws = Laws(self.plan, self.broker, self._ledger, self._codec, _TOLERANCE_US)
+        laws = Laws(self.plan, self.broker, self._ledger, self._codec, self.plan.tolerance_us)
         ended = [what for member in self.members.values() for what in member.ended]
         gauges = {name: member.gauges for name, member in self.members.items()}
         inner = self.store.inner
