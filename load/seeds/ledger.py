@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
@@ -148,8 +149,10 @@ class Ledger:
         """Tell whether feedback is joined, a copy of what came before it, or says nothing that can be learnt."""
         query_id = self._codec.decode(Feedback, record.value).query_id
         answer = self.answers.get(query_id)
-        others = [told.record for told in self.told[query_id] if told.record.position not in self.dead]
-        is_copy = bool(others) and others[0].position != record.position
+        before = takewhile(lambda told: told.record.position != record.position, self.told[query_id])
+        is_copy = any(
+            told.record.value == record.value or told.record.position not in self.dead for told in before
+        )
         return query_id in self.observed or is_copy or (answer is not None and answer.prediction.decision is None)
 
     def _now_us(self) -> int:
