@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 # What a reader meets in bytes that are not a record: the end, an unknown symbol, text or a column that is none.
-_FAILURES = (IndexError, KeyError, ValueError, struct.error)
+_FAILURES = (IndexError, KeyError, ValueError, ArithmeticError, struct.error)
 
 
 def _failure(error: Exception, record: str, at: int, sized_end: int, length: int) -> DecodeError:
     """Say which cause a reader's exception means; `sized_end` is the end announced for the last text or column."""
+    if isinstance(error, ArithmeticError):
+        return DecodeError("invalid", f"{record}: a number that is too large, before byte {at}")
     if isinstance(error, KeyError):
         return DecodeError("invalid", f"{record}: unknown symbol {error} before byte {at}")
     if isinstance(error, ValueError) and sized_end <= length:

@@ -90,6 +90,7 @@ class Query(NamedTuple):
     priority: int = 0  # where a model is overloaded, queries of the lowest are refused or given up first
     features: tuple[float, ...] = ()  # what contextual policies go by; at most `features.MAX_FEATURES`, finite
     version: str | None = None  # or label (stable, canary) that is to answer, or MODEL@VERSION; None = any that may
+    reply_token: str = ""  # drawn by the client, repeated in the prediction: an answer without it is somebody else's
 
 
 class ModelQueries(NamedTuple):
@@ -123,6 +124,7 @@ class ModelPredictions(NamedTuple):
     batch_cap: int  # the controller's cap when the batch was taken
     queue_rows: int  # rows still waiting when the batch was taken
     released: str = ""  # why the batch started: cap, eager, deadline, linger; "" = none ran
+    messages: tuple[str, ...] = ()  # one a row: why its outcome is not OK, for a person; empty where no row has one
 
 
 class Decision(NamedTuple):
@@ -167,6 +169,8 @@ class Prediction(NamedTuple):
     received_us: int
     deadline_us: int
     answered_us: int
+    reply_token: str = ""  # the query's
+    message: str = ""  # what the reason means here, for a person, e.g. what the model takes and what it got
 
 
 class Feedback(NamedTuple):
@@ -192,6 +196,7 @@ class Observation(NamedTuple):
     predicted_us: int
     observed_us: int  # event time: the feedback's timestamp, or the end of the window
     answers: tuple[int | str | None, ...] | None = None  # labels by arm, where the policy learns from them
+    span: float | None = None  # the error that cost 1, where the losses are absolute or squared
 
 
 class Observations(NamedTuple):
@@ -217,6 +222,8 @@ class Application:
     combine: str = "weighted_vote"  # weighted_vote | mean | median
     confidence_floor: float = 0.0  # in [0, 1]: with less confidence the default output is given; 0 = never
     missing: str = "leave_out"  # leave_out | running_mean: what becomes of a model that has not answered in time
+    max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
+    span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -158,11 +159,12 @@ def read_doubles(buffer: bytes, at: int) -> tuple[tuple[float, ...], int]:
 
 def _read_more_doubles(buffer: bytes, at: int, numbers: tuple[float, ...]) -> tuple[tuple[float, ...], int]:
     """Read the blocks from here to the end of an array of doubles."""
+    blocks = [numbers]  # joined once at the end: thousands of blocks of one number are read as fast as one of thousands
     count, at = read_count(buffer, at)
     while count:
-        numbers += struct.unpack_from(f"<{count}d", buffer, at)
+        blocks.append(struct.unpack_from(f"<{count}d", buffer, at))
         count, at = read_count(buffer, at + 8 * count)
-    return numbers, at
+    return tuple(chain.from_iterable(blocks)), at
 
 
 def _all_finite(numbers: Iterable[float]) -> bool:
@@ -214,7 +216,10 @@ def _parse_layout(buffer: bytes, at: int) -> tuple[str, tuple[int, ...], int, in
     if min(shape, default=0) < 0:
         raise DecodeError("invalid", f"negative dimension before byte {at}")
     name = DTYPES[dtype >> 1]
-    return name, tuple(shape), math.prod(shape) * ITEM_BYTES[name], at
+    size = math.prod(shape) * ITEM_BYTES[name]
+    if size > INT_MAX:
+        raise DecodeError("invalid", f"{name} of more than {INT_MAX} bytes before byte {at}")
+    return name, tuple(shape), size, at
 
 
 @lru_cache(maxsize=1024)

@@ -31,7 +31,7 @@ SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300))
 SEEN = Observation(
-    "q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9, (None, 3, "x")
+    "q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9, (None, 3, "x"), 2.5
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -39,7 +39,7 @@ OUTPUTS = (
 )
 
 FULL: tuple[object, ...] = (
-    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary"),
+    Query("q-1", "digits", ROW, "ann", NOW_US, 20.5, -1, (0.5, -1e300), "good@canary", "token"),
     ModelQueries(("q-1", "q-2"), 3, (NOW_US + 20_000, -1), ("some text", b"\xff"), (7, -1), "canary", 15_000),
     ModelPredictions(
         model="good",
@@ -55,9 +55,24 @@ FULL: tuple[object, ...] = (
         batch_cap=64,
         queue_rows=1000,
         released="deadline",
+        messages=("", "model good takes float32[64], got float32[5]"),
     ),
     Prediction(
-        "q-1", "digits", "ann", DECISION, Status.PARTIAL, "deadline", 7, 0.5, OUTPUTS, 1, NOW_US, NOW_US + 1, NOW_US + 2
+        "q-1",
+        "digits",
+        "ann",
+        DECISION,
+        Status.PARTIAL,
+        "deadline",
+        7,
+        0.5,
+        OUTPUTS,
+        1,
+        NOW_US,
+        NOW_US + 1,
+        NOW_US + 2,
+        "token",
+        "nothing came",
     ),
     Feedback("q-1", "seven", 0.5, NOW_US),
     SEEN,
@@ -76,6 +91,8 @@ FULL: tuple[object, ...] = (
         "median",
         0.75,
         "running_mean",
+        500.0,
+        2.5,
     ),
     Model(
         "good",

@@ -68,6 +68,7 @@ def batches() -> st.SearchStrategy[ModelPredictions]:
             scores=st.none() | st.just(Tensor("uint8", (rows, 2), bytes(2 * rows))),
             waited_us=st.lists(INTS, min_size=rows, max_size=rows).map(tuple),
             **dict.fromkeys(("predict_us", "batch_rows", "batch_cap", "queue_rows"), INTS),
+            messages=st.just(()) | st.lists(TEXT, min_size=rows, max_size=rows).map(tuple),
             **dict.fromkeys(("model", "version", "worker", "released"), TEXT),
         )
     )

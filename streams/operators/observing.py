@@ -121,6 +121,7 @@ def _observation(
             prediction.answered_us,
             observed_us,
             answers,
+            None,
         ),
     )
 

@@ -34,12 +34,13 @@ class Pending:
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: nobody waits for it any more.
+        message: what its answer says to a person, beside the reason.
     """
 
     __slots__ = (
         "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
-        "headers", "input", "key", "models", "outputs", "partition", "priority", "query_id", "received_us", "sent_us",
-        "until_us", "version", "weights",
+        "headers", "input", "key", "message", "models", "outputs", "partition", "priority", "query_id", "received_us",
+        "reply_token", "sent_us", "until_us", "version", "weights",
     )  # fmt: skip
 
     input: Input | None
@@ -58,7 +59,7 @@ class Pending:
     ) -> None:
         (
             self.query_id, self.application_name, self.input, self.context, _, _, self.priority, self.features,
-            self.version,
+            self.version, self.reply_token,
         ) = query  # fmt: skip
         topic, self.partition, offset, _, self.key, _, self.headers = record
         self.completes = (_NEW(Position, (topic, self.partition, offset)),)
@@ -72,6 +73,7 @@ class Pending:
         self.weights = ()
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
+        self.message = ""
 
     @property
     def is_alone(self) -> bool:

@@ -76,6 +76,8 @@ def answered(
         query.received_us,
         query.deadline_us,
         now_us,
+        query.reply_token,
+        query.message,
     )
     return tuple.__new__(Prediction, fields)
 

@@ -245,10 +245,10 @@ class Selection(Operator):
 
     def _query(self, record: Record) -> Query:
         query = self._codec.decode(Query, record.value)
-        if len(record.value or b"") > MAX_TEXT:  # no text has more characters than bytes
-            texts = len(query.query_id) + len(query.application) + len(query.context or "") + len(query.version or "")
-            if texts > MAX_TEXT:
-                message = f"Query: id, application, context and version have more than {MAX_TEXT} characters"
+        if len(record.value or b"") > MAX_TEXT:
+            texts = (query.query_id, query.application, query.context, query.version, query.reply_token)
+            if sum(len(text.encode()) for text in texts if text) > MAX_TEXT:
+                message = f"Query: id, application, context, version and token have more than {MAX_TEXT} bytes"
                 raise DecodeError("invalid", message)
         if query.features and len(query.features) > MAX_FEATURES:
             raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from schemas.codec import Codec
 from schemas.definitions import CURRENT, RECORDS
 from schemas.errors import DecodeError
 from schemas.framing import peek_id, peek_texts
+from schemas.records import Application, Feedback, Query, Tensor
 from tests.samples import ALL
 from tests.strategies import ANY_RECORD, LONGS
 
@@ -117,6 +119,41 @@ def test_100_kilobytes_of_garbage_are_refused(record: type, seed: int) -> None:
     garbage = [random.Random(seed).randbytes(100_000), bytes(100_000), b"\xff" * 100_000, b"\x02" * 100_000][seed]
     assert decoded_or_refused(record, garbage) is None
     assert decoded_or_refused(record, head_of(record) + garbage) is None
+
+
+def _in_single_blocks(count: int) -> bytes:
+    """Return a query whose features are `count` blocks of one number each, as no writer of ours makes them."""
+    whole = CODEC.encode(Query("q", "digits", "text", features=(0.5,)))
+    block = wire.write_long(1) + wire.pack_double(0.5)
+    return whole.replace(block, block * count)
+
+
+def test_arrays_of_many_blocks_are_read_in_linear_time() -> None:
+    """Eight times the blocks take about eight times as long, where copying all at each block takes 64 times."""
+
+    def seconds(value: bytes) -> float:
+        started = time.process_time()
+        CODEC.decode(Query, value)
+        return time.process_time() - started
+
+    small, large = _in_single_blocks(5_000), _in_single_blocks(40_000)
+    assert len(CODEC.decode(Query, large).features) == 40_000
+    assert min(seconds(large) for _ in range(5)) < 24 * min(seconds(small) for _ in range(9))
+
+
+SMALL = Tensor("uint8", (2, 3, 5, 7), bytes(210))
+
+
+@pytest.mark.parametrize(
+    "record", [Query("q", "d", SMALL), Feedback("q", SMALL), Application("d", (), default_output=SMALL)]
+)
+def test_a_tensor_larger_than_any_memory_is_refused(record: object) -> None:
+    """Dimensions whose product takes more than 64 bits are an invalid record, not an exception of another kind."""
+    dimensions = [b"".join(map(wire.write_int, shape)) for shape in (SMALL.shape, (2**31 - 1,) * 4)]
+    value = CODEC.encode(record)
+    assert dimensions[0] in value
+    with pytest.raises(DecodeError, match="more than 2147483647 bytes"):
+        CODEC.decode(type(record), value.replace(*dimensions))
 
 
 @given(st.binary(max_size=40), st.integers(1, 3))
