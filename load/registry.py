@@ -37,6 +37,7 @@ from load.scenarios import (
     rollout,
     runtimes,
     scale,
+    seeds,
     specialists,
     straggler,
     takeover,
@@ -66,6 +67,7 @@ class Scenario:
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
         short: whether it has a short form.
+        alone: whether it needs no broker and no Redis.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Scenario:
     seconds: float = 20.0
     parts: tuple[str, ...] = ()
     short: bool = False
+    alone: bool = False
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -259,6 +262,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             html="paper.html",
             parts=paper.NAMES,
             short=True,
+        ),
+        Scenario(
+            seeds.NAME,
+            "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
+            seeds.run,
+            short=True,
+            alone=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

@@ -68,6 +68,11 @@ class Launch(Protocol):
         ...
 
 
+def nothing_runs(deployment: Deployment) -> AbstractAsyncContextManager[System]:
+    """Refuse to start anything: for scenarios that need no system."""
+    raise RuntimeError(f"this scenario starts nothing, and was asked for {deployment.prefix}")
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Where a scenario runs and how large it is.
@@ -82,6 +87,8 @@ class Stage:
         properties: of librdkafka, for the harness.
         short: the short form, where a scenario has one.
         only: of the scenario's parts, where it has some; none = all.
+        hours: of simulated time, where a scenario simulates.
+        trace: tell all that happens, where a scenario can.
     """
 
     bootstrap: str
@@ -93,6 +100,8 @@ class Stage:
     properties: Mapping[str, str] = field(default_factory=dict)
     short: bool = False
     only: tuple[str, ...] = ()
+    hours: float = 200.0
+    trace: bool = False
 
     @property
     def form(self) -> str:

@@ -21,7 +21,7 @@ from load.arrivals import POISSON, named
 from load.compare import compare
 from load.environment import environment
 from load.registry import SCENARIOS, find
-from load.system import Stage
+from load.system import Stage, nothing_runs
 
 if TYPE_CHECKING:
     from load.arrivals import Arrivals
@@ -39,6 +39,8 @@ skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
+skysail load run seeds --hours 200 --check
+skysail load run seeds --seed 4711 --trace
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
 skysail load run paper --only figure6 --only figure8
 skysail load compare reports/before/loop.json reports/load/loop.json
@@ -73,6 +75,8 @@ def list_scenarios(*, as_json: bool) -> None:
 @click.option("--docs", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result as a page here.")
 @click.option("--short", is_flag=True, help="Fewer rounds and rates, where a scenario has a short form.")
 @click.option("--only", multiple=True, help="Part of a scenario that has some, e.g. faust of peers; repeatable.")
+@click.option("--hours", type=click.FloatRange(min=0), default=200.0, show_default=True, help="Of scenario seeds.")
+@click.option("--trace", is_flag=True, help="Of scenario seeds: this seed alone, and all that happens in it.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(
@@ -148,6 +152,9 @@ def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> N
 
 def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:
     """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
+    if scenario.alone:
+        stage = Stage("", nothing_runs, Path(), **options)
+        return asyncio.run(scenario.run(stage)), {"broker": "none"}
     kafka = open_broker(broker, bench=True)
     redis = None if redis_url else RedisServer()
     try:

@@ -28,6 +28,7 @@ LAWS: Mapping[str, str] = {
     "ended": "nothing ends a role",
     "commits": "no commit passes a record without an outcome",
     "committed": "everything is committed when nothing happens any more",
+    "ran": "the simulation itself goes through",
     "memory": "nothing is left in a role's memory when nothing happens any more",
 }
 # Gauges that are 0 where nothing waits.
