@@ -67,7 +67,7 @@ class Scenario:
         seconds: of a measured stretch, unless one asks for another length.
         parts: that can be asked for by themselves.
         short: whether it has a short form.
-        alone: whether it needs no broker and no Redis.
+        offline: whether it needs neither a broker nor Redis.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Scenario:
     seconds: float = 20.0
     parts: tuple[str, ...] = ()
     short: bool = False
-    alone: bool = False
+    offline: bool = False
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -268,7 +268,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
             seeds.run,
             short=True,
-            alone=True,
+            offline=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

@@ -68,11 +68,6 @@ class Launch(Protocol):
         ...
 
 
-def nothing_runs(deployment: Deployment) -> AbstractAsyncContextManager[System]:
-    """Refuse to start anything: for scenarios that need no system."""
-    raise RuntimeError(f"this scenario starts nothing, and was asked for {deployment.prefix}")
-
-
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Where a scenario runs and how large it is.

@@ -21,7 +21,7 @@ from load.arrivals import POISSON, named
 from load.compare import compare
 from load.environment import environment
 from load.registry import SCENARIOS, find
-from load.system import Stage, nothing_runs
+from load.system import Stage
 
 if TYPE_CHECKING:
     from load.arrivals import Arrivals
@@ -152,9 +152,10 @@ def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> N
 
 def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:
     """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
-    if scenario.alone:
-        stage = Stage("", nothing_runs, Path(), **options)
-        return asyncio.run(scenario.run(stage)), {"broker": "none"}
+    if scenario.offline:
+        with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
+            stage = Stage("", launcher("", "", Path(folder)), Path(folder), **options)
+            return asyncio.run(scenario.run(stage)), {"broker": "none"}
     kafka = open_broker(broker, bench=True)
     redis = None if redis_url else RedisServer()
     try:
