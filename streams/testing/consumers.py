@@ -101,6 +101,15 @@ class SimulatedConsumer:
         """Return signs of life."""
         return Vitals(len(self._positions), self._lag(), self._polled_us, self._progressed_us, 0)
 
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return the partitions with records to come, and those that cannot be reached."""
+        broker = self._process.broker
+        return frozenset(
+            place
+            for place, position in self._positions.items()
+            if position < len(broker.logs[place]) or not broker.weather.serves(place)
+        )
+
     async def stop(self, timeout_s: float) -> None:
         """Leave the group; see `ports.Consumer`."""
         for job in self._jobs:
