@@ -41,6 +41,8 @@ _WAITING = (
     "shadows_waiting",
     "observations_waiting",
 )
+# Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
+_EXCUSES = ("unmatched", "invalid_feedback", "over_limit")
 
 
 class Violation(NamedTuple):
@@ -117,10 +119,10 @@ class Laws:
         ledger = self._ledger
         for query_id in ledger.told:
             told = self._first_in_time(query_id)
-            if told is None or ledger.dead.get(told.record.position) in {"unmatched", "invalid_feedback"}:
+            cause = ledger.dead.get(told.record.position) if told is not None else None
+            if told is None or cause in _EXCUSES:
                 continue
             first = ledger.observed.get(query_id, [None])[0]
-            cause = ledger.dead.get(told.record.position)
             if cause is not None or first is None or first.status is not JoinStatus.JOINED:
                 learnt = "nothing" if first is None else first.status.value
                 yield f"{query_id} was told of in time ({_shown(told.record.position)}), learnt: {learnt}, dead: {cause}"

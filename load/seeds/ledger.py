@@ -9,6 +9,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Feedback, ModelPredictions, ModelQueries, Observations, Prediction, Query
 from streams.operators.contract import Position
+from streams.testing.virtual import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,10 +137,10 @@ class Ledger:
         first = self.answers[prediction.query_id]
         if prediction.query_id in self.observed or first.position != record.position:
             return True
+        if prediction.decision is None or self._plan.is_bounded:  # nothing to learn; perhaps there was no room for it
+            return True
         window_us = self.window_us(prediction.application)
         is_over = self._now_us() >= record.timestamp_us + window_us - self._tolerance_us
-        if prediction.decision is None:
-            return is_over or prediction.query_id in self.told
         return is_over and (
             self.default_loss(prediction.application) is None
             or self._now_us() > record.timestamp_us + self._plan.joiner.memory_us - self._tolerance_us
@@ -156,6 +157,4 @@ class Ledger:
         return query_id in self.observed or is_copy or (answer is not None and answer.prediction.decision is None)
 
     def _now_us(self) -> int:
-        from streams.testing.virtual import VirtualClock
-
         return VirtualClock().now_us()

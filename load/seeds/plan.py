@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MODELS = ("good", "bad")
 PARTITIONS = 2
+_ROOM = (50, 300)  # for predictions, where there is little
 _POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
 # The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
 _TRAFFIC = 0.85
@@ -72,6 +73,11 @@ class Plan:
         return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
 
     @property
+    def is_bounded(self) -> bool:
+        """Whether the joiner has no room for all that is asked and told."""
+        return self.joiner.predictions <= _ROOM[-1]
+
+    @property
     def quiet_s(self) -> float:
         """How long nothing is asked at the end, until everything must have had its outcome."""
         return 2 * (self.joiner.window_us + self.joiner.early_us) / 1e6 + 60.0
@@ -119,7 +125,7 @@ def _application(random: Random, number: int) -> Application:
 
 def _joiner(random: Random) -> JoinerSettings:
     """Return settings whose bounds are met by a backlog, in some seeds."""
-    bounds = {"predictions": random.choice((50, 300)), "feedback": random.choice((20, 100))}
+    bounds = {"predictions": random.choice(_ROOM), "feedback": random.choice((20, 100))}
     return JoinerSettings(
         PARTITIONS,
         window_us=120_000_000,
