@@ -101,6 +101,11 @@ class System:
         """Process ids by instance: `selection`, `worker.<model>`, `joiner`, ...; without those that are down."""
         return {child.name: child.pid for child in self.status() if child.pid is not None}
 
+    @property
+    def restarts(self) -> dict[str, int]:
+        """How often each instance has been started again."""
+        return {child.name: child.restarts for child in self.status()}
+
     def status(self) -> tuple[ChildStatus, ...]:
         """Describe every child."""
         return () if self._supervisor is None else self._supervisor.status()

@@ -42,6 +42,22 @@ def nothing(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.zeros(len(rows), np.int64)
 
 
+def right(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer column 0 of `rows` (n, 1)."""
+    return rows[:, 0].astype(np.int64)
+
+
+def wrong(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer one more than column 0 of `rows` (n, 1)."""
+    return rows[:, 0].astype(np.int64) + 1
+
+
+def never_in_time(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer 0 after two seconds, when nobody waits any more."""
+    time.sleep(2)
+    return np.zeros(len(rows), np.int64)
+
+
 def first(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Answer column 0 of `rows` (n, 5): what the first of five models said about that row."""
     return rows[:, 0]

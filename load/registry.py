@@ -23,6 +23,7 @@ from load.scenarios import (
     figure8,
     floor,
     forest,
+    hostile,
     idle,
     latecomer,
     learn,
@@ -269,6 +270,14 @@ SCENARIOS: Mapping[str, Scenario] = {
             seeds.run,
             short=True,
             offline=True,
+        ),
+        Scenario(
+            hostile.NAME,
+            "attacks and accidents beside an honest client: its answers, roles that end, memory, what is learnt",
+            hostile.run,
+            tables=hostile.tables,
+            parts=hostile.PARTS,
+            short=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
     )

@@ -51,6 +51,11 @@ class System(Protocol):
         """Process ids by instance: `selection`, `joiner`, `worker.<model>`, the second of them `worker.<model>@2`."""
         ...
 
+    @property
+    def restarts(self) -> Mapping[str, int]:
+        """How often each instance has been started again."""
+        ...
+
     async def add_model(self, package: Path, share: float = 1.0) -> None:
         """Deploy a package, as `skysail model add` does, for a share of its model's queries."""
         ...
@@ -80,6 +85,7 @@ class Stage:
         seed: of arrivals and ids.
         arrivals: of the queries, where a scenario sends them at a rate.
         properties: of librdkafka, for the harness.
+        redis_url: of the store of policy states, where the scenario looks at it.
         short: the short form, where a scenario has one.
         only: of the scenario's parts, where it has some; none = all.
         hours: of simulated time, where a scenario simulates.
@@ -97,6 +103,7 @@ class Stage:
     only: tuple[str, ...] = ()
     hours: float = 200.0
     trace: bool = False
+    redis_url: str = field(default="", repr=False)  # a password may be in it
 
     @property
     def form(self) -> str:

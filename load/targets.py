@@ -81,6 +81,11 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
             Target(f"models_{models}_lost", "==", 0, only_with),
         )
     ),
+    "hostile": (
+        *(Target(figure, "==", 0) for figure in ("unanswered", "roles_ended", "faults")),
+        Target("least_in_time", ">=", 0.99),
+        Target("most_grown_mib", "<=", 64),
+    ),
     "latecomer": (
         *(
             target

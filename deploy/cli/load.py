@@ -164,7 +164,7 @@ def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: 
         url = redis_url or (redis.url if redis is not None else "")
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
             launch = launcher(kafka.bootstrap, url, Path(folder) / "runs")
-            stage = Stage(kafka.bootstrap, launch, Path(folder), **options)
+            stage = Stage(kafka.bootstrap, launch, Path(folder), redis_url=url, **options)
             result = asyncio.run(scenario.run(stage))
         return result, {"broker": kafka.description}
     finally:

