@@ -50,15 +50,17 @@ class Builder:
         topology: of the deployment.
         codec: of all records.
         store: of the policy states.
-        faulty: the share of batches on which a model does not behave.
+        joiner: its kernel.
     """
 
-    def __init__(self, plan: Plan, topology: Topology, codec: Codec, store: SharedStore, faulty: float) -> None:
+    def __init__(
+        self, plan: Plan, topology: Topology, codec: Codec, store: SharedStore, joiner: type[Joiner] = Joiner
+    ) -> None:
         self._plan = plan
         self._topology = topology
         self._codec = codec
         self._store = store
-        self._faulty = faulty
+        self._joiner = joiner
 
     def build(self, role: str, process: Process, hook: MetricsHook) -> Runnable:
         """Return a role for a process that has just begun."""
@@ -76,14 +78,14 @@ class Builder:
             case "selection":
                 return RoleLoop(Role(*place, drain_s=_SELECTION_DRAIN_S), Selection(codec, self._plan.selection), ports)
             case "joiner":
-                return RoleLoop(Role(*place, linger_s=_LINGER_S), Joiner(codec, settings), ports)
+                return RoleLoop(Role(*place, linger_s=_LINGER_S), self._joiner(codec, settings), ports)
             case _:
                 kernel = Learner(codec, settings.memory_us, capacity=20)
                 return RoleLoop(Role(*place, linger_s=_LINGER_S, at_once=64), kernel, ports)
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
         def make(_: object = None) -> SimulatedModel:
-            return SimulatedModel(name, Random(f"model {process.name} {self._plan.seed}"), self._faulty)
+            return SimulatedModel(name, Random(f"model {process.name} {self._plan.seed}"), self._plan.faulty)
 
         settings = WorkerSettings(partitions=self._plan.selection.partitions)
         return Worker(model(name), process.name, settings, ports, self._codec, make(), make)

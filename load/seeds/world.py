@@ -21,6 +21,7 @@ from load.seeds.roles import Builder
 from schemas import topics
 from schemas.codec import Codec
 from streams import topology
+from streams.operators.joiner import Joiner
 from streams.testing import virtual
 from streams.testing.broker import FakeBroker
 from streams.testing.connections import Process
@@ -54,17 +55,23 @@ class Outcome:
     digest: str
 
 
-def simulate(plan: Plan, tell: Callable[[str], None] | None = None, store: SharedStore | None = None) -> Outcome:
+def simulate(
+    plan: Plan,
+    tell: Callable[[str], None] | None = None,
+    store: SharedStore | None = None,
+    joiner: type[Joiner] = Joiner,
+) -> Outcome:
     """Run what a seed stands for, and judge it.
 
     Args:
         plan: of the seed.
         tell: is given a line for each thing that happens.
         store: of the policy states; None = as it should be.
+        joiner: its kernel.
     """
     logging.disable(logging.CRITICAL)
     try:
-        return virtual.run(World(plan, store or SharedStore(), tell).run())
+        return virtual.run(World(plan, store or SharedStore(), tell, joiner).run())
     finally:
         logging.disable(logging.NOTSET)
 
@@ -72,11 +79,18 @@ def simulate(plan: Plan, tell: Callable[[str], None] | None = None, store: Share
 class World:
     """A deployment, those who use it, and what goes wrong."""
 
-    def __init__(self, plan: Plan, store: SharedStore, tell: Callable[[str], None] | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        store: SharedStore,
+        tell: Callable[[str], None] | None = None,
+        joiner: type[Joiner] = Joiner,
+    ) -> None:
         self.plan = plan
         self.store = store
         self._digest = hashlib.blake2b(digest_size=8)
         self._tell = tell
+        self._joiner = joiner
         self._codec = Codec()
         self._topology = topology.build(MODELS, PARTITIONS, PARTITIONS)
         self.broker = FakeBroker(
@@ -128,7 +142,7 @@ class World:
             self.broker.append(topics.MODELS, 0, name.encode(), self._codec.encode(model(name)), now_us)
 
     def _start(self) -> None:
-        builder = Builder(self.plan, self._topology, self._codec, self.store, self.plan.faulty)
+        builder = Builder(self.plan, self._topology, self._codec, self.store, self._joiner)
         for role, count in self.plan.replicas.items():
             for number in range(count):
                 member = Member(f"{role}.{number}", role, self.broker, self.plan.seed, builder, self.wall, self.note)
