@@ -88,13 +88,13 @@ def test_learners_that_come_and_go_on_a_slow_store_learn_exactly_once() -> None:
 
 def test_windows_that_end_before_their_feedback_was_read_are_found() -> None:
     """It was written in time, and the default loss is learnt instead."""
-    found = simulate(halted_joiner(3), joiner=HastyJoiner).violations
+    found = simulate(halted_joiner(4), joiner=HastyJoiner).violations
     assert "in_time" in {violation.law for violation in found}
 
 
 def test_a_joiner_that_stood_still_reads_feedback_before_it_ends_windows() -> None:
     """The same, with the joiner as it should be."""
-    assert simulate(halted_joiner(3)).violations == ()
+    assert simulate(halted_joiner(4)).violations == ()
 
 
 def test_a_seed_is_the_same_on_every_run() -> None:
