@@ -69,7 +69,9 @@ async def _simulated(first: int, hours: float) -> list[Outcome]:
                 told_s = time.monotonic()
                 done_h = sum(outcome.simulated_s for outcome in outcomes) / 3_600
                 bad = sum(bool(outcome.violations) for outcome in outcomes)
-                print(f"{len(outcomes)} seeds, {done_h:.1f} of {hours:g} hours, {bad} seeds with violations", flush=True)
+                print(
+                    f"{len(outcomes)} seeds, {done_h:.1f} of {hours:g} hours, {bad} seeds with violations", flush=True
+                )
     return sorted(outcomes, key=lambda outcome: outcome.seed)
 
 

@@ -105,9 +105,9 @@ class Clients:
 
 def _telling(random: Random, application: Application) -> tuple[str, float]:
     """Draw what is told of a query, and how long after it (s)."""
-    kind = random.choices(
-        ("usual", "never", "early", "late", "doubled", "wrong", "nobody's"), (60, 15, 5, 5, 7, 4, 4)
-    )[0]
+    kind = random.choices(("usual", "never", "early", "late", "doubled", "wrong", "nobody's"), (60, 15, 5, 5, 7, 4, 4))[
+        0
+    ]
     window_s = application.window_s
     return kind, random.uniform(1.0, 2.5) * window_s if kind == "late" else random.uniform(0.0, 0.95) * window_s
 

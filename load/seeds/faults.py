@@ -82,7 +82,9 @@ def drawn(random: Random, length_s: float, replicas: Mapping[str, int], *, is_lo
         at_s += random.expovariate(1 / every_s)
     if is_long:
         kind = random.choice(_LONG_KINDS)
-        found.append(Fault(random.uniform(60.0, 600.0), kind, random.uniform(*_LONG_S), _target(random, kind, replicas)))
+        found.append(
+            Fault(random.uniform(60.0, 600.0), kind, random.uniform(*_LONG_S), _target(random, kind, replicas))
+        )
     return tuple(sorted(found, key=lambda fault: fault.at_s))
 
 

@@ -183,7 +183,9 @@ def _memory(left: Left, plan: Plan) -> Iterator[str]:
 
 def _lessons(codec: Codec, expected: Mapping[str, bytes], found: Mapping[str, bytes], name: str) -> str:
     numbers = [codec.decode(PolicyState, where[name]).version if name in where else 0 for where in (found, expected)]
-    return f"has {numbers[0]} lessons stored, {numbers[1]} in the log" + (", other numbers" * (numbers[0] == numbers[1]))
+    return f"has {numbers[0]} lessons stored, {numbers[1]} in the log" + (
+        ", other numbers" * (numbers[0] == numbers[1])
+    )
 
 
 def _shown(position: tuple[str, int, int]) -> str:

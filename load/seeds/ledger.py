@@ -151,9 +151,7 @@ class Ledger:
         query_id = self._codec.decode(Feedback, record.value).query_id
         answer = self.answers.get(query_id)
         before = takewhile(lambda told: told.record.position != record.position, self.told[query_id])
-        is_copy = any(
-            told.record.value == record.value or told.record.position not in self.dead for told in before
-        )
+        is_copy = any(told.record.value == record.value or told.record.position not in self.dead for told in before)
         return query_id in self.observed or is_copy or (answer is not None and answer.prediction.decision is None)
 
     def _now_us(self) -> int:

@@ -130,7 +130,9 @@ class World:
             self._tell(line)
 
     def _note(self, record: Record) -> None:
-        self.note(f"{record.topic}-{record.partition}@{record.offset} {hashlib.blake2b(record.value or b'', digest_size=4).hexdigest()}")
+        self.note(
+            f"{record.topic}-{record.partition}@{record.offset} {hashlib.blake2b(record.value or b'', digest_size=4).hexdigest()}"
+        )
 
     def _configure(self) -> None:
         """Publish applications and models."""

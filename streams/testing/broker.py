@@ -129,4 +129,3 @@ class FakeBroker:
 
     def _forget(self, future: asyncio.Future[None]) -> None:
         self._waiting.pop(future, None)
-

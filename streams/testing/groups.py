@@ -156,4 +156,3 @@ class Group:
 
     def _now_s(self) -> float:
         return asyncio.get_running_loop().time()
-

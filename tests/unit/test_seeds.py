@@ -99,7 +99,9 @@ def test_a_joiner_that_stood_still_reads_feedback_before_it_ends_windows() -> No
 
 def test_a_seed_is_the_same_on_every_run() -> None:
     """Whatever the hash of a string is in this process."""
-    code = "from load.seeds.plan import plan; from load.seeds.world import simulate; print(simulate(plan(4711, 5)).digest)"
+    code = (
+        "from load.seeds.plan import plan; from load.seeds.world import simulate; print(simulate(plan(4711, 5)).digest)"
+    )
     runs = [
         subprocess.run(
             [sys.executable, "-c", code],
