@@ -31,14 +31,13 @@ LAWS: Mapping[str, str] = {
     "ran": "the simulation itself goes through",
     "memory": "nothing is left in a role's memory when nothing happens any more",
 }
-# Gauges that are 0 where nothing waits.
+# Gauges that are 0 where nothing waits; outputs of shadows and late ones are bounded by their number, not by time.
 _WAITING = (
     "outstanding",
     "pressure",
     "pending",
     "predictions_waiting",
     "feedback_waiting",
-    "shadows_waiting",
     "observations_waiting",
 )
 # Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
@@ -89,7 +88,7 @@ class Laws:
             "ended": left.ended,
             "commits": self._ledger.early,
             "committed": self._committed(left),
-            "memory": _memory(left, self._plan),
+            "memory": _memory(left),
         }
         return [Violation(law, what) for law, its in found.items() for what in its]
 
@@ -171,11 +170,9 @@ class Laws:
                         yield f"{name} has committed {committed} of {len(log)} of {place[0]}-{place[1]}"
 
 
-def _memory(left: Left, plan: Plan) -> Iterator[str]:
-    """Look for what waits; outputs of shadows whose prediction found no room may, up to their own bound."""
-    looked = [name for name in _WAITING if not (plan.is_bounded and name == "shadows_waiting")]
+def _memory(left: Left) -> Iterator[str]:
     for process, gauges in sorted(left.gauges.items()):
-        waiting = {name: gauges[name] for name in looked if gauges.get(name)}
+        waiting = {name: gauges[name] for name in _WAITING if gauges.get(name)}
         waiting |= {name: value for name, value in gauges.items() if name.startswith("queue_rows") and value}
         if waiting:
             yield f"{process} still has {waiting}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streams.testing.virtual import later
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Mapping
 
     from load.seeds.faults import Fault
     from load.seeds.members import Member, Wall
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streams.testing.stores import SharedStore
 
 _FASTEST_S = 0.001
+_Mark = TypeVar("_Mark")
 
 
 class Nemesis:
@@ -89,7 +90,7 @@ def _counted(weather: object, name: str) -> Callable[[], object]:
     return lambda: setattr(weather, name, getattr(weather, name) - 1)
 
 
-def _marked(marks: Counter[Hashable], mark: Hashable) -> Callable[[], object]:
+def _marked(marks: Counter[_Mark], mark: _Mark) -> Callable[[], object]:
     marks[mark] += 1
     return lambda: marks.subtract([mark])
 

@@ -138,8 +138,8 @@ class World:
         """Publish applications and models."""
         now_us = VirtualClock().now_us()
         for application in self.plan.applications:
-            name = application.name.encode()
-            self.broker.append(topics.APPLICATIONS, 0, name, self._codec.encode(application), now_us)
+            key = application.name.encode()
+            self.broker.append(topics.APPLICATIONS, 0, key, self._codec.encode(application), now_us)
         for name in MODELS:
             self.broker.append(topics.MODELS, 0, name.encode(), self._codec.encode(model(name)), now_us)
 

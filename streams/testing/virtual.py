@@ -55,7 +55,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the virtual time (s)."""
         return self._jumping.now_s
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]  # asyncio's is generic in the arguments
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call soon, or once the owner goes on."""
