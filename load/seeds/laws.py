@@ -31,7 +31,7 @@ LAWS: Mapping[str, str] = {
     "ran": "the simulation itself goes through",
     "memory": "nothing is left in a role's memory when nothing happens any more",
 }
-# Gauges that are 0 where nothing waits; outputs of shadows and late ones are bounded by their number, not by time.
+# Gauges that are 0 where nothing waits; what shadows answer is bounded by number instead.
 _WAITING = (
     "outstanding",
     "pressure",

@@ -86,7 +86,7 @@ class Member:
         """Start a process with nothing in its memory."""
         self._count += 1
         name = f"{self.name}#{self._count}"
-        self._process = Process(name, self._broker, Random(f"process {name} {self._seed}"), self._wall.clock())
+        self._process = Process(name, self._broker, Random(f"process {name} {self._seed}"), self._wall.clock())  # noqa: S311
         self._stop = asyncio.Event()
         running = asyncio.get_running_loop()
         context = owned(self._process)

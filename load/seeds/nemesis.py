@@ -49,7 +49,7 @@ class Nemesis:
         if end is not None:
             later(fault.for_s, lambda: (end(), self._note(f"{fault.kind} {fault.target} is over")))
 
-    def _begin(self, fault: Fault) -> Callable[[], object] | None:
+    def _begin(self, fault: Fault) -> Callable[[], object] | None:  # noqa: C901, PLR0911 - one line a kind
         weather, store = self._weather, self._store.weather
         match fault.kind:
             case "broker_away" | "broker_blinks":

@@ -85,7 +85,7 @@ class Plan:
 
 def plan(seed: int, minutes: float | None = None) -> Plan:
     """Return what a seed stands for; with a length given, of that length."""
-    random = Random(f"plan {seed}")
+    random = Random(f"plan {seed}")  # noqa: S311
     is_long = minutes is None and random.randrange(_LONG) == 0
     length_s = 60 * (minutes or (60.0 if is_long else random.uniform(5.0, 30.0)))
     replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}

@@ -19,8 +19,6 @@ from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
-
     from load.seeds.plan import Plan
     from schemas.codec import Codec
     from schemas.records import Report
@@ -85,7 +83,8 @@ class Builder:
 
     def _worker(self, name: str, process: Process, ports: Ports) -> Runnable:
         def make(_: object = None) -> SimulatedModel:
-            return SimulatedModel(name, Random(f"model {process.name} {self._plan.seed}"), self._plan.faulty)
+            random = Random(f"model {process.name} {self._plan.seed}")  # noqa: S311
+            return SimulatedModel(name, random, self._plan.faulty)
 
         settings = WorkerSettings(partitions=self._plan.selection.partitions)
         return Worker(model(name), process.name, settings, ports, self._codec, make(), make)

@@ -130,9 +130,8 @@ class World:
             self._tell(line)
 
     def _note(self, record: Record) -> None:
-        self.note(
-            f"{record.topic}-{record.partition}@{record.offset} {hashlib.blake2b(record.value or b'', digest_size=4).hexdigest()}"
-        )
+        content = hashlib.blake2b(record.value or b"", digest_size=4).hexdigest()
+        self.note(f"{record.topic}-{record.partition}@{record.offset} {content}")
 
     def _configure(self) -> None:
         """Publish applications and models."""
@@ -160,7 +159,7 @@ class World:
             later(fault.at_s, partial(nemesis.strike, fault))
 
     def _clients(self) -> Clients:
-        random = Random(f"clients {self.plan.seed}")
+        random = Random(f"clients {self.plan.seed}")  # noqa: S311
         process = Process("clients", self.broker, random, VirtualClock())
         return Clients(self.plan, process, self._codec, random)
 
