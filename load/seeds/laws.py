@@ -124,7 +124,7 @@ class Laws:
             first = ledger.observed.get(query_id, [None])[0]
             if cause is not None or first is None or first.status is not JoinStatus.JOINED:
                 learnt = "nothing" if first is None else first.status.value
-                yield f"{query_id} was told of in time ({_shown(told.record.position)}), learnt: {learnt}, dead: {cause}"
+                yield f"{query_id} was told of in time ({_shown(told.record.position)}), learnt: {learnt}; {cause}"
 
     def _first_in_time(self, query_id: str) -> Told | None:
         """Return the first feedback that can be joined, if it was written inside the window of a decided query."""

@@ -19,6 +19,7 @@ from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     import asyncio
+
     from load.seeds.plan import Plan
     from schemas.codec import Codec
     from schemas.records import Report
