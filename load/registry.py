@@ -39,6 +39,7 @@ from load.scenarios import (
     rollout,
     runtimes,
     scale,
+    seeds,
     specialists,
     straggler,
     takeover,
@@ -263,6 +264,13 @@ SCENARIOS: Mapping[str, Scenario] = {
             html="paper.html",
             parts=paper.NAMES,
             short=True,
+        ),
+        Scenario(
+            seeds.NAME,
+            "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
+            seeds.run,
+            short=True,
+            offline=True,
         ),
         Scenario(
             hostile.NAME,

@@ -88,6 +88,8 @@ class Stage:
         redis_url: of the store of policy states, where the scenario looks at it.
         short: the short form, where a scenario has one.
         only: of the scenario's parts, where it has some; none = all.
+        hours: of simulated time, where a scenario simulates.
+        trace: tell all that happens, where a scenario can.
     """
 
     bootstrap: str
@@ -99,6 +101,8 @@ class Stage:
     properties: Mapping[str, str] = field(default_factory=dict)
     short: bool = False
     only: tuple[str, ...] = ()
+    hours: float = 200.0
+    trace: bool = False
     redis_url: str = field(default="", repr=False)  # a password may be in it
 
     @property

@@ -238,6 +238,7 @@ TARGETS: Mapping[str, tuple[Target, ...]] = {
         Target("there_s", ">=", 0),
         Target("back_s", ">=", 0),
     ),
+    "seeds": (Target("violations", "==", 0), Target("simulated_hours", ">=", 200, _IN_FULL)),
     "idle": (
         *(Target(f"{role}_mib", "<=", 76) for role in ("selection", "joiner", "learner")),
         Target("control_mib", "<=", 150),

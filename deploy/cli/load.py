@@ -39,6 +39,8 @@ skysail load run loop --arrivals trace:azure.csv --seconds 60
 skysail load run figure8 --seconds 30 --out reports/load --check
 skysail load run peers --short --only hand_aiokafka --only skysail_shortest
 skysail load run account --docs docs/account.md
+skysail load run seeds --hours 200 --check
+skysail load run seeds --seed 4711 --trace
 skysail load page reports/load/peers.json reports/load/forest.json > docs/benchmark.md
 skysail load run paper --only figure6 --only figure8
 skysail load compare reports/before/loop.json reports/load/loop.json
@@ -73,6 +75,8 @@ def list_scenarios(*, as_json: bool) -> None:
 @click.option("--docs", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result as a page here.")
 @click.option("--short", is_flag=True, help="Fewer rounds and rates, where a scenario has a short form.")
 @click.option("--only", multiple=True, help="Part of a scenario that has some, e.g. faust of peers; repeatable.")
+@click.option("--hours", type=click.FloatRange(min=0), default=200.0, show_default=True, help="Of scenario seeds.")
+@click.option("--trace", is_flag=True, help="Of scenario seeds: this seed alone, and all that happens in it.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(

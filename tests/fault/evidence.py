@@ -11,7 +11,7 @@ from schemas import topics
 from schemas.records import Observation, Observations, Prediction
 from streams.operators.joiner import JoinerSettings
 from streams.runtime.redis_store import unstamped
-from tests.fault.validator import Evidence, Log, Stored
+from streams.testing.validator import Evidence, Log, Stored
 
 if TYPE_CHECKING:
     from tests.deployments import Deployed

@@ -14,11 +14,11 @@ import pytest
 
 from deploy.local.process import free_port
 from schemas import topics
+from streams.testing.validator import faults
 from streams.topology import worker_role
 from tests.deployments import ROLES, Deployed, deployed
 from tests.fault.evidence import collected
 from tests.fault.traffic import MODELS, RATE, Traffic, applications
-from tests.fault.validator import faults
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

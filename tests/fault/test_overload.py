@@ -10,10 +10,10 @@ import numpy as np
 
 from schemas import topics
 from schemas.records import Feedback, Observations, Outcome, Prediction, Query, Status, Tensor
+from streams.testing.validator import faults
 from tests.deployments import Toy, deployed
 from tests.fault.evidence import collected
 from tests.fault.traffic import Traffic
-from tests.fault.validator import faults
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, ModelOutput, Observation, Outcome, PolicyState, Prediction, Status
 from streams.operators.folding import fold
-from tests.fault.validator import Evidence, Log, Stored, faults
+from streams.testing.validator import Evidence, Log, Stored, faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable

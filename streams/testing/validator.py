@@ -114,6 +114,6 @@ def _misstored(evidence: Evidence) -> Iterator[str]:
             yield f"partition {number} is stored up to offset {stored.offset}, its log ends at {log.end}"
 
 
-def _some(found: set[str] | set[bytes] | frozenset[str], what: str) -> Iterator[str]:
+def _some(found: set[str] | set[bytes] | frozenset[str] | frozenset[bytes], what: str) -> Iterator[str]:
     if found:
         yield f"{len(found)} {what}, e.g. {min(found)!r}"

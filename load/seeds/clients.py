@@ -1,0 +1,116 @@
+"""Those who ask and tell: queries in bursts, garbage, and feedback in time, early, late, doubled, wrong, for nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from load.seeds.models import LABELS, truth
+from schemas import topics
+from schemas.records import Feedback, Query, Tensor
+from streams.murmur2 import partition_of
+from streams.operators.contract import Emit
+from streams.runtime.errors import BrokerUnavailableError
+from streams.testing.connections import SimulatedTransport
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from load.seeds.plan import Burst, Plan
+    from schemas.codec import Codec
+    from schemas.records import Application, Value
+    from streams.testing.connections import Process
+
+_BACKOFF_S = 0.3
+_CONTEXTS = 5
+_GARBAGE = 0.01  # of what is sent
+
+
+class Clients:
+    """Ask and tell according to a plan; what they send is sent again until it is acknowledged."""
+
+    def __init__(self, plan: Plan, process: Process, codec: Codec, random: Random) -> None:
+        self._plan = plan
+        self._process = process
+        self._codec = codec
+        self._random = random
+        self._transport = SimulatedTransport(process)
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send all that is planned; returns when everything was acknowledged."""
+        started_s = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as tasks:
+            for burst in self._plan.bursts:
+                await asyncio.sleep(max(0.0, started_s + burst.at_s - asyncio.get_running_loop().time()))
+                await self._burst(burst, tasks)
+
+    async def _burst(self, burst: Burst, tasks: asyncio.TaskGroup) -> None:
+        until_s = asyncio.get_running_loop().time() + burst.for_s
+        while asyncio.get_running_loop().time() < until_s:
+            self._sent += 1
+            tasks.create_task(self._ask_and_tell(self._sent))
+            await asyncio.sleep(self._random.expovariate(burst.rate))
+
+    async def _ask_and_tell(self, number: int) -> None:
+        random, application = self._random, self._random.choice(self._plan.applications)
+        query_id = f"q{number}"
+        if random.random() < _GARBAGE:
+            await self._send(topics.QUERIES, query_id, b"garbage %d" % number)
+            return
+        context = f"u{random.randrange(_CONTEXTS)}" if application.per_context else None
+        key, kind, delay_s = context or query_id, *_telling(random, application)
+        if kind == "early":
+            await self._tell(key, query_id, truth(number))
+        await self._ask(key, Query(query_id, application.name, _input(number), context, self._now_us()))
+        if random.random() < 0.01:  # a client that was not sure asks again
+            await self._ask(key, Query(query_id, application.name, _input(number), context, self._now_us()))
+        if kind == "never":
+            return
+        await asyncio.sleep(delay_s)
+        if kind == "wrong":
+            await self._tell(key, query_id, "no label")
+        if kind == "nobody's":
+            query_id = f"x{number}"
+        await self._tell(key, query_id, truth(number))
+        if kind == "doubled":
+            await asyncio.sleep(random.expovariate(1.0))
+            await self._tell(key, query_id, truth(number + random.randrange(LABELS)))
+
+    async def _ask(self, key: str, query: Query) -> None:
+        await self._send(topics.QUERIES, key, self._codec.encode(query))
+
+    async def _tell(self, key: str, query_id: str, label: Value) -> None:
+        value = self._codec.encode(Feedback(query_id, label, None, self._now_us()))
+        if self._random.random() < _GARBAGE:
+            value = b"\xff" + value
+        await self._send(topics.FEEDBACK, key, value)
+
+    async def _send(self, topic: str, key: str, value: bytes) -> None:
+        """Send a record until it is acknowledged; it may be there several times then."""
+        partition = partition_of(key.encode(), self._plan.selection.partitions)
+        while True:
+            try:
+                await self._transport.send(topic, partition, [Emit(topic, partition, key.encode(), value)])
+            except BrokerUnavailableError:
+                await asyncio.sleep(_BACKOFF_S)
+            else:
+                return
+
+    def _now_us(self) -> int:
+        return self._process.clock.now_us()
+
+
+def _telling(random: Random, application: Application) -> tuple[str, float]:
+    """Draw what is told of a query, and how long after it (s)."""
+    kind = random.choices(("usual", "never", "early", "late", "doubled", "wrong", "nobody's"), (60, 15, 5, 5, 7, 4, 4))[
+        0
+    ]
+    window_s = application.window_s
+    return kind, random.uniform(1.0, 2.5) * window_s if kind == "late" else random.uniform(0.0, 0.95) * window_s
+
+
+def _input(number: int) -> Tensor:
+    return Tensor.of(np.array([number], dtype=np.float32))

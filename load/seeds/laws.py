@@ -1,0 +1,189 @@
+"""What must be true of every run, whatever went wrong in it; each law has a name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from schemas.records import JoinStatus, PolicyState
+from streams.operators.folding import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from load.seeds.ledger import Ledger, Told
+    from load.seeds.plan import Plan
+    from schemas.codec import Codec
+    from streams.operators.contract import StateKey
+    from streams.testing.broker import FakeBroker
+
+# By name: what each law says.
+LAWS: Mapping[str, str] = {
+    "answered": "each query that was accepted is answered, or a dead letter",
+    "feedback": "feedback is joined, a copy, or a dead letter that says why",
+    "in_time": "feedback that was written inside its window is learnt as feedback",
+    "taught": "nothing is learnt that nobody has told",
+    "states": "the stored states are the fold of the observations, bit for bit",
+    "ended": "nothing ends a role",
+    "commits": "no commit passes a record without an outcome",
+    "committed": "everything is committed when nothing happens any more",
+    "ran": "the simulation itself goes through",
+    "memory": "nothing is left in a role's memory when nothing happens any more",
+}
+# Gauges that are 0 where nothing waits; what shadows answer is bounded by number instead.
+_WAITING = (
+    "outstanding",
+    "pressure",
+    "pending",
+    "predictions_waiting",
+    "feedback_waiting",
+    "observations_waiting",
+)
+# Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
+_EXCUSES = ("unmatched", "invalid_feedback", "over_limit")
+
+
+class Violation(NamedTuple):
+    """A law that does not hold, and where."""
+
+    law: str
+    what: str
+
+
+class Left(NamedTuple):
+    """What a run has left behind.
+
+    Attributes:
+        ended: what ended a role, each with its process.
+        gauges: of the last report of each process that runs.
+        offsets: stored by partition.
+        states: stored.
+    """
+
+    ended: Iterable[str]
+    gauges: Mapping[str, Mapping[str, float]]
+    offsets: Mapping[int, int]
+    states: Mapping[StateKey, PolicyState]
+
+
+class Laws:
+    """Judges one run."""
+
+    def __init__(self, plan: Plan, broker: FakeBroker, ledger: Ledger, codec: Codec, tolerance_us: int) -> None:
+        self._plan = plan
+        self._broker = broker
+        self._ledger = ledger
+        self._codec = codec
+        self._tolerance_us = tolerance_us
+
+    def violations(self, left: Left) -> list[Violation]:
+        """Return what is wrong; nothing, if all laws hold."""
+        found = {
+            "answered": self._answered(),
+            "feedback": self._feedback(),
+            "in_time": self._in_time(),
+            "taught": self._taught(),
+            "states": self._states(left),
+            "ended": left.ended,
+            "commits": self._ledger.early,
+            "committed": self._committed(left),
+            "memory": _memory(left),
+        }
+        return [Violation(law, what) for law, its in found.items() for what in its]
+
+    def _answered(self) -> Iterator[str]:
+        ledger = self._ledger
+        for query_id, position in ledger.asked.items():
+            if query_id not in ledger.answers and position not in ledger.dead:
+                yield f"{query_id} at {_shown(position)} has no answer"
+        yield from (f"{name} was answered, nobody asked" for name in ledger.answers if name not in ledger.asked)
+
+    def _feedback(self) -> Iterator[str]:
+        ledger = self._ledger
+        for query_id, several in ledger.told.items():
+            for told in several:
+                if told.record.position not in ledger.dead and not ledger.has_outcome(told.record):
+                    yield f"feedback for {query_id} at {_shown(told.record.position)} has no outcome"
+                elif told is self._first_in_time(query_id) and not self._is_learnt(query_id, told):
+                    yield f"feedback for {query_id} at {_shown(told.record.position)} is lost"
+
+    def _is_learnt(self, query_id: str, told: Told) -> bool:
+        """Whether feedback is in an observation, or a dead letter says why not."""
+        seen = self._ledger.observed.get(query_id, [])
+        return told.record.position in self._ledger.dead or any(one.status is JoinStatus.JOINED for one in seen)
+
+    def _in_time(self) -> Iterator[str]:
+        """Look at what was learnt first of each query that was told of in time."""
+        ledger = self._ledger
+        for query_id in ledger.told:
+            told = self._first_in_time(query_id)
+            cause = ledger.dead.get(told.record.position) if told is not None else None
+            if told is None or cause in _EXCUSES:
+                continue
+            first = ledger.observed.get(query_id, [None])[0]
+            if cause is not None or first is None or first.status is not JoinStatus.JOINED:
+                learnt = "nothing" if first is None else first.status.value
+                yield f"{query_id} was told of in time ({_shown(told.record.position)}), learnt: {learnt}; {cause}"
+
+    def _first_in_time(self, query_id: str) -> Told | None:
+        """Return the first feedback that can be joined, if it was written inside the window of a decided query."""
+        answer = self._ledger.answers.get(query_id)
+        if answer is None or answer.prediction.decision is None:
+            return None
+        end_us = answer.stamp_us + self._ledger.window_us(answer.prediction.application) - self._tolerance_us
+        for told in self._ledger.told[query_id]:
+            if not isinstance(told.feedback.label, str):
+                return told if told.record.timestamp_us < end_us else None
+        return None
+
+    def _taught(self) -> Iterator[str]:
+        ledger = self._ledger
+        for query_id, several in ledger.observed.items():
+            labels = [told.feedback.label for told in ledger.told.get(query_id, ())]
+            for seen in several:
+                if seen.status is JoinStatus.JOINED and seen.label not in labels:
+                    yield f"{query_id} was learnt with label {seen.label!r}, told were {labels}"
+                if seen.status is JoinStatus.DEFAULT and ledger.default_loss(seen.application) is None:
+                    yield f"{query_id} was learnt by default, its application has none"
+
+    def _states(self, left: Left) -> Iterator[str]:
+        encode, stored = self._codec.encode, Counter[int]()
+        for number in range(self._plan.selection.partitions):
+            log = self._ledger.log.get(number, [])
+            expected = {name: encode(state) for name, state in fold(log, self._plan.joiner.memory_us).items()}
+            found = {key.name: encode(state) for key, state in left.states.items() if key.partition == number}
+            for name in sorted(expected.keys() | found.keys()):
+                if expected.get(name) != found.get(name):
+                    yield f"partition {number}: {name} {_lessons(self._codec, expected, found, name)}"
+            end = len(self._broker.logs[topics.OBSERVATIONS, number])
+            if left.offsets.get(number, 0) != end:
+                yield f"partition {number} is stored up to {left.offsets.get(number)}, its log ends at {end}"
+            stored[number] += len(found)
+
+    def _committed(self, left: Left) -> Iterator[str]:
+        for name, group in sorted(self._broker.groups.items()):
+            for place, log in sorted(self._broker.logs.items()):
+                if place in group.committed or any(place[0] in known.topics for known in group.members.values()):
+                    committed = group.committed.get(place, 0)
+                    if committed != len(log):
+                        yield f"{name} has committed {committed} of {len(log)} of {place[0]}-{place[1]}"
+
+
+def _memory(left: Left) -> Iterator[str]:
+    for process, gauges in sorted(left.gauges.items()):
+        waiting = {name: gauges[name] for name in _WAITING if gauges.get(name)}
+        waiting |= {name: value for name, value in gauges.items() if name.startswith("queue_rows") and value}
+        if waiting:
+            yield f"{process} still has {waiting}"
+
+
+def _lessons(codec: Codec, expected: Mapping[str, bytes], found: Mapping[str, bytes], name: str) -> str:
+    numbers = [codec.decode(PolicyState, where[name]).version if name in where else 0 for where in (found, expected)]
+    return f"has {numbers[0]} lessons stored, {numbers[1]} in the log" + (
+        ", other numbers" * (numbers[0] == numbers[1])
+    )
+
+
+def _shown(position: tuple[str, int, int]) -> str:
+    return f"{position[0]}-{position[1]}@{position[2]}"

@@ -1,0 +1,143 @@
+"""What a seed stands for: a deployment, its traffic, and what goes wrong when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from load.seeds.faults import Fault, drawn
+from schemas.records import Application
+from streams.operators.joiner import JoinerSettings
+from streams.operators.selection import SelectionSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MODELS = ("good", "bad")
+PARTITIONS = 2
+_ROOM = (50, 300)  # for predictions, where there is little
+_POLICIES = ("exp3", "thompson", "epsilon_greedy", "exp4")
+# The traffic is over after this share of a plan's time, so that the last faults meet what is left of it.
+_TRAFFIC = 0.85
+# One in so many seeds has an outage that is longer than most people try.
+_LONG = 12
+# Messages are on their way for so long, and windows end by whole seconds.
+_TOLERANCE_US = 1_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Queries for a while.
+
+    Attributes:
+        at_s: when it begins.
+        for_s: how long it lasts.
+        rate: queries a second.
+    """
+
+    at_s: float
+    for_s: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a seed decides; what happens follows from it.
+
+    Attributes:
+        seed: of all draws.
+        length_s: of traffic and faults; a quiet time follows.
+        replicas: processes by role.
+        applications: that are deployed.
+        joiner: its settings; windows and bounds are small, so that they are met.
+        selection: its settings.
+        faulty: the share of batches on which models are slow, fail in part, or hang.
+        bursts: the traffic.
+        faults: in order of time.
+    """
+
+    seed: int
+    length_s: float
+    replicas: Mapping[str, int]
+    applications: tuple[Application, ...]
+    joiner: JoinerSettings
+    selection: SelectionSettings
+    faulty: float
+    bursts: tuple[Burst, ...]
+    faults: tuple[Fault, ...] = field(default=())
+
+    @property
+    def tolerance_us(self) -> int:
+        """How far times may differ that are told by several clocks."""
+        return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the joiner has no room for all that is asked and told."""
+        return self.joiner.predictions <= _ROOM[-1]
+
+    @property
+    def quiet_s(self) -> float:
+        """How long nothing is asked at the end, until everything must have had its outcome."""
+        return 2 * (self.joiner.window_us + self.joiner.early_us) / 1e6 + 60.0
+
+
+def plan(seed: int, minutes: float | None = None) -> Plan:
+    """Return what a seed stands for; with a length given, of that length."""
+    random = Random(f"plan {seed}")  # noqa: S311
+    is_long = minutes is None and random.randrange(_LONG) == 0
+    length_s = 60 * (minutes or (60.0 if is_long else random.uniform(5.0, 30.0)))
+    replicas = {role: random.choice((1, 2, 2)) for role in ("selection", "joiner", "learner")}
+    replicas |= {f"worker.{model}": random.choice((1, 1, 2)) for model in MODELS}
+    applications = tuple(_application(random, number) for number in range(random.randint(1, 3)))
+    return Plan(
+        seed=seed,
+        length_s=length_s,
+        replicas=replicas,
+        applications=applications,
+        joiner=_joiner(random),
+        selection=SelectionSettings(
+            PARTITIONS,
+            PARTITIONS,
+            remembered=1_000,
+            cache_bytes=random.choice((0, 0, 1 << 20)),
+            admission=random.random() < 0.3,
+        ),
+        faulty=random.choice((0.0, 0.02, 0.1)),
+        bursts=_bursts(random, _TRAFFIC * length_s),
+        faults=drawn(random, length_s, replicas, is_long=is_long),
+    )
+
+
+def _application(random: Random, number: int) -> Application:
+    return Application(
+        name=f"app{number}",
+        models=MODELS,
+        policy=random.choice(_POLICIES),
+        per_context=random.random() < 0.3,
+        slo_ms=random.choice((100.0, 300.0, 1_000.0)),
+        default_output=-1,
+        window_s=random.choice((5.0, 20.0, 60.0, 120.0)),
+        default_loss=random.choice((None, 0.0, 1.0, 1.0)),
+    )
+
+
+def _joiner(random: Random) -> JoinerSettings:
+    """Return settings whose bounds are met by a backlog, in some seeds."""
+    bounds = {"predictions": random.choice(_ROOM), "feedback": random.choice((20, 100))}
+    return JoinerSettings(
+        PARTITIONS,
+        window_us=120_000_000,
+        early_us=random.choice((10_000_000, 30_000_000)),
+        **(bounds if random.random() < 0.3 else {}),
+    )
+
+
+def _bursts(random: Random, until_s: float) -> tuple[Burst, ...]:
+    found, at_s = [], 5.0
+    while at_s < until_s:
+        for_s = random.uniform(1.0, 40.0)
+        found.append(Burst(at_s, for_s, random.choice((1.0, 3.0, 10.0, 20.0))))
+        at_s += for_s + random.choice((random.uniform(1.0, 30.0), random.uniform(30.0, 300.0)))
+    return tuple(found)

@@ -1,0 +1,131 @@
+"""A broker in memory: logs by partition, consumer groups, and what fails just now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import Record
+from streams.testing.groups import Group
+from streams.testing.virtual import NOBODY, VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from streams.operators.contract import Emit
+    from streams.runtime.ports import TopicPartition
+
+
+@dataclass
+class Weather:
+    """What fails now; each fault counts how often it was begun and not ended.
+
+    Attributes:
+        away: the broker answers nobody.
+        missing: topics that do not exist.
+        unavailable: partitions without a leader.
+        deaf: groups whose commits are refused.
+        unsure: the share of batches that are stored while their producer is told that they are not.
+        leg_s: how long a message takes to the broker or back, at least and at most.
+    """
+
+    away: int = 0
+    missing: Counter[str] = field(default_factory=Counter)
+    unavailable: Counter[TopicPartition] = field(default_factory=Counter)
+    deaf: Counter[str] = field(default_factory=Counter)
+    unsure: float = 0.0
+    leg_s: tuple[float, float] = (0.0005, 0.003)
+
+    def serves(self, partition: TopicPartition) -> bool:
+        """Whether a partition can be read and written."""
+        return not (self.away or self.missing[partition[0]] or self.unavailable[partition])
+
+
+@dataclass
+class FakeBroker:
+    """Logs by partition, committed offsets, and consumer groups.
+
+    Attributes:
+        logs: every record, by partition.
+        committed: offsets of the one group of a consumer that is its only member.
+        commits: what it has committed.
+        groups: of consumers that share partitions, by name.
+        partitions: of each topic, where the deployment has said so.
+        stamped: topics whose records get the broker's time, not their producer's.
+        forgotten: topics that nobody reads; only where they end is known.
+        weather: what fails.
+        appended: is told of every record.
+    """
+
+    logs: dict[TopicPartition, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    commits: list[dict[TopicPartition, int]] = field(default_factory=list)
+    groups: dict[str, Group] = field(default_factory=dict)
+    partitions: dict[str, int] = field(default_factory=dict)
+    stamped: frozenset[str] = frozenset()
+    forgotten: frozenset[str] = frozenset()
+    weather: Weather = field(default_factory=Weather)
+    appended: list[Callable[[Record], None]] = field(default_factory=list)
+    _waiting: dict[asyncio.Future[None], Collection[TopicPartition]] = field(default_factory=dict)
+
+    def put(self, topic: str, partition: int, *values: bytes, key: bytes | None = b"k") -> None:
+        """Append records."""
+        for value in values:
+            self.append(topic, partition, key, value, VirtualClock().now_us())
+
+    def write(self, topic: str, partition: int, emits: Iterable[Emit], stamp_us: int) -> None:
+        """Append what a producer has sent at a time of its own clock."""
+        for emit in emits:
+            self.append(topic, partition, emit.key, emit.value, stamp_us, emit.headers)
+
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        stamp_us: int,
+        headers: tuple[tuple[str, bytes], ...] = (),
+    ) -> None:
+        """Append one record, and wake who waits for it."""
+        if topic in self.forgotten:
+            return
+        log = self.logs[topic, partition]
+        stamp_us = VirtualClock().now_us() if topic in self.stamped else stamp_us
+        record = Record(topic, partition, len(log), stamp_us, key, value, headers)
+        log.append(record)
+        for tell in self.appended:
+            tell(record)
+        self.wake((topic, partition))
+
+    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
+        """Return the values of a partition."""
+        return [record.value for record in self.logs[topic, partition]]
+
+    def group(self, name: str) -> Group:
+        """Return a group."""
+        if name not in self.groups:
+            self.groups[name] = Group(name, self)
+        return self.groups[name]
+
+    def places(self, topic: str) -> list[TopicPartition]:
+        """Return the partitions of a topic."""
+        return [(topic, number) for number in range(self.partitions.get(topic, 1))]
+
+    def wait(self, partitions: Collection[TopicPartition]) -> asyncio.Future[None]:
+        """Return what is done when one of these partitions has got a record."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[future] = partitions
+        future.add_done_callback(self._forget, context=NOBODY)
+        return future
+
+    def wake(self, partition: TopicPartition) -> None:
+        """Wake who waits for a partition."""
+        for future, partitions in self._waiting.items():
+            if partition in partitions and not future.done():
+                future.set_result(None)
+
+    def _forget(self, future: asyncio.Future[None]) -> None:
+        self._waiting.pop(future, None)

@@ -1,0 +1,214 @@
+"""One process's ways to a broker in memory: what it sends, follows and looks up.
+
+Whatever is asked takes one leg to the broker, happens there, and the answer takes another leg. A process may be killed
+or stand still meanwhile: what it has sent arrives all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from streams.runtime.errors import BrokerUnavailableError, UnknownPartitionError
+from streams.testing.virtual import later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from random import Random
+
+    from streams.operators.contract import Emit, Record
+    from streams.runtime.clock import Clock
+    from streams.runtime.ports import TopicPartition
+    from streams.testing.broker import FakeBroker
+
+_T = TypeVar("_T")
+# Records that one batch or one fetch of a partition carries at most.
+BATCH = 500
+# A broker that is away is noticed at once (nobody listens), or an attempt is given up after this (s).
+GIVE_UP_S = 5.0
+# What was sent without an answer may still arrive, so much later (s).
+LATE_S = 5.0
+_stamp = attrgetter("timestamp_us")
+
+
+@dataclass(eq=False, slots=True)
+class Process:
+    """Where a role runs.
+
+    Attributes:
+        name: unique among those that live and have lived.
+        broker: that it speaks to.
+        random: draws latencies and failures.
+        clock: its own.
+        dead: it was killed: nothing that it does is seen by anybody any more.
+    """
+
+    name: str
+    broker: FakeBroker
+    random: Random
+    clock: Clock
+    dead: bool = False
+
+    def leg_s(self) -> float:
+        """Draw how long a message to the broker takes, or one back."""
+        return self.random.uniform(*self.broker.weather.leg_s)
+
+    async def ask(self, happen: Callable[[], _T]) -> _T:
+        """Have something happen at the broker; return its result, or raise what it raises."""
+        if self.dead:
+            raise BrokerUnavailableError("the process was killed")
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        later(self.leg_s(), lambda: self._arrive(happen, answer))
+        return await answer
+
+    async def ask_serving(self, partitions: Iterable[TopicPartition], happen: Callable[[], _T]) -> _T:
+        """Have something happen that only the leaders of these partitions can do."""
+        asked = tuple(partitions)
+
+        def arrived() -> _T:
+            for partition in asked:
+                self.check(partition)
+            return happen()
+
+        return await self.ask(arrived)
+
+    def check(self, partition: TopicPartition) -> None:
+        """Raise if a partition cannot be reached now."""
+        weather = self.broker.weather
+        if weather.missing[partition[0]] and not weather.away:
+            raise UnknownPartitionError(f"no topic {partition[0]}")
+        if not weather.serves(partition):
+            raise BrokerUnavailableError(f"{partition[0]}-{partition[1]} cannot be reached")
+
+    def _arrive(self, happen: Callable[[], _T], answer: asyncio.Future[_T]) -> None:
+        away = self.broker.weather.away
+        delay_s = self.random.choice((0.0, GIVE_UP_S)) if away else self.leg_s()
+        try:
+            result = happen()
+        except BrokerUnavailableError as fault:
+            later(delay_s, lambda fault=fault: None if answer.done() else answer.set_exception(fault))  # type: ignore[misc]
+        else:
+            later(delay_s, lambda: None if answer.done() else answer.set_result(result))
+
+
+class SimulatedTransport:
+    """Implements `ports.Transport`."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+        """Send one batch, which may be shorter than what is offered; see `ports.Transport`."""
+        process = self._process
+        broker, random, stamp_us = process.broker, process.random, process.clock.now_us()
+        batch = [*emits[:BATCH]]
+        if len(batch) > 1 and random.random() < 0.1:
+            batch = batch[: random.randint(1, len(batch))]
+
+        def write() -> None:
+            if broker.weather.serves((topic, partition)):
+                broker.write(topic, partition, batch, stamp_us)
+
+        def arrived() -> int:
+            if random.random() < broker.weather.unsure:
+                later(random.choice((0.0, random.uniform(0.0, LATE_S))), write)
+                raise BrokerUnavailableError(f"no answer about {topic}-{partition}")
+            write()
+            return len(batch)
+
+        return await process.ask_serving([(topic, partition)], arrived)
+
+
+class SimulatedBroadcast:
+    """Implements `ports.Broadcast`."""
+
+    def __init__(self, process: Process, topics: Iterable[str]) -> None:
+        self._process = process
+        self._positions = dict.fromkeys((place for topic in topics for place in process.broker.places(topic)), 0)
+        self._ends: Mapping[TopicPartition, int] = {}
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was there at the start has been returned."""
+        return all(self._positions[place] >= end for place, end in self._ends.items())
+
+    async def start(self) -> None:
+        """Find the ends; see `ports.Broadcast`."""
+        self._ends = await SimulatedPositions(self._process).ends(tuple(self._positions))
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived; see `ports.Broadcast`."""
+        found = fetched(self._process.broker, self._positions)
+        if not found:
+            await arrival(self._process.broker, self._positions, timeout_ms / 1000)
+            found = fetched(self._process.broker, self._positions)
+        return found
+
+    async def stop(self, timeout_s: float) -> None:
+        """Do nothing."""
+
+
+class SimulatedPositions:
+    """Implements `ports.LogPositions`."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def before(self, offsets: Mapping[TopicPartition, int], window_us: int) -> Mapping[TopicPartition, int]:
+        """Return where a window before each offset begins; see `ports.LogPositions`."""
+        logs = self._process.broker.logs
+
+        def found() -> dict[TopicPartition, int]:
+            return {place: _begin(logs[place], offset, window_us) for place, offset in offsets.items()}
+
+        return await self._process.ask_serving(offsets, found)
+
+    async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return where logs end; see `ports.LogPositions`."""
+        logs = self._process.broker.logs
+        return await self._process.ask_serving(partitions, lambda: {place: len(logs[place]) for place in partitions})
+
+
+def fetched(
+    broker: FakeBroker, positions: dict[TopicPartition, int], only: frozenset[str] | None = None
+) -> list[Record]:
+    """Return what can be read after positions, and move them on."""
+    found: list[Record] = []
+    for place, position in positions.items():
+        log = broker.logs[place]
+        if position < len(log) and (only is None or place[0] in only) and broker.weather.serves(place):
+            new = log[position : position + BATCH]
+            positions[place] = position + len(new)
+            found += new
+    return found
+
+
+async def arrival(broker: FakeBroker, partitions: Collection[TopicPartition], timeout_s: float) -> None:
+    """Wait until one of these partitions gets a record, at most for so long."""
+    waiting = broker.wait(partitions)
+    timer = asyncio.get_running_loop().call_later(timeout_s, _done, waiting)
+    try:
+        await waiting
+    finally:
+        timer.cancel()
+        waiting.cancel()
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _begin(log: Sequence[Record], offset: int, window_us: int) -> int:
+    """Return the first record of the window, as a look-up by timestamp finds it: of those that only grow."""
+    if offset <= 0:
+        return 0
+    wanted_us = log[min(offset, len(log)) - 1].timestamp_us - window_us
+    newest_us, grown = 0, []
+    for record in log[:offset]:
+        newest_us = max(newest_us, record.timestamp_us)
+        grown.append(newest_us)
+    return bisect_left(grown, wanted_us)
