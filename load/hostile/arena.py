@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from load.hostile import batches
-from load.wire import Wire
-from schemas import topics
 from schemas.codec import Codec
-from schemas.framing import peek_id
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -100,16 +97,6 @@ class Arena:
         await asyncio.to_thread(producer.flush, _ANSWER_S)
         yield
         await asyncio.to_thread(producer.commit_transaction if commit else producer.abort_transaction, _ANSWER_S)
-
-    def answered(self, query_ids: Iterable[str]) -> set[str]:
-        """Return which of these queries have an answer."""
-        wanted, found = set(query_ids), set[str]()
-        with closing(Wire(self.stage.bootstrap, self.prefix)) as wire:
-            wire.follow((topics.PREDICTIONS,), from_start=True)
-            for arrival in wire.written():
-                if arrival.value and peek_id(arrival.value) in wanted:
-                    found.add(peek_id(arrival.value))
-        return found
 
     # --- what brokers and operators can do ----------------------------------------------------------------------------
 

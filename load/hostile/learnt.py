@@ -14,6 +14,7 @@ from schemas.records import Observations, PolicyState
 from streams.operators.folding import taught
 from streams.operators.joiner import JoinerSettings
 from streams.operators.seen import SeenIds
+from streams.runtime.redis_store import OFFSET_FIELD, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,12 +64,10 @@ class Learnt:
         self._consumer.close()
 
     async def _stored(self, partition: int) -> tuple[int, Mapping[str, bytes]]:
-        place = f"{{{self._arena.prefix}:{partition}}}"
-        async with self._arena.redis() as client, client.pipeline(transaction=True) as both:
-            both.get(f"{place}:offset")
-            both.hgetall(f"{place}:states")
-            offset, states = await both.execute()
-        return int(offset or 0), {name.decode(): value for name, value in states.items()}
+        async with self._arena.redis() as client:
+            states = await client.hgetall(f"{{{self._arena.prefix}:{partition}}}:states")
+        offset = states.pop(OFFSET_FIELD.encode(), b"").partition(b":")[0]
+        return int(offset or 0), {name.decode(): unstamped(value) for name, value in states.items()}
 
     def _advance(self, partition: int, its: _Fold, until: int) -> None:
         """Fold the log up to an offset."""
