@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -65,9 +65,9 @@ class Learnt:
 
     async def _stored(self, partition: int) -> tuple[int, Mapping[str, bytes]]:
         async with self._arena.redis() as client:
-            states = await client.hgetall(f"{{{self._arena.prefix}:{partition}}}:states")
-        offset = states.pop(OFFSET_FIELD.encode(), b"").partition(b":")[0]
-        return int(offset or 0), {name.decode(): unstamped(value) for name, value in states.items()}
+            found: dict[Any, Any] = await client.hgetall(f"{{{self._arena.prefix}:{partition}}}:states")
+        offset = found.pop(OFFSET_FIELD.encode(), b"").partition(b":")[0]
+        return int(offset or 0), {name.decode(): unstamped(value) for name, value in found.items()}
 
     def _advance(self, partition: int, its: _Fold, until: int) -> None:
         """Fold the log up to an offset."""

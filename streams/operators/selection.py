@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -35,7 +34,7 @@ from streams.operators.parked import Parked, Waiting
 from streams.operators.pending import Pending
 from streams.operators.serving import Serving
 from streams.operators.views import StateView, arms_of
-from streams.topology import state_name, state_partition
+from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -51,8 +50,6 @@ MAX_SKEW_US = 5_000_000
 PARK_SHARE = 0.5
 # Once the store has been silent for so long, it is down: then about ten round trips (0.84 ms each, measured) must do.
 SILENT_US, PARK_US = 1_000_000, 10_000
-# A context of more bytes names its state by its digest; no text of so few characters has them.
-MAX_CONTEXT, _PLAIN = 256, 64
 # What is left for the way back to the client, where nothing else is said. Of 20 ms five would be a quarter.
 _MARGIN_US, _MARGIN_PART = 5_000, 10
 _TOPIC = attrgetter("topic")
@@ -336,17 +333,17 @@ class Selection(Operator):
 
 
 def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
-    """Name the state that decides; a long context's by its digest, since names are kept in many places."""
-    if context is not None and len(context) > _PLAIN and len(given := context.encode()) > MAX_CONTEXT:
-        context = sha256(given).hexdigest()
-    return _known_key(application, context, partitions)
+    """Name the state that decides; names of long contexts are not kept: a client may send any number of them."""
+    is_long = context is not None and len(context) > MAX_CONTEXT_BYTES
+    return (_named if is_long else _known)(application, context, partitions)
 
 
-# One entry a context seen lately: a third of what working it out costs.
-@lru_cache(maxsize=65_536)
-def _known_key(application: str, context: str | None, partitions: int) -> StateKey:
+def _named(application: str, context: str | None, partitions: int) -> StateKey:
     name = state_name(application, context)
     return StateKey(state_partition(name, partitions), name)
+
+
+_known = lru_cache(maxsize=65_536)(_named)  # one entry a context seen lately: a third of what working it out costs
 
 
 def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: int, margin_us: int | None) -> Pending:

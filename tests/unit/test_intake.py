@@ -11,7 +11,8 @@ import pytest
 from schemas import topics
 from schemas.records import Application, Model, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
 from streams.operators.contract import Emit, FetchStates, Record, Skip
-from streams.operators.selection import MAX_CONTEXT, Selection, SelectionSettings
+from streams.operators.selection import Selection, SelectionSettings
+from streams.topology import MAX_CONTEXT_BYTES
 from tests.loops import CODEC, model_predictions, row
 
 if TYPE_CHECKING:
@@ -198,11 +199,11 @@ def test_a_refused_query_does_not_end_the_waiting_of_another_with_its_id() -> No
 def test_a_long_context_names_its_state_by_a_digest() -> None:
     """Names are kept in many places; the answer still carries the context as it came."""
     served = Served("digits", per_context=True)
-    contexts = ["é" * (MAX_CONTEXT // 2), "é" * (MAX_CONTEXT // 2) + "x", "é" * 2_000]
+    contexts = ["é" * (MAX_CONTEXT_BYTES // 2), "é" * (MAX_CONTEXT_BYTES // 2) + "xx", "é" * 2_000]
     wanted = [e for n, c in enumerate(contexts) for e in served.ask(query(n, "digits", context=c))]
     names = [key.name for effect in wanted if isinstance(effect, FetchStates) for key in effect.keys]
     assert names[0] == f"digits/{contexts[0]}"
-    assert [len(name) for name in names[1:]] == [len("digits/") + 64] * 2
+    assert [len(name) for name in names[1:]] == [len("digits/") + 128] * 2
     for passed_us in (700_000, 1_500_000):  # their states do not come; nor do their models answer
         found = answers(served.kernel.on_timer(NOW + passed_us))
     assert {prediction.context for prediction in found} == {*contexts}
