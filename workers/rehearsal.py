@@ -76,6 +76,12 @@ class Recent:
         asked = await self._recall()
         return Trial(self._answered, asked)
 
+    async def rows(self) -> Sequence[Input]:
+        """Return the last rows, to be looked at alone: those that were answered and, where they are few, asked."""
+        if self._recall is None or self._rows >= self._most:
+            return self._answered
+        return (*await self._recall(), *self._answered)
+
     def clear(self) -> None:
         """Forget them: another version answers from now on."""
         self._parts.clear()

@@ -11,7 +11,8 @@ meanwhile, or are answered without this model at their deadline, and if the new 
 loaded again.
 
 A worker whose version cannot be loaded at its start takes the last one that was added before it and can be loaded, and
-goes on trying the one that is wanted.
+goes on trying the one that is wanted. So does one that starts with a version that takes nothing of what is asked, where
+an earlier one does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Model
-from workers.errors import WorkerError
+from workers.errors import PackageError, WorkerError
+from workers.likeness import taken, takes_alike, takes_none
 from workers.rehearsal import Recent, Trial, prepare
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Versions:
         ready_s: how long it took to get the version ready that took over last, by its name.
         vacating: whether the present version is to be unloaded now, by `vacate`.
         is_lost: whether none is loaded: `served` could not be.
+        failing: the version that is wanted and could not be had; empty if it serves, or has not been tried yet.
         recent: the last rows, which the next version is tried on.
     """
 
@@ -92,6 +95,8 @@ class Versions:
         self.ready_s: dict[str, float] = {}
         self.recent = recent or Recent()
         self.vacating = self.is_lost = False
+        self.failing = ""
+        self._is_first = True  # nothing has been compared yet with what was asked before this start
         self._known: dict[str, Model] = {}
         self._unload_first = unload_first
         self._vacant = asyncio.Event()
@@ -124,7 +129,7 @@ class Versions:
         """Say that the version to be served could not be loaded."""
         _log.error("%s %s cannot be loaded, its rows fail until one can be: %s", *_named(self.served), fault)
         self.failures += 1
-        self.is_lost = True
+        self.is_lost, self.failing = True, self.served.version
         self.look()
 
     def look(self) -> None:
@@ -175,9 +180,15 @@ class Versions:
     async def _converge(self, beside: Callable[[Sequence[Wanted]], Awaitable[bool]]) -> bool:
         """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
         wanted = self.wanted
+        if self.failing != wanted.version:
+            self.failing = ""
         is_served = not (self.is_lost or _differs(wanted, self.served)) or await self._succeed(wanted)
         if self.is_lost:
             await self._fall_back(wanted)
+        elif self._is_first and not _differs(wanted, self.served):
+            is_served = not await self._give_way(wanted)
+        self._is_first = False
+        self.failing = "" if is_served else wanted.version
         # As they are wanted by now: that one may have taken minutes.
         shares = {v: share for v, share in self.wanted.shares.items() if v != self.served.version}
         known = [Wanted(self._known[v], share) for v, share in shares.items() if v in self._known]
@@ -188,15 +199,33 @@ class Versions:
 
         What was added after it was gone back from, and what runs beside it has not been found good yet.
         """
+        for model in self._before(wanted):
+            if _differs(model, wanted) and await self._succeed(model):
+                return
+
+    async def _give_way(self, wanted: Model) -> bool:
+        """Have an earlier version serve that takes what is asked, where the wanted one does not; returns whether so."""
+        for model in self._before(wanted):
+            if not takes_alike(wanted, model) and takes_none(wanted, model, await self.recent.rows()):
+                self.failures += 1
+                text = "%s %s takes %s, and nothing that was asked of late: %s, which takes %s, is to answer"
+                _log.error(text, *_named(wanted), taken(wanted), model.version, taken(model))
+                return await self._succeed(model)
+        return False
+
+    def _before(self, wanted: Model) -> list[Model]:
         known = [*self._known.values()]
         end = next((place for place, model in enumerate(known) if model.version == wanted.version), len(known))
-        for model in reversed(known[:end]):
-            if model.version not in wanted.shares and _differs(model, wanted) and await self._succeed(model):
-                return
+        return [model for model in reversed(known[:end]) if model.version not in wanted.shares]
 
     async def _succeed(self, model: Model) -> bool:
         """Get a version ready and have it taken; False if it cannot be had now."""
-        trial = await self.recent.trial(model.version)  # while the present version answers
+        try:
+            trial = await self._trial(model)  # while the present version answers
+        except PackageError as fault:
+            self.failures += 1
+            _log.error("%s %s cannot take over, %s goes on: %s", *_named(model), self.served.version, fault)
+            return False
         unload_first = self._unload_first and not self.is_lost
         if unload_first:
             self._vacant.clear()
@@ -221,6 +250,19 @@ class Versions:
         )
         await self._offer(model, executor)
         return True
+
+    async def _trial(self, model: Model) -> Trial:
+        """Return what to try a version on.
+
+        Raises:
+            PackageError: it takes nothing of what the present version is asked.
+        """
+        if not self.is_lost and not takes_alike(model, self.served):
+            rows = await self.recent.rows()
+            if takes_none(model, self.served, rows):
+                message = f"it answers none of {len(rows)} rows that were asked just now: it takes {taken(model)}"
+                raise PackageError(f"{message}, and {self.served.version} {taken(self.served)}")
+        return await self.recent.trial(model.version)
 
     async def _restore(self) -> None:
         """Load again what was unloaded."""

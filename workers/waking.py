@@ -66,8 +66,11 @@ class Waking(ModelWorker):
             return super().statistics()
         model = self.identity.model
         label = f"{{model={model}}}"
+        failing = self.versions.failing
         return {
             **super().statistics(),
+            **({f"version_failing{{model={model},version={failing}}}": 1.0} if failing else {}),
+            **({f"model_not_loaded{label}": 1.0} if self.versions.is_lost else {}),
             **{f"ready_s{{model={model},version={version}}}": took for version, took in self.versions.ready_s.items()},
             f"version_switches_total{label}": float(self.versions.switches),
             f"version_failures_total{label}": float(self.versions.failures + self.beside.failures),

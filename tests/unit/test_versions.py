@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -118,7 +119,11 @@ class Scene:
         self.history: list[tuple[bytes, bytes]] = []  # keys and values in `models` before the worker starts
         models = FakeBroadcast(self.broker, (topics.MODELS,))
         ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode, broadcast=models, recent=recent)
-        self.worker = Worker(version(starts), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make)
+        self.quiet = False  # whether nothing is asked before the block of `playing`
+        self.made_worker = lambda model: Worker(
+            model, "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make
+        )
+        self.worker = self.made_worker(version(starts))
 
     def make(self, model: Model) -> Answering:
         """Make what runs a version."""
@@ -163,7 +168,7 @@ class Scene:
         stop = asyncio.Event()
         running = asyncio.create_task(self.worker.run(stop))
         await self.worker.ready.wait()
-        await self.ask(1)
+        await self.ask(0 if self.quiet else 1)
         yield self
         await elapse(3)
         stop.set()
@@ -367,6 +372,46 @@ def test_just_after_a_start_a_version_is_warmed_up_by_the_last_queries_of_its_to
     assert played(scene, "2").served() == ["1", "2"]
     assert recent.reads == [(TOPIC, WARM_UP_ROWS)]
     assert scene.made["2"][0].first_rows == WARM_UP_ROWS
+
+
+WIDER = replace(version("2"), shape=(2,))
+
+
+def of_another_shape(scene: Scene) -> Scene:
+    """Have version 2 take two numbers, where the queries are of one; the worker has answered next to nothing."""
+    scene.history = [(f"digits@{model.version}".encode(), CODEC.encode(model)) for model in (version("1"), WIDER)]
+    return scene
+
+
+@in_virtual_time
+async def test_a_version_that_takes_nothing_of_what_was_asked_does_not_take_over_in_a_quiet_minute() -> None:
+    """Only the topic tells what is asked; it is refused every time that it is tried."""
+    recent = FakeRecent([Record(TOPIC, 0, n, 0, None, CODEC.encode(asked_long_ago(n))) for n in range(3)])
+    scene = of_another_shape(Scene(recent=recent))
+    scene.quiet = True
+    async with scene.playing():
+        scene.broker.put(topics.MODELS, 0, CODEC.encode(WIDER), key=b"digits")
+        await elapse(40)
+        await scene.ask(1)
+    assert scene.served() == ["1"]
+    report = scene.last_report()
+    assert report.gauges["version_failing{model=digits,version=2}"] == 1
+    assert report.counters["version_failures_total{model=digits}"] > 1
+
+
+@in_virtual_time
+async def test_a_worker_that_starts_with_a_version_that_takes_nothing_falls_back_on_the_one_before() -> None:
+    """Until somebody asks what it takes."""
+    recent = FakeRecent([Record(TOPIC, 0, n, 0, None, CODEC.encode(asked_long_ago(n))) for n in range(3)])
+    scene = of_another_shape(Scene(recent=recent, starts="2"))
+    scene.worker = scene.made_worker(WIDER)
+    scene.history.append((b"digits", CODEC.encode(WIDER)))
+    scene.quiet = True
+    async with scene.playing():
+        await elapse(20)
+        await scene.ask(1)
+    assert scene.served() == ["1"]
+    assert scene.last_report().gauges["version_failing{model=digits,version=2}"] == 1
 
 
 def test_a_version_takes_over_where_the_last_queries_cannot_be_read() -> None:
