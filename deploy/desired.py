@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deploy import catalog, topics
 from deploy.errors import UsageError
-from deploy.shares import canaries, ended, given, shared, without_canaries
+from deploy.shares import canaries, check_successor, ended, given, shared, without_canaries
 from policies.registry import create
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
@@ -199,6 +199,8 @@ def add(
     package: Path,
     create_topics: CreateTopics = topics.create,
     share: float = 1.0,
+    *,
+    force: bool = False,
 ) -> bool:
     """Deploy a package; returns whether the model was there before.
 
@@ -208,10 +210,12 @@ def add(
         package: its folder.
         create_topics: how a missing topic comes to be.
         share: of the model's queries that it answers from now on; 1 = it serves, 0 = it is a shadow.
+        force: have it serve although it takes or gives something else than the version that serves.
 
     Raises:
         PackageError: the folder is no package.
-        UsageError: its version is known as another package, or it cannot have this share.
+        UsageError: its version is known as another package, it cannot have this share, or cannot stand in for the
+                version that serves.
         DeployError: the broker did not take it.
     """
     if not 0.0 <= share <= 1.0:  # nor NaN, which the command line lets pass
@@ -222,6 +226,9 @@ def add(
     if same is not None and same.digest != record.digest:
         message = f"{record.name} {record.version} is another package already, {same.path}"
         raise UsageError(f"{message}; answers must tell the two apart: package this one with another --version")
+    serving = catalog.read(settings, codec, Model).get(record.name)
+    if serving is not None and share == 1.0 and not force:
+        check_successor(record, serving)
     create_topics(settings, build(settings, {*versions, record.name}))
     if share < 1.0:
         if not listed:
@@ -231,7 +238,6 @@ def add(
             catalog.know(settings, codec, record)
         run_beside(settings, codec, record.name, record.version, share)
         return True
-    serving = catalog.read(settings, codec, Model).get(record.name)
     news = record if serving is None else shared(record, serving.shares, shadows_only=True)
     if same == record:
         catalog.serve(settings, codec, news)

@@ -20,6 +20,8 @@ from deploy.servers import check_kafka, check_page, check_redis_answers, check_r
 from schemas import topics as names
 from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
+from streams.control.alerts import failing, not_loaded
+from streams.control.figures import parse
 from streams.control.sound import sound
 from streams.runtime.kafka_tail import KafkaTail
 from streams.topology import worker_role
@@ -132,6 +134,7 @@ def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -
     for name in expected:
         yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
     yield from check_clocks(report for found in reports.values() for report in found)
+    yield from check_versions(report for found in reports.values() for report in found)
     for name in sorted(reports.keys() - set(expected)):
         yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
 
@@ -143,6 +146,22 @@ def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
         if abs(off_ms) > CLOCK_MS:
             advice = "its machine's clock has been set: queries expire or wait too long until it has followed; run NTP"
             yield Check(f"clock of {report.instance}", Level.WARN, f"{off_ms:+,.0f} ms off its machine's", advice)
+
+
+def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of versions that are wanted and could not be had, each once."""
+    told = {}
+    for report in reports:
+        gauges = [parse(full) for full in report.gauges]
+        serving = next((labels.get("version", "") for name, labels in gauges if name == "serving"), "none")
+        for name, labels in gauges:
+            model, wanted = labels.get("model", ""), labels.get("version", "")
+            if name == "model_not_loaded":
+                told[model] = not_loaded(model), f"mend its package, or add another version: skysail model show {model}"
+            elif name == "version_failing":
+                told.setdefault(model, (failing(model, wanted, serving), f"skysail model rollback {model}"))
+    for model, (found, advice) in sorted(told.items()):
+        yield Check(f"version of {model}", Level.DOWN, found, advice)
 
 
 def _role(name: str, reports: list[Report]) -> Check:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deploy.errors import UsageError
+from workers.likeness import taken, takes_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,3 +76,23 @@ def check_alike(one: Model, serving: Model) -> None:
         if mine != its:
             message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"
             raise UsageError(f"{message}: two versions that share queries must have the same")
+
+
+def check_successor(one: Model, serving: Model) -> None:
+    """Refuse a version that does not take what the present one takes, or gives another kind of answer.
+
+    Raises:
+        UsageError: it is such.
+    """
+    name = one.name
+    if not takes_alike(one, serving):
+        said = (
+            f"{name} {one.version} takes {taken(one)}, and {serving.version}, which serves, {taken(serving)}: what is"
+        )
+        said += " asked now would be answered by default"
+    elif one.output != serving.output:
+        said = f"the output of {name} {one.version} is a {one.output}, and of {serving.version}, which serves, a"
+        said += f" {serving.output}: whoever reads its answers, and feedback, would not understand them"
+    else:
+        return
+    raise UsageError(f"{said}. Package it under another --name, or have it take over nevertheless with --force")

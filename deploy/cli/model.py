@@ -134,18 +134,22 @@ def _print_conversion(conversion: Mapping[str, Any]) -> None:
 @folder_argument
 @share_option
 @click.option("--shadow", is_flag=True, help="It is asked everything and answers nothing.")
+@click.option("--force", is_flag=True, help="Also if it takes or gives something else than the version that serves.")
 @json_option
 @with_settings
-def add(settings: Settings, package: Path, *, share: float, shadow: bool, as_json: bool) -> None:
+def add(settings: Settings, package: Path, *, share: float, shadow: bool, force: bool, as_json: bool) -> None:
     """Deploy PACKAGE: check it, create its topic, publish it.
 
     Another version of a model that runs takes over without a restart: its workers load it beside the one that answers,
     warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on. With --share it
     answers only some queries (a canary), with --shadow none.
+
+    One that takes or gives something else than the version that serves is refused, unless with --force; even then its
+    workers change to it only when something that it takes has been asked.
     """
     record, codec = desired.model_record(package), codec_for(settings)
     share = 0.0 if shadow else _above_zero(share)
-    takes_over = desired.add(settings, codec, package, share=share)
+    takes_over = desired.add(settings, codec, package, share=share, force=force)
     if as_json:
         print_json(asdict(record))
     elif share < 1.0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from streams.control.advice import application
 from streams.control.causes import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
@@ -11,7 +11,7 @@ from streams.control.history import Key
 from streams.control.shown import Alert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from streams.control.history import Risen, Series
     from streams.control.place import View
@@ -32,12 +32,20 @@ ROLES = {
 }
 
 
+class Versions(NamedTuple):
+    """Of models that a worker serves: the version that answers, one that is wanted and fails, and who has none."""
+
+    serving: Mapping[str, str]
+    failing: Mapping[str, str]
+    not_loaded: Collection[str]
+
+
 def alerts(
     applications: Sequence[ApplicationRow],
     processes: Sequence[ProcessRow],
     letters: Sequence[LetterRow],
     risen: tuple[Risen, Risen],
-    versions: Mapping[str, str],
+    versions: Versions,
     view: View,
     now_us: int,
 ) -> list[Alert]:
@@ -59,19 +67,42 @@ def alerts(
     follows = (*(AFTER_KAFKA if back else ()), *(WITHOUT_STATES if redis else ()))
     stand_still = WITHOUT_REDIS if redis else frozenset()
     others = [row for row in processes if row["instance"] != view.place.instance and row["role"] not in stand_still]
-    served = {*versions, *(row["role"].removeprefix(WORKER) for row in processes if row["role"].startswith(WORKER))}
+    served = {
+        *versions.serving,
+        *(row["role"].removeprefix(WORKER) for row in processes if row["role"].startswith(WORKER)),
+    }
     is_busy = any(row["role"] == "selection" and (row["cpu"] or 0.0) > BUSY_CORES for row in processes)
     found = [
         *(_silence(others) if view.is_settled else ()),
         *(_absence(processes, stand_still) if view.is_settled else ()),
         *_deaths(others),
         *(each for row in applications for each in application(row, minute, served, follows, is_busy=is_busy)),
+        *_refused(versions),
         *_failures(minute),
         *_lags(others),
         *_letters(letters),
     ]
     causes = [cause for cause in (redis, back) if cause]
     return [*causes, *sorted(found, key=lambda alert: alert["level"])]
+
+
+def failing(model: str, wanted: str, answers: str) -> str:
+    """Say that a version that is wanted could not be had."""
+    return f"{model} {wanted} is wanted, {answers} answers; see its worker's log"
+
+
+def not_loaded(model: str) -> str:
+    """Say that no version of a model could be had."""
+    return f"{model} cannot be loaded, nor another version of it: what asks it fails; see its worker's log"
+
+
+def _refused(versions: Versions) -> Iterator[Alert]:
+    for model in sorted(versions.not_loaded):
+        yield Alert(level="bad", text=not_loaded(model), command=skysail("model", "show", model))
+    for model, wanted in sorted(versions.failing.items()):
+        if model not in versions.not_loaded:
+            text = failing(model, wanted, versions.serving.get(model, "none"))
+            yield Alert(level="bad", text=text, command=skysail("model", "rollback", model))
 
 
 def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from schemas.topics import dead_letters
-from streams.control.alerts import alerts
+from streams.control.alerts import Versions, alerts
 from streams.control.causes import LATELY_US
 from streams.control.command import skysail
 from streams.control.figures import LAG, is_silent, parse
@@ -31,6 +31,8 @@ class _Gauges:
         self._values: dict[Key, list[float]] = {}
         self.policies: dict[str, str] = {}
         self.versions: dict[str, str] = {}
+        self.failing: dict[str, str] = {}  # by model: the version that is wanted and could not be had
+        self.not_loaded: set[str] = set()  # models of which no version could be had
         self.holds: dict[str, dict[str, float]] = {}  # by application
         self.beside: dict[str, dict[str, float]] = {}  # by model and version: its share of the queries, 0 = a shadow
         for entry in live:
@@ -40,6 +42,10 @@ class _Gauges:
                     self.policies[labels.get("application", "")] = labels.get("policy", "")
                 elif name == "serving":
                     self.versions[labels.get("model", "")] = labels.get("version", "")
+                elif name == "version_failing":
+                    self.failing[labels.get("model", "")] = labels.get("version", "")
+                elif name == "model_not_loaded":
+                    self.not_loaded.add(labels.get("model", ""))
                 elif name in ("canary", "shadow"):
                     beside = self.beside.setdefault(labels.get("model", ""), {})
                     beside[labels.get("version", "")] = value if name == "canary" else 0.0
@@ -83,7 +89,8 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
     processes = [_process(entry, history, then_us, now_us) for entry in known]
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
-    found = alerts(applications, processes, letters, (risen, lately), gauges.versions, view, now_us)
+    versions = Versions(gauges.versions, gauges.failing, gauges.not_loaded)
+    found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
     return Overview(
         prefix=view.place.prefix,
         kafka=view.place.kafka,

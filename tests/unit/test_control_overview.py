@@ -506,3 +506,21 @@ def test_commands_are_quoted() -> None:
     page.everybody()
     [text] = page.texts()
     assert text.endswith("$ skysail run --role worker --model 'a; curl evil'")
+
+
+def test_a_version_that_is_wanted_and_fails_is_told_with_the_way_back() -> None:
+    """And a model of which no version could be loaded, which otherwise looks as if it was served."""
+    page = Page()
+    page.everybody()
+    page.report(
+        "worker.forest@1",
+        {"serving{model=forest,version=2}": 1.0, "version_failing{model=forest,version=4}": 1.0},
+    )
+    lost = {"serving", "version_failing"}
+    page.report(
+        "worker.rule@1",
+        {f"{name}{{model=rule,version=1}}": 1.0 for name in lost} | {"model_not_loaded{model=rule}": 1.0},
+    )
+    first, second = page.texts()
+    assert first.startswith("bad: rule cannot be loaded")
+    assert second == ("bad: forest 4 is wanted, 2 answers; see its worker's log $ skysail model rollback forest")

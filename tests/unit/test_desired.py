@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -94,3 +95,17 @@ def test_a_package_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) ->
     settings = Settings.model_validate({"models": {"forest": tmp_path / "models" / "forest"}})
     with pytest.raises(UsageError, match=r"models\.forest: there is no folder .*models/forest; package the model"):
         desired.verify(settings)
+
+
+def test_a_version_of_another_shape_is_refused_before_anything_is_published(
+    published: Published, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever means it says so."""
+    wider = replace(version("3"), shape=(2,))
+    monkeypatch.setattr(desired, "model_record", lambda _: wider)
+    with pytest.raises(UsageError, match=r"digits 3 takes float32\[2\], and 1, which serves, float32\[1\].*--force"):
+        added(tmp_path, 1.0)
+    assert published.written == 0
+    monkeypatch.setattr(catalog, "publish", lambda *_: published.serve(Settings(), CODEC, wider))
+    assert add(Settings(), CODEC, tmp_path, lambda *_: None, force=True)
+    assert published.serving == wider

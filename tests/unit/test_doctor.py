@@ -20,7 +20,7 @@ from deploy.doctor import (
     check_python,
     check_redis,
 )
-from deploy.health import advise, check_applications, check_clocks, check_models, examine
+from deploy.health import advise, check_applications, check_clocks, check_models, check_versions, examine
 from deploy.servers import check_kafka, check_page, check_redis_answers
 from deploy.settings import Settings
 from schemas.records import Application, Model, Report
@@ -189,3 +189,16 @@ def test_a_redis_that_evicts_what_was_learnt_is_told(
     check = servers.check_redis_keeps(Settings())
     assert check.level is level
     assert ("noeviction" in check.advice) == (level is Level.DOWN)
+
+
+def test_a_version_that_is_wanted_and_fails_is_down() -> None:
+    """The worker reports it, though the version before answers; a model without any is told as such."""
+    failing, lost = "version_failing{model=forest,version=4}", "model_not_loaded{model=rule}"
+    reports = [
+        Report("worker.forest@1", "worker.forest", 0, {}, {"serving{model=forest,version=2}": 1.0, failing: 1.0}),
+        Report("worker.rule@1", "worker.rule", 0, {}, {"version_failing{model=rule,version=1}": 1.0, lost: 1.0}),
+    ]
+    forest, rule = check_versions(reports)
+    assert (forest.level, forest.found) == (Level.DOWN, "forest 4 is wanted, 2 answers; see its worker's log")
+    assert forest.advice == "skysail model rollback forest"
+    assert (rule.level, rule.found.partition(",")[0]) == (Level.DOWN, "rule cannot be loaded")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from deploy.errors import UsageError
-from deploy.shares import canaries, ended, given, shared, without_canaries
+from deploy.shares import canaries, check_successor, ended, given, shared, without_canaries
 from schemas.records import Model
 
 if TYPE_CHECKING:
@@ -61,3 +62,16 @@ def test_what_gives_another_kind_of_answer_cannot_share_queries() -> None:
         given(version("1"), version("2", dtype="int64"), 0.1)
     with pytest.raises(UsageError, match="serves already"):
         given(version("1"), version("1"), 0.1)
+
+
+@pytest.mark.parametrize("other", [{"shape": (2,)}, {"dtype": "int64"}, {"dtype": None}, {"output": "scores"}])
+def test_what_takes_or_gives_something_else_does_not_succeed_unless_forced(other: dict[str, object]) -> None:
+    """What is asked now would be answered by default: the message says both, and what to do."""
+    with pytest.raises(UsageError, match=r"digits.* 2 .*1, which serves.*another --name, or .* with --force"):
+        check_successor(replace(version("2"), **other), version("1"))
+
+
+def test_what_takes_the_same_numbers_in_another_form_succeeds() -> None:
+    """They are cast without loss."""
+    check_successor(replace(version("2"), dtype="float64", shape=(1, 1)), version("1"))
+    check_successor(version("2"), version("1", dtype="int64"))
