@@ -180,9 +180,9 @@ def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[
     client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
     try:
         yield client
-    except AuthenticationError as error:
+    except AuthenticationError:
         message = (
-            f"Redis at {without_secrets(settings.redis.url)} does not let us in ({without_secrets(str(error))}): set"
+            f"Redis at {without_secrets(settings.redis.url)} wants a password (or another one): set"
             " redis.password_file; of one that `skysail redis start` started in another folder that is FOLDER/"
             f"{STATE / 'redis' / PASSWORD_FILE}"
         )

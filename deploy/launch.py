@@ -172,6 +172,7 @@ class System:
         Raises:
             DeployError: the broker or a role is not as needed; the message says what to do.
         """
+        self._require_ports(self._foreseen())
         self._progress.waits(f"Kafka at {self._settings.kafka.bootstrap} to take topics, models and applications")
         deployed = await asyncio.to_thread(desired.establish, self._settings, self._codec, self._create_topics)
         await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
@@ -180,7 +181,7 @@ class System:
         planned = self._plan(deployed)
         self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
         children = [self._child(*each) for each in planned]
-        self._require_ports({child.name for child in children})
+        self._require_ports({child.name for child in children})  # and those of models that were published before
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
         self._supervisor = Supervisor(children, grace_s=GRACE_S)
@@ -223,12 +224,29 @@ class System:
             await asyncio.to_thread(self._supervisor.add, self._child(role, model, number))
             _log.info("model %s is new here: %s starts (log %s)", model, name, self.log(name))
 
+    async def retire(self, models: Iterable[str]) -> None:
+        """Stop the workers of models that were removed; returns when they are gone. One that returns gets new ones."""
+        for model in self._served.intersection(models):
+            self._served.discard(model)
+            role = worker_role(model)
+            for name in [child.name for child in self.status() if child.name.partition("@")[0] == role]:
+                _log.info("model %s is removed: %s is stopped", model, name)
+                self.metrics_ports.pop(name, None)
+                if self._supervisor is not None:
+                    await asyncio.to_thread(self._supervisor.remove, name)
+
     def _next_port(self) -> int:
         """Return the first free port behind those that are given to processes."""
         port = max(self.metrics_ports.values(), default=self._settings.metrics.port - 1) + 1
         while fault_of(self._settings.metrics.host, port) and port < LAST_PORT:
             port += 1
         return port
+
+    def _foreseen(self) -> set[str]:
+        """Return what starts by the settings alone, with the ports that these give."""
+        planned = replicated(plan(self._settings, self._settings.models), self._replicas)
+        self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
+        return {_name(*each) for each in planned}
 
     def _require_ports(self, names: set[str]) -> None:
         page, figures = self._settings.control, self._settings.metrics

@@ -1,4 +1,4 @@
-"""Follows which models are deployed while a deployment runs, so that a new one gets its workers at once."""
+"""Follows which models are deployed while a deployment runs: a new one gets workers at once, a removed one none."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from streams.runtime.errors import StreamError
 from streams.runtime.kafka_tail import KafkaTail
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from deploy.launch import System
     from deploy.settings import Settings
     from schemas.codec import Codec
+    from streams.operators.contract import Record
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ AGAIN_S = 2.0
 
 
 async def follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
-    """Start workers for models that are deployed from now on, for ever; a broker that is gone is waited for."""
+    """Start workers for new models, and stop those of removed ones, for ever; a broker that is gone is waited for."""
     while True:
         try:
             await _follow(settings, codec, system)
@@ -38,11 +41,20 @@ async def follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
 async def _follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
     reader = KafkaTail(connection(settings, "skysail-models"), (topics.MODELS,))
     await reader.start()
+    removed: set[str] = set()
     try:
         while True:  # the first time for what came while this started
             deployed = await asyncio.to_thread(catalog.read, settings, codec, Model)
             await system.serve(deployed)
-            while not await reader.poll(POLL_MS):
+            await system.retire(removed.difference(deployed))
+            while not (records := await reader.poll(POLL_MS)):
                 await system.serve(deployed)  # a package may still be on its way to this machine
+            removed = removed_by(records)
     finally:
         await reader.stop()
+
+
+def removed_by(records: Iterable[Record]) -> set[str]:
+    """Return the models that records take away; one that only cannot be read keeps its worker."""
+    keys = {(record.key or b"").decode(errors="replace") for record in records if record.value is None}
+    return {key for key in keys if topics.MODEL_VERSION not in key}

@@ -47,7 +47,8 @@ def check_redis_answers(settings: Settings) -> Check:
     try:
         version = check_redis(settings, ANSWER_S)
     except RefusedError as error:
-        return Check("Redis", Level.DOWN, f"{shown} answers", str(error))
+        found, _, advice = str(error).partition(": set ")
+        return Check("Redis", Level.DOWN, found, f"set {advice}")
     except Unreachable as error:
         place = f"{parts.hostname or ''}:{parts.port or REDIS_PORT}"
         return Check("Redis", Level.DOWN, *_silent(place, str(error), "redis", REDIS_PORT))

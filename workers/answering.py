@@ -113,11 +113,13 @@ class Batch(NamedTuple):
         return cls(rows, outcomes, answers, scores, started_us, predict_us, *figures, predicted.messages)
 
     @classmethod
-    def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int) -> Batch:
-        """Return a take without rows; all that it gives up have one outcome."""
+    def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Batch:
+        """Return a take without rows; all that it gives up have one outcome, and one message if there is any."""
         rows = len(take.expired)
         answers = np.zeros(rows, dtype=np.int64)
-        return cls(take.expired, (outcome,) * rows, answers, None, now_us, 0, 0, take.cap, take.queued)
+        messages = dict.fromkeys(range(rows), message) if message else NO_MESSAGES
+        figures = (now_us, 0, 0, take.cap, take.queued, "", messages)
+        return cls(take.expired, (outcome,) * rows, answers, None, *figures)
 
     def part(self, rows: list[int]) -> Batch:
         """Return some of the rows."""

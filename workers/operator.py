@@ -236,9 +236,9 @@ class ModelWorker(Operator):
             figures |= self._routes.takers[beside].statistics()
         return figures
 
-    def _unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int) -> Effects:
+    def _unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Effects:
         self._counters["rows_total", *self._label, "outcome", outcome.value] += len(take.expired)
-        return self._answering.records(Batch.unpredicted(take, outcome, now_us))
+        return self._answering.records(Batch.unpredicted(take, outcome, now_us, message))
 
     def _routed(
         self,
@@ -260,11 +260,17 @@ class ModelWorker(Operator):
             if found is None and asked:
                 rows = tuple(Waiting(due_us, 0, now_us, row) for due_us, row in asked)
                 take = Take((), rows, self._batcher.cap, len(self._batcher))
-                effects += self._unpredicted(take, Outcome.UNKNOWN_VERSION, now_us)
+                effects += self._unpredicted(take, Outcome.UNKNOWN_VERSION, now_us, self._running(name))
         for beside, rows_beside in groups.items():
             if beside:
                 effects += self._routes.takers[beside].offer(rows_beside, now_us, _ranks(rows_beside, ranked, 0))
         return groups.get("", [])
+
+    def _running(self, name: str) -> str:
+        """Say which versions run instead of the one that was named."""
+        model, version, _ = self.identity
+        beside = [f"{found} ({label(share)})" for found, share in self._routes.shares.items()]
+        return f"model {model} runs {', '.join([version, *beside])}, not {name}"
 
     def mirror(self, asked: Sequence[tuple[int, Asked]], now_us: int) -> None:
         """Queue copies of rows that another version answers, as far as there is room: nobody waits for them."""

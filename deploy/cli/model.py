@@ -273,7 +273,8 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
     """Take model NAME out of the deployment; its package stays.
 
     Queries for which an application then still chooses it are answered by default at once (`unknown_model`). What is
-    under way is answered. Its worker idles until it is stopped; its topic stays, and is used again if NAME comes back.
+    under way is answered. `skysail run` stops its worker; one that was started by itself idles until it is stopped.
+    The topic stays, and is used again if NAME comes back.
     """
     codec = codec_for(settings)
     known = catalog.read(settings, codec, Model)
@@ -289,7 +290,10 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
     if as_json:
         print_json({"removed": name, "asked_by": asking, "in_settings": name in settings.models})
         return
-    click.echo(f"model {name} is removed; stop its worker" + (f"; {', '.join(asking)} still asks it" if asking else ""))
+    click.echo(
+        f"model {name} is removed; `skysail run` stops its worker, stop one that was started by itself"
+        + (f"; {', '.join(asking)} still asks it" if asking else "")
+    )
     if name in settings.models:
         click.echo(f"the settings still name it under `models`: the next `skysail run` deploys {name} again", err=True)
 

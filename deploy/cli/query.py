@@ -150,9 +150,10 @@ def _show(prediction: Prediction) -> None:
     click.echo(_line(prediction))
     if prediction.message:
         click.echo(prediction.message, err=True)
-    if prediction.reason in ADVICE:
+    is_refused = prediction.reason == "invalid_input"  # what a model says of it is all there is to say
+    if prediction.reason in ADVICE and not (is_refused and prediction.message):
         click.echo(ADVICE[prediction.reason], err=True)
-    if prediction.decision is not None:
+    if prediction.decision is not None and not is_refused:
         click.echo(f"say what the truth was: skysail feedback {_address(prediction)} --label LABEL")
 
 

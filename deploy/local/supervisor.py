@@ -175,6 +175,17 @@ class Supervisor:
             if not self._stopping.is_set():
                 slot.step(self._clock(), self._launch, self._backoff)
 
+    def remove(self, name: str) -> None:
+        """Stop one child for good; returns when it is gone.
+
+        Raises:
+            KeyError: There is none of this name.
+        """
+        with self._lock:
+            slot = self._slots.pop(name)
+        if slot.process is not None:
+            stop_all([slot.process], self._grace_s)
+
     def stop(self) -> None:
         """Stop every child for good; returns when none is left."""
         self._stopping.set()

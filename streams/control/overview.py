@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from schemas.records import STOPPED
 from schemas.topics import dead_letters
 from streams.control.alerts import Versions, alerts
 from streams.control.causes import LATELY_US
-from streams.control.command import skysail
+from streams.control.command import WORKER, skysail
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
 from streams.control.place import View
 from streams.control.shown import ApplicationRow, Holding, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from streams.control.figures import Figures
     from streams.control.history import History, Risen
@@ -65,6 +66,11 @@ class _Gauges:
         values = self._values.get(Key(name, application, model))
         return _rounded(max(values) * scale) if values else None
 
+    @property
+    def asked(self) -> set[str]:
+        """Return the models that any application may ask."""
+        return {key.model for key in self._values if key.name == "candidate"}
+
     def models(self, application: str) -> set[str]:
         """Return the models that an application may ask."""
         return {key.model for key in self._values if key.name == "candidate" and key.application == application}
@@ -84,6 +90,8 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
     gauges = _Gauges(entry for entry in known if not is_silent(entry, then_us))
+    asked = gauges.asked
+    known = [entry for entry in known if not (is_silent(entry, then_us) and _has_left(entry, asked))]
     names = gauges.policies.keys() | {key.application for key in risen if key.name == "answers_total"}
     applications = [_application(name, gauges, history, then_us) for name in sorted(names)]
     processes = [_process(entry, history, then_us, now_us) for entry in known]
@@ -103,6 +111,12 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
         processes=processes,
         dead_letters=letters,
     )
+
+
+def _has_left(entry: Figures, asked: Collection[str]) -> bool:
+    """Tell whether a process that is silent is a worker that was told to stop, of a model that nobody may ask."""
+    role, is_stopped = entry["role"], bool(entry["gauges"].get(STOPPED))
+    return is_stopped and role.startswith(WORKER) and role.removeprefix(WORKER) not in asked
 
 
 def _application(name: str, gauges: _Gauges, history: History, now_us: int) -> ApplicationRow:

@@ -27,7 +27,7 @@ from deploy.errors import SettingsError, UsageError
 from deploy.packing import labels, sample
 from load import results
 from load.results import Result
-from schemas.records import Application, Prediction, Status, Tensor
+from schemas.records import Application, Decision, Prediction, Status, Tensor
 from streams.control.advice import REASONS
 from workers.errors import PackageError
 from workers.loading import load_package
@@ -472,3 +472,21 @@ def test_a_query_fails_where_the_caller_erred_or_there_is_no_answer(
     result = CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"])
     assert result.exit_code == code
     assert "takes float32[4]" in result.output
+
+
+def test_an_input_that_no_model_takes_is_told_once_and_asks_for_no_feedback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the model says of it is better than the general advice, which stands where it says nothing."""
+    decision = Decision((0,), 0, "digits", "exp3", ("m",), (1.0,))
+    said = "model m takes float32[4], got float32[1]"
+    found = Prediction("q", "digits", None, decision, Status.DEFAULT, "invalid_input", 3, 0.0, (), 0, 0, 0, 0, "", said)
+
+    async def ask(*_: object) -> Prediction:
+        return found
+
+    monkeypatch.setattr("deploy.cli.query._ask", ask)
+    told = CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"]).output
+    assert said in told
+    assert ADVICE["invalid_input"] not in told
+    assert "feedback" not in told
+    found = found._replace(message="")
+    assert ADVICE["invalid_input"] in CliRunner().invoke(skysail, ["query", "digits", "--input", "[1]"]).output

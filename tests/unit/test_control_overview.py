@@ -524,3 +524,18 @@ def test_a_version_that_is_wanted_and_fails_is_told_with_the_way_back() -> None:
     first, second = page.texts()
     assert first.startswith("bad: rule cannot be loaded")
     assert second == ("bad: forest 4 is wanted, 2 answers; see its worker's log $ skysail model rollback forest")
+
+
+def test_a_worker_that_was_stopped_is_forgotten_once_nobody_may_ask_its_model() -> None:
+    """Its model was removed; while an application names it, the silence is told."""
+    page = Page()
+    page.everybody()
+    page.report("worker.rule@1", **{STOPPED: 1.0})
+    asked = {"candidate{application=digits,model=rule}": 1.0, "deployed{application=digits,policy=exp3}": 1.0}
+    for candidates, told in ((asked, True), ({}, False)):
+        page.later(6)
+        page.everybody()
+        page.report("selection@2", candidates)
+        page.later(0.1)
+        assert any("worker.rule" in text for text in page.texts()) is told
+        assert any(row["role"] == "worker.rule" for row in page.shown()["processes"]) is told

@@ -7,6 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from redis import Redis
+from redis.exceptions import AuthenticationError
 
 from deploy import servers
 from deploy.doctor import (
@@ -28,6 +30,7 @@ from schemas.records import Application, Model, Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from typing import NoReturn
 
 
 def test_this_interpreter_is_new_enough() -> None:
@@ -202,3 +205,19 @@ def test_a_version_that_is_wanted_and_fails_is_down() -> None:
     assert (forest.level, forest.found) == (Level.DOWN, "forest 4 is wanted, 2 answers; see its worker's log")
     assert forest.advice == "skysail model rollback forest"
     assert (rule.level, rule.found.partition(",")[0]) == (Level.DOWN, "rule cannot be loaded")
+
+
+def test_a_redis_that_wants_a_password_is_told_without_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They speak of HELLO and AUTH, which nobody has typed."""
+
+    def info(*_: object) -> NoReturn:
+        raise AuthenticationError("HELLO must be called with the client already authenticated, AUTH <user> <pass>")
+
+    monkeypatch.setattr(Redis, "info", info)
+    check = check_redis_answers(Settings())
+    assert (check.level, check.found) == (
+        Level.DOWN,
+        "Redis at redis://127.0.0.1:6379/0 wants a password (or another one)",
+    )
+    assert check.advice.startswith("set redis.password_file")
+    assert "HELLO" not in check.advice

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import ValidationError
 
+from deploy import desired
+from deploy.errors import StartError
 from deploy.launch import System, plan, replicated
+from deploy.local.supervisor import ChildStatus
+from deploy.newcomers import removed_by
 from deploy.settings import Settings
 from schemas.codec import Codec
 from schemas.records import Model
+from streams.operators.contract import Record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +50,14 @@ class Started:
         """Note it."""
         self.names.append(child.name)
 
+    def remove(self, name: str) -> None:
+        """Stop it."""
+        self.names.remove(name)
+
+    def status(self) -> tuple[ChildStatus, ...]:
+        """Describe them."""
+        return tuple(ChildStatus(name, 1, alive=True, restarts=0, exit_code=None) for name in self.names)
+
 
 async def test_a_model_whose_package_comes_later_gets_its_worker_then(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -64,3 +78,36 @@ async def test_a_model_whose_package_comes_later_gets_its_worker_then(
     for _ in range(2):
         await system.serve(models)
     assert supervisor.names == ["worker.here", "worker.later"]
+
+
+async def test_a_model_that_is_removed_loses_its_workers_and_has_them_again_when_it_comes_back(tmp_path: Path) -> None:
+    """All of them, and no others."""
+    system = System(Settings(), Codec(), tmp_path, replicas={"rule": 2})
+    supervisor = system._supervisor = Started()  # type: ignore[assignment]
+    models = {name: Model(name, "1", "function", str(tmp_path), "", "value", None, ()) for name in ("rule", "rules")}
+    await system.serve(models)
+    await system.retire({"rule", "stranger"})
+    assert supervisor.names == ["worker.rules"]
+    await system.serve(models)
+    assert supervisor.names == ["worker.rules", "worker.rule", "worker.rule@2"]
+
+
+def test_only_a_record_without_a_value_removes_a_model() -> None:
+    """One version that is taken away is no model, and what cannot be read may be mended."""
+    values = {b"rule": None, b"forest@1": None, b"svc": b"garbage"}
+    assert removed_by(Record("models", 0, 0, 0, key, value) for key, value in values.items()) == {"rule"}
+
+
+async def test_a_taken_port_is_found_before_anything_is_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was started, and nothing was changed."""
+    published: list[object] = []
+    monkeypatch.setattr(desired, "establish", lambda *given: published.append(given))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = Settings.model_validate({"control": {"port": taken.getsockname()[1]}})
+        with pytest.raises(StartError, match=r"control\.port.*is taken by"):
+            await System(settings, Codec(), tmp_path).__aenter__()
+    assert published == []

@@ -240,3 +240,15 @@ def test_two_children_of_one_name_are_refused() -> None:
     """A status by name must mean one child."""
     with pytest.raises(ValueError, match="same name"):
         Supervisor([Child("a", ("a",), Path("/x")), Child("a", ("b",), Path("/x"))])
+
+
+def test_a_child_that_is_removed_is_stopped_for_good_and_the_others_go_on() -> None:
+    """Another one may be added under its name."""
+    machine = Machine()
+    supervisor = machine.supervise("a", "b")
+    supervisor.remove("a")
+    machine.now_s += 60
+    supervisor.step()
+    assert [(status.name, status.pid) for status in supervisor.status()] == [("b", 2)]
+    supervisor.add(Child("a", ("a",), Path("/nowhere")))
+    assert [status.pid for status in supervisor.status()] == [2, 3]

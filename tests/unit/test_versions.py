@@ -639,6 +639,8 @@ async def test_a_query_gets_the_version_that_it_names_or_none() -> None:
     answered = scene.answered_by()
     for name, expected in asked.items():
         assert {answered[q] for q in named[name]} == ({expected} if expected else {"1", "2"})
+    said = {message for batch in scene.batches() for message in batch.messages}
+    assert said == {f"model digits runs 1, 2 (canary), 3 (shadow), not {name}" for name in ("4", "3")}
 
 
 @in_virtual_time
