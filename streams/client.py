@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from streams.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
+# A script that has set up no logging shall not read on its terminal how often a lost broker is tried again.
+for _library in ("streams", "aiokafka"):
+    logging.getLogger(_library).addHandler(logging.NullHandler())
 
 # A query is answered by its deadline, whatever happens; an answer that is this late is not coming.
 TIMEOUT_S = 10.0
@@ -196,19 +199,22 @@ class Client:
 
         Raises:
             UnansweredError: nothing came in time.
-            BrokerUnavailableError: predictions can no longer be read; open a new client.
+            BrokerUnavailableError: Kafka did not take the query in time, or predictions can no longer be read.
             TypeError: `x` is no input.
             SchemaError: a feature is not finite, or there are too many.
         """
         now_us, row, given = self._clock.now_us(), as_input(x), as_features(features)
         name, token = query_id or self._new_id(), secrets.token_hex(_TOKEN_BYTES)
         query = Query(name, application, row, context, now_us, slo_ms, priority, given, version, token)
-        future = self._expect(query)
+        future, is_taken = self._expect(query), False
         try:
             async with asyncio.timeout(timeout_s):
                 await self.send((query,))
+                is_taken = True
                 return await asyncio.shield(future)
         except TimeoutError:
+            if not is_taken:
+                raise BrokerUnavailableError(self._not_taken(query, timeout_s)) from None
             raise UnansweredError(self._advice(query, timeout_s)) from None
         finally:
             self._waiting.pop(query.query_id, None)
@@ -307,6 +313,12 @@ class Client:
         if self._ids is None:
             return uuid.uuid4().hex
         return uuid.UUID(int=self._ids.getrandbits(128), version=4).hex
+
+    def _not_taken(self, query: Query, timeout_s: float) -> str:
+        return (
+            f"Kafka at {self._bootstrap} did not take query {query.query_id} within {timeout_s:g} s: there is no"
+            " connection to it, or it does not answer; see `skysail doctor`. The query may still be sent"
+        )
 
     def _advice(self, query: Query, timeout_s: float) -> str:
         return (

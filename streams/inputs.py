@@ -44,7 +44,8 @@ def as_input(x: Row) -> Input:
     if array.dtype.kind not in "biuf" and hasattr(x, "to_dict"):
         return _named(x, array)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{_WANTED}, not {type(x).__name__} of {array.dtype}")
+        of = {"U": "texts", "S": "bytes"}.get(array.dtype.kind, f"{array.dtype}s")
+        raise TypeError(f"{_WANTED}, not a {type(x).__name__} of {of}")
     return _tensor(array)
 
 

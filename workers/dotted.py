@@ -91,7 +91,12 @@ def _package(module: str) -> str:
 def _folders() -> list[str]:
     """Return where modules are looked for besides the installed packages, in order."""
     installed = tuple(f"{prefix}/lib" for prefix in {sys.prefix, sys.base_prefix, sys.exec_prefix})
-    return [folder or str(Path.cwd()) for folder in sys.path if not folder.startswith(installed)] or ["no folder"]
+    return [folder or str(Path.cwd()) for folder in sys.path if _is_told(folder, installed)] or ["no folder"]
+
+
+def _is_told(folder: str, installed: tuple[str, ...]) -> bool:
+    """Leave out what is installed, and the hooks by which installed packages are found in their sources."""
+    return not folder.startswith((*installed, "__editable__"))
 
 
 def _look_here() -> None:

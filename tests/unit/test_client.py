@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -170,6 +172,27 @@ async def test_silence_is_an_error_that_says_what_to_check(client: Client) -> No
     advice = r"'digits'.*'skysail' on nowhere:1.*skysail doctor.*skysail topics check"
     with pytest.raises(UnansweredError, match=advice):
         await client.predict("digits", "x", timeout_s=0.01)
+
+
+async def test_a_query_that_kafka_does_not_take_is_no_silence(client: Client, transport: FakeTransport) -> None:
+    """No connection is left: nobody needs to look at the roles."""
+
+    async def send(*_: object) -> None:
+        await asyncio.sleep(3600)
+
+    transport.send = send  # type: ignore[method-assign]
+    with pytest.raises(BrokerUnavailableError, match=r"Kafka at nowhere:1 did not take query .*skysail doctor"):
+        await client.predict("digits", "x", timeout_s=0.01)
+
+
+def test_a_script_without_logging_reads_nothing_of_what_is_tried_again(capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither ours nor the Kafka library's: errors are raised, and whoever sets logging up sees all."""
+    script = (
+        "import logging, streams.client; logging.getLogger('aiokafka.producer').error('lost');"
+        "logging.getLogger('streams.runtime.lanes').warning('tries again')"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+    assert capfd.readouterr().err == ""
 
 
 async def test_many_queries_go_in_one_batch_a_partition(client: Client, transport: FakeTransport) -> None:
@@ -396,3 +419,9 @@ def test_what_is_no_label_is_refused() -> None:
     """At the call, not by the joiner."""
     with pytest.raises(TypeError, match="a label is a number"):
         as_label({"a": 1})
+
+
+def test_a_list_of_texts_is_called_so() -> None:
+    """Not by the name that numpy gives to its letters."""
+    with pytest.raises(TypeError, match=r"not a list of texts$"):
+        as_input(["a", "b"])

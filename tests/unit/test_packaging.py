@@ -351,6 +351,14 @@ def test_a_dotted_path_reaches_what_a_module_or_its_package_defines(path: str, n
     assert getattr(resolve(path), "__name__", None) == name
 
 
+def test_hooks_of_installed_packages_are_no_folders_to_look_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install -e` puts one on the path."""
+    monkeypatch.syspath_prepend("__editable__.skysail-1.0.finder.__path_hook__")
+    with pytest.raises(PackageError, match="modules are looked for in") as told:
+        resolve("no_such_module:f")
+    assert "__editable__" not in str(told.value)
+
+
 def test_a_module_that_is_not_there_is_looked_for_where_the_message_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
