@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 _EVERY_S = 10.0
 
@@ -26,4 +27,24 @@ class Seldom(logging.Filter):
         if record.created - self._said.get(place, -_EVERY_S) < _EVERY_S:
             return False
         self._said[place] = record.created
+        return True
+
+
+class Quoted:
+    """Which lines of the roles' logs are worth a line on the console: one message of a role once in ten seconds.
+
+    What the Kafka library says all roles say alike, so that it is quoted of one of them. The logs have everything.
+    """
+
+    def __init__(self) -> None:
+        self._said: dict[tuple[str, str], float] = {}
+
+    def is_new(self, role: str, line: str, now_s: float) -> bool:
+        """Tell whether to quote a line, such as `DATE TIME ERROR LOGGER: MESSAGE`; numbers make no other message."""
+        message = re.sub(r"\d+", "#", line.partition(" ")[2].partition(" ")[2])
+        key = ("" if "aiokafka" in message.partition(":")[0] else role, message)
+        if now_s - self._said.get(key, -_EVERY_S) < _EVERY_S:
+            return False
+        self._said = {known: at_s for known, at_s in self._said.items() if now_s - at_s < _EVERY_S}
+        self._said[key] = now_s
         return True

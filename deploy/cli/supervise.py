@@ -19,6 +19,7 @@ from deploy.launch import System
 from deploy.local.logs import cut, size
 from deploy.newcomers import follow
 from deploy.progress import shown
+from deploy.seldom import Quoted
 from deploy.state import held
 from schemas.records import Model
 
@@ -73,12 +74,14 @@ async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
 
 async def _tell_errors(system: System, read: dict[Path, int]) -> None:
     """Print what the roles log as errors, from their start on, for ever; logs that grow large begin anew."""
+    quoted, clock = Quoted(), asyncio.get_running_loop()
     while True:
         for child in system.status():
             log = system.log(child.name)
             lines, read[log] = errors_since(log, read.get(log, 0))
             for line in lines:
-                click.echo(f"{child.name}: {line}", err=True)
+                if quoted.is_new(child.name, line, clock.time()):
+                    click.echo(f"{child.name}: {line}", err=True)
             if cut(log):
                 read[log] = 0
         await asyncio.sleep(_LOOK_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from deploy.seldom import Seldom
+from deploy.seldom import Quoted, Seldom
 
 
 def said(name: str, line: int, at_s: float) -> logging.LogRecord:
@@ -26,3 +26,20 @@ def test_everybody_else_is_heard_always() -> None:
     """What Skysail says is worth its line, as is what other libraries do, also those whose names begin alike."""
     seldom = Seldom("aiokafka")
     assert all(seldom.filter(said(name, 7, 1_000.0)) for name in ("streams.runtime.lanes", "aiokafkaesque") * 3)
+
+
+def test_a_message_of_a_role_is_quoted_once_in_a_while_and_one_of_the_library_of_one_role() -> None:
+    """Times and numbers differ from line to line; another message, and another role's own, is quoted at once."""
+    quoted = Quoted()
+
+    def told(role: str, message: str, now_s: float) -> bool:
+        return quoted.is_new(role, f"2024-01-02 03:04:{now_s:06.3f} ERROR {message}", now_s)
+
+    lost = "aiokafka: Unable connect to node with id {}: refused"
+    assert told("selection", lost.format(1), 0)
+    assert not told("joiner", lost.format(2), 1)
+    assert told("selection", "streams.roles: Redis is away", 2)
+    assert told("joiner", "streams.roles: Redis is away", 3)
+    assert not told("selection", "streams.roles: Redis is away", 11.9)
+    assert told("selection", "streams.roles: Redis is away", 12)
+    assert told("learner", lost.format(1), 12)
