@@ -23,6 +23,8 @@ from schemas.records import Application, Model, Report
 from streams.control.alerts import failing, not_loaded
 from streams.control.figures import parse
 from streams.control.sound import sound
+from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.kafka_reader import KafkaRecent
 from streams.runtime.kafka_tail import KafkaTail
 from streams.topology import worker_role
 from workers import manifest as manifests
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 CLOCK_MS = 250.0  # further off than that a process follows its machine's clock, which takes it twice as long
 REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
+LAST_REPORTS = 256  # of so many processes none is missed
 
 
 def examine(settings: Settings) -> tuple[Check, ...]:
@@ -162,6 +165,24 @@ def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
                 told.setdefault(model, (failing(model, wanted, serving), f"skysail model rollback {model}"))
     for model, (found, advice) in sorted(told.items()):
         yield Check(f"version of {model}", Level.DOWN, found, advice)
+
+
+def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
+    """Tell of versions that are wanted and could not be had, by the last reports; nothing where none can be read."""
+    recent = KafkaRecent(connection(settings, "skysail-versions"))
+    if names.REPORTS not in topics.partition_counts(settings):
+        return []
+    with suppress(BrokerUnavailableError):
+        reports = list(_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS))))
+        end_us = max((report.time_us for report in reports), default=0)
+        return [*check_versions(newest(reports, end_us))]
+    return []
+
+
+def newest(reports: Iterable[Report], end_us: int) -> Iterator[Report]:
+    """Return the last report of each process that is heard lately, at the end of these."""
+    latest = {report.instance: report for report in reports}
+    return (report for report in latest.values() if end_us - report.time_us < REPORTS_S * 1e6)
 
 
 def _role(name: str, reports: list[Report]) -> Check:

@@ -307,6 +307,11 @@ def list_(settings: Settings, *, as_json: bool) -> None:
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
     print_versions([(r, serving[name]) for name, versions in listed for r in versions], as_json=as_json)
+    if serving and not as_json:
+        from deploy.health import failing_versions
+
+        for check in failing_versions(settings, codec):
+            click.echo(f"{check.found}; {check.advice}", err=True)
 
 
 @model.command()

@@ -7,10 +7,12 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
 from deploy import servers
+from deploy.cli import skysail
 from deploy.doctor import (
     Check,
     Level,
@@ -22,7 +24,7 @@ from deploy.doctor import (
     check_python,
     check_redis,
 )
-from deploy.health import advise, check_applications, check_clocks, check_models, check_versions, examine
+from deploy.health import advise, check_applications, check_clocks, check_models, check_versions, examine, newest
 from deploy.servers import check_kafka, check_page, check_redis_answers
 from deploy.settings import Settings
 from schemas.records import Application, Model, Report
@@ -221,3 +223,22 @@ def test_a_redis_that_wants_a_password_is_told_without_its_own_words(monkeypatch
     )
     assert check.advice.startswith("set redis.password_file")
     assert "HELLO" not in check.advice
+
+
+def test_of_each_process_the_last_report_counts_unless_it_is_long_ago() -> None:
+    """What failed a minute ago may serve by now."""
+    old, before, now = (
+        Report(name, "", at_us, {}, {}) for name, at_us in (("a", 0), ("b", 59_000_000), ("b", 60_000_000))
+    )
+    assert [*newest([old, before, now], 60_000_000)] == [now]
+
+
+def test_the_list_of_models_says_which_version_is_wanted_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the table, which shows what is wanted."""
+    model = Model("forest", "4", "function", "", "", "value", "float32", (4,))
+    said = Check("version of forest", Level.DOWN, "forest 4 is wanted, 2 answers", "skysail model rollback forest")
+    monkeypatch.setattr("deploy.catalog.read", lambda *_: {"forest": model})
+    monkeypatch.setattr("deploy.catalog.versions", lambda *_: {"forest": [model]})
+    monkeypatch.setattr("deploy.health.failing_versions", lambda *_: [said])
+    result = CliRunner().invoke(skysail, ["model", "list"])
+    assert "forest 4 is wanted, 2 answers; skysail model rollback forest" in result.output
