@@ -149,7 +149,7 @@ class PredictionCache:
     def awaits(self, query: Pending) -> bool:
         """Tell whether an output is to come under this query's id: of an earlier one with that id, answered or not."""
         partition, row_id, known = query.partition, query.row_id, self._asked
-        return any([name in known and row_id in known[name].flights.get(partition, ()) for name in query.models])
+        return any(name in known and row_id in known[name].flights.get(partition, ()) for name in query.models)
 
     def knows(self, model: Model, query: Pending) -> bool:
         """Tell whether the model's output for this query's input is there, or awaited."""
