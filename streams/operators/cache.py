@@ -221,8 +221,7 @@ class PredictionCache:
         """Return how full it is, and by model how many queries were hits, in flight already (coalesced), or neither."""
         figures = {"cache_entries": float(len(self._entries)), "cache_bytes": float(self._bytes)}
         for name, asked in self._asked.items():
-            results = {"hit": asked.hits, "coalesced": asked.coalesced, "miss": asked.misses}
-            for result, count in results.items():
+            for result, count in ("hit", asked.hits), ("coalesced", asked.coalesced), ("miss", asked.misses):
                 figures[render(("cache_total", "model", name, "result", result))] = float(count)
         return figures
 
