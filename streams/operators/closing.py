@@ -19,7 +19,7 @@ from streams.operators.late import completed
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
 from streams.operators.spans import KINDS, Spans
-from streams.operators.waiting import position_of, value_of
+from streams.operators.waiting import MAX_ID_BYTES, is_long, position_of, value_of
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from streams.operators.windows import Terms, Windows
 
 _new = tuple.__new__  # half the cost of a named tuple's constructor
-# Of feedback on a prediction that was turned away.
+# Of feedback on a prediction that was turned away, or that comes before its prediction and is.
 NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
+NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
+TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 _USUAL_NAME = 128
 # Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
 # core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
@@ -244,13 +246,14 @@ class Closing:
         for early in partition.pop_early(query_id):
             self.refuse(early, "over_limit", NO_ROOM, effects)
 
-    def turn_feedback_away(self, record: Record, effects: Effects) -> None:
+    def turn_feedback_away(self, record: Record, query_id: str, effects: Effects) -> None:
         """End feedback that came before its prediction and may not wait, as a dead letter."""
         self._counters["over_limit_total", "of", "feedback", "partition", str(record.partition)] += 1
-        message = (
-            "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
-        )
-        self.refuse(record, "over_limit", message, effects)
+        self.refuse(record, "over_limit", TOO_LONG if is_long(query_id) else NO_ROOM_EARLY, effects)
+
+    def refuse_unkept(self, record: Record, query_id: str, effects: Effects) -> None:
+        """End feedback on a prediction that was turned away, as a dead letter."""
+        self.refuse(record, "over_limit", TOO_LONG if is_long(query_id) else NO_ROOM, effects)
 
     def refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
         """End feedback as a dead letter."""

@@ -42,7 +42,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelPredictions
 from streams.operators.applications import Configuration
-from streams.operators.closing import NO_ROOM, Closing, Told
+from streams.operators.closing import Closing, Told
 from streams.operators.contract import Operator, Skip
 from streams.operators.decided import may_be_decided
 from streams.operators.ended import How
@@ -328,23 +328,23 @@ class Joiner(Operator):
         """Take feedback of which no prediction waits: those have ended, or are still to come."""
         found = partition.ended.find(query_id, now_us)
         if found is not None:
-            self._on_feedback_afterwards(record, *found, effects)
+            self._on_feedback_afterwards(record, query_id, *found, effects)
             return
         # From now on, not from when it was written: its prediction may be read a moment later.
         kept = partition.keep(record, query_id, now_us + self._settings.early_us)
         if kept is Kept.DUPLICATE:
             effects.append(Skip((record.position,), "duplicate_feedback"))
         elif kept is Kept.NO_ROOM:
-            self._closing.turn_feedback_away(record, effects)
+            self._closing.turn_feedback_away(record, query_id, effects)
 
-    def _on_feedback_afterwards(self, record: Record, how: How, until_us: int, effects: Effects) -> None:
+    def _on_feedback_afterwards(self, record: Record, query_id: str, how: How, until_us: int, effects: Effects) -> None:
         """Take feedback on a prediction that waits no longer."""
         if how is How.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
             how = How.OVER  # whatever became of the prediction then, this comes after its window
         if how is How.OVER:
             self._closing.refuse(record, "late", "the window had ended before this feedback came", effects)
         elif how is How.REFUSED:
-            self._closing.refuse(record, "over_limit", NO_ROOM, effects)
+            self._closing.refuse_unkept(record, query_id, effects)
         else:
             reason = "nothing_to_learn" if how is How.UNDECIDED else "duplicate_feedback"
             effects.append(Skip((record.position,), reason))
