@@ -49,7 +49,7 @@ class Told(NamedTuple):
     query_id: str
     record: Record
     feedback: Feedback
-    stored: bytes  # the prediction, as `waiting.packed`
+    stored: bytes  # the prediction, as it waits
 
 
 # What feedback and prediction make together: the prediction, what shadows answered, on which terms, the observation.
@@ -139,10 +139,11 @@ class Closing:
             return
         has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}
+        joined: list[tuple[str, str, int]] = []
         for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(told, made, strict=True):
             completes = position_of(stored, record.partition), _new(Position, record[:3])
-            until_us = max(prediction.answered_us, now_us) + terms.window_us
-            partition.join(query_id, prediction.application, until_us, oldest_s)
+            begun_us = max(now_us, prediction.answered_us)
+            joined.append((query_id, prediction.application, begun_us + terms.window_us))
             if has_shares:
                 self._versions.add(prediction, feedback, terms.loss, beside, seen.span if seen else terms.span)
             if seen is None:
@@ -150,6 +151,7 @@ class Closing:
             else:
                 self._joined[seen.application] += 1
                 positions[seen.decision.state] += completes
+        partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
     def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Effects, Record
 
-_SOURCE = itemgetter(0, 1)  # of a record: topic, partition
+_SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
@@ -302,8 +302,8 @@ class Joiner(Operator):
         partition = self._partition(number)
         waiting, decode = partition.predictions, self._codec.decode
         told: dict[str, Told] = {}
-        newest_us = partition.told_us
-        for record in records:
+        come = [*records]
+        for record in come:
             try:
                 feedback = decode(Feedback, record.value)
             except DecodeError as error:
@@ -318,8 +318,7 @@ class Joiner(Operator):
                 told[query_id] = _new(Told, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
-            newest_us = max(newest_us, record[3])
-        partition.told_us = min(newest_us, now_us)
+        partition.told_us = min(max(partition.told_us, *map(_STAMP, come)), now_us)
         self._closing.join([*told.values()], partition, now_us, effects)
 
     def _on_other_feedback(
