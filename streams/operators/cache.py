@@ -148,8 +148,11 @@ class PredictionCache:
 
     def awaits(self, query: Pending) -> bool:
         """Tell whether an output is to come under this query's id: of an earlier one with that id, answered or not."""
-        partition, row_id, known = query.partition, query.row_id, self._asked
-        return any(name in known and row_id in known[name].flights.get(partition, ()) for name in query.models)
+        for name in query.models:
+            asked = self._asked.get(name)
+            if asked is not None and query.row_id in asked.flights.get(query.partition, ()):
+                return True
+        return False
 
     def knows(self, model: Model, query: Pending) -> bool:
         """Tell whether the model's output for this query's input is there, or awaited."""

@@ -120,7 +120,8 @@ class Serving:
 
     def _name(self, query: Pending) -> None:
         """Settle a query's row id before the cache goes by it."""
-        while self._cache is not None and self._cache.awaits(query):
+        cache = self._cache
+        while cache is not None and cache.awaits(query):
             query.rename()
         self.combiner.name(query)
 
