@@ -18,7 +18,7 @@ from streams.operators.applications import check
 from workers.loading import checked as checked_package
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from deploy.settings import Settings
@@ -151,7 +151,8 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     changed = [_beside(model, published) for model in wanted if not _overruled(model, published, versions)]
     create_topics(settings, build(settings, published))
-    _warn_of_strangers(apps, {*published, *settings.models})
+    for stranger in strangers(apps, {*published, *settings.models}):
+        _log.warning("%s", stranger)
     known = catalog.read(settings, codec, Application)
     news = [model for model in changed if published.get(model.name) != model]
     catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
@@ -164,17 +165,17 @@ def _beside(model: Model, published: Mapping[str, Model]) -> Model:
     return model if serving is None else shared(model, serving.shares)
 
 
-def _warn_of_strangers(apps: Iterable[Application], models: Iterable[str]) -> None:
+def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[str]:
     """Say which applications name models that nobody has deployed; they may be deployed later."""
     deployed = sorted(models)
     for app in apps:
         for name in sorted({*app.models}.difference(deployed)):
             nearest = difflib.get_close_matches(name, deployed, n=1, cutoff=0.0)
             hint = f": did you mean {nearest[0]}?" if nearest else ""
-            _log.warning(
-                "application %s names model %s, which is not deployed%s Until `skysail model add FOLDER` deploys it,"
-                " queries for it are answered without it, by the default output where no other model is asked",
-                *(app.name, name, hint or "."),
+            yield (
+                f"application {app.name} names model {name}, which is not deployed{hint or '.'} Until `skysail model"
+                " add FOLDER` deploys it, queries for it are answered without it, by the default output where no other"
+                " model is asked"
             )
 
 

@@ -7,11 +7,13 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import psutil
 
@@ -21,12 +23,17 @@ from deploy.local.java import find_java
 from deploy.local.redis import find_redis
 from schemas.extension import IS_COMPILED
 
+Version: TypeAlias = tuple[int, int, int]
+
 _OLDEST_PYTHON = (3, 11)
 _GIB = 1024**3
 _CORES = 2
 _MEMORY_BYTES = 2 * _GIB  # Kafka 0.3, five workers of 0.2, the other roles 0.5, and room
 _DISK_BYTES = 1 * _GIB
 _DOCKER_TIMEOUT_S = 5
+_REDIS_TIMEOUT_S = 5
+# Without a hole in its Lua (CVE-2025-49844): the first one of each series; others before the last have it.
+_MENDED_REDIS: tuple[Version, ...] = ((6, 2, 20), (7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2))
 
 
 class Level(enum.Enum):
@@ -113,7 +120,39 @@ def check_redis() -> Check:
         binary = find_redis()
     except MissingError as error:
         return Check("redis-server", Level.MISSING, "none", str(error))
-    return Check("redis-server", Level.OK, f"{binary.path} ({binary.source})")
+    found = f"{binary.path} ({binary.source})"
+    version = redis_version(binary.path)
+    if version is None:
+        return Check("redis-server", Level.OK, found)
+    shown = f"{'.'.join(map(str, version))}, {found}"
+    if not has_known_hole(version):
+        return Check("redis-server", Level.OK, shown)
+    mended = ", ".join(".".join(map(str, each)) for each in _MENDED_REDIS)
+    return Check(
+        "redis-server",
+        Level.WARN,
+        shown,
+        "whoever has its password can run programs with it (CVE-2025-49844), unless its distributor has mended that:"
+        f" put one of {mended} or later on the PATH, or set redis.url to another one",
+    )
+
+
+def redis_version(binary: Path) -> Version | None:
+    """Return the version that a redis-server says it is; None if it says none."""
+    try:
+        told = subprocess.run(
+            [binary, "--version"], capture_output=True, text=True, timeout=_REDIS_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.match(r"Redis server v=(\d+)\.(\d+)\.(\d+)", told.stdout)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))
+
+
+def has_known_hole(version: Version) -> bool:
+    """Tell whether a Redis is older than the first one of its series that was mended."""
+    mended = {each[:2]: each for each in _MENDED_REDIS}
+    return version < mended.get(version[:2], max(_MENDED_REDIS))
 
 
 def check_package(name: str, advice: str, if_absent: Level) -> Check:

@@ -38,7 +38,7 @@ from streams.runtime.kafka_tail import KafkaTail
 from streams.topology import worker_role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Container, Iterable, Mapping
     from types import TracebackType
 
     from deploy.desired import CreateTopics
@@ -100,7 +100,8 @@ class System:
         # systems may share the groups.
         self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
-        self._served: set[str] = set()  # models that have had their workers started, or cannot
+        self._served: set[str] = set()  # models that have had their workers started
+        self._absent: set[str] = set()  # models of which it has been said that their package is not here
         self.metrics_ports: dict[str, int] = {}
 
     @property
@@ -206,8 +207,10 @@ class System:
     def _plan(self, models: Mapping[str, Model]) -> list[tuple[str, str | None, int]]:
         """Return the processes for models that have had none until now, and for the roles at first."""
         news = {name: model for name, model in models.items() if name not in self._served}
-        self._served |= news.keys()
-        return replicated(plan(self._settings, present(news)), self._replicas)
+        here = present(news, self._absent)
+        self._absent |= news.keys() - here
+        self._served |= {*here}
+        return replicated(plan(self._settings, here), self._replicas)
 
     async def serve(self, models: Mapping[str, Model]) -> None:
         """Start workers for those of the models that have none yet; returns at once, they load while all goes on."""
@@ -284,12 +287,18 @@ class System:
         return name if is_ready and report.gauges.get("pid") == self.pids.get(name) else ""
 
 
-def present(models: Mapping[str, Model]) -> list[str]:
-    """Return the models whose packages are here; one published long ago from a folder that is gone stops nobody."""
-    for name, model in models.items():
-        if not Path(model.path).is_dir():
-            _log.warning("model %s gets no worker: its package %s is not here", name, model.path)
-    return [name for name, model in models.items() if Path(model.path).is_dir()]
+def present(models: Mapping[str, Model], told: Container[str] = ()) -> list[str]:
+    """Return the models whose packages are here; one published long ago from a folder that is gone stops nobody.
+
+    Args:
+        models: by name.
+        told: names of which it has been said already that their package is not here.
+    """
+    here = [name for name, model in models.items() if Path(model.path).is_dir()]
+    for name in models.keys() - here:
+        if name not in told:
+            _log.warning("model %s gets no worker until its package %s is here", name, models[name].path)
+    return here
 
 
 def plan(settings: Settings, models: Iterable[str]) -> list[tuple[str, str | None]]:

@@ -40,8 +40,9 @@ async def _follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
     await reader.start()
     try:
         while True:  # the first time for what came while this started
-            await system.serve(await asyncio.to_thread(catalog.read, settings, codec, Model))
+            deployed = await asyncio.to_thread(catalog.read, settings, codec, Model)
+            await system.serve(deployed)
             while not await reader.poll(POLL_MS):
-                pass
+                await system.serve(deployed)  # a package may still be on its way to this machine
     finally:
         await reader.stop()

@@ -189,6 +189,7 @@ def _worker_settings(common: Shared) -> WorkerSettings:
         patience_s=given.patience_s,
         load_s=given.load_s,
         allow_pickle=given.allow_pickle,
+        code=given.code,
         unload_first=given.unload_first,
         warm_up_rows=given.warm_up_rows,
         drain_us=int(given.drain_ms * 1000),

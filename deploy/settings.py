@@ -25,6 +25,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
 Replicas: TypeAlias = Annotated[int, Field(gt=0, le=MODEL_PARTITIONS)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 Processes: TypeAlias = Annotated[int, Field(ge=0)]
+Module: TypeAlias = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
 MiB: TypeAlias = Annotated[int, Field(gt=0)]
 BatchSizes: TypeAlias = Annotated[
     tuple[Annotated[int, Field(gt=0)], ...],
@@ -206,6 +207,9 @@ class Worker(Section):
     again."""
     allow_pickle: bool = False
     """Load pickled models, if their digest is the one that was deployed. Loading a pickle runs the code in it."""
+    code: tuple[Module, ...] = ()
+    """Modules, and packages with all that is in them, out of which functions and networks may be named, such as
+    `[my_nets, load.models]`; where none is said, any that is not of the standard library. Set it in production."""
     unload_first: bool = False
     """Unload a model's version before the next one is loaded, where the two do not fit into memory together. Queries
     wait meanwhile, or are answered without the model; without it the new version is loaded beside the old one, and none

@@ -111,13 +111,18 @@ class _Comparison:
 
     def _existence(self) -> Iterator[Finding]:
         missing = [name for name in self.topology.topics if name not in self.found]
-        if missing:
-            yield self._fault(
-                "existence", missing, "not on the broker: {names}; create what is missing: skysail topics create"
-            )
+        create = "create what is missing: skysail topics create"
+        yield from self._gone("existence", missing, f"not on the broker: {{names}}; {create}")
         idle = [name for name in self.topology.topics if name in self.found and self.found[name].leaderless]
-        if idle:
-            yield self._fault("leader", idle, "without a leader: partitions of {names}; see that all brokers are up")
+        yield from self._gone("leader", idle, "without a leader: partitions of {names}; see that all brokers are up")
+
+    def _gone(self, aspect: str, names: list[str], text: str) -> Iterator[Finding]:
+        """Nothing starts without what it needs itself; what only another role's model needs stops that one alone."""
+        elsewhere = self.topology.left_to_others
+        if needed := [name for name in names if name not in elsewhere]:
+            yield self._fault(aspect, needed, text)
+        if other := [name for name in names if name in elsewhere]:
+            yield self._warning(aspect, other, f"{text}; until then their models are not asked, all else goes on")
 
     def _together(self, names: list[str]) -> Iterator[Finding]:
         """A query's records meet in one partition number of all these topics, and policy states are spread over it."""

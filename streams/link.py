@@ -41,7 +41,7 @@ class KafkaLink:
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
         self._stack = AsyncExitStack()
-        self._tasks = asyncio.TaskGroup()
+        self._tasks: asyncio.TaskGroup  # one for each connection
         self._tail: KafkaTail | None = None
         self._lanes: Lanes | None = None
         self._serial = itertools.count()
@@ -57,7 +57,7 @@ class KafkaLink:
             tail = self._tail = KafkaTail(self._connection, follow)
             counts = await tail.start()
             stack.push_async_callback(tail.stop)
-            await stack.enter_async_context(self._tasks)
+            self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             self._lanes = Lanes(producer, LaneEvents(self._acknowledged, self._refused), self._tasks)
             self._stack = stack.pop_all()
         return counts
@@ -88,7 +88,8 @@ class KafkaLink:
 
     async def close(self) -> None:
         """Send what is pending, as far as that takes seconds, and disconnect."""
-        if self._lanes is not None and not await self._lanes.flush(_FLUSH_S):
+        lanes, self._lanes = self._lanes, None
+        if lanes is not None and not await lanes.flush(_FLUSH_S):
             self._tasks.create_task(_abandon())
         try:
             await self._stack.aclose()

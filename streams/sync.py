@@ -34,13 +34,20 @@ class SyncClient:
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self._client = Client(*arguments, **named)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._serve, name="skysail.client", daemon=True)
-        self._is_serving = threading.Event()
+        self._thread: threading.Thread | None = None  # one for each `with`
 
     def __enter__(self) -> Self:
-        """Connect."""
+        """Connect.
+
+        Raises:
+            RuntimeError: it is connected already.
+        """
+        if self._thread is not None:
+            raise RuntimeError("this client is connected already; use it inside its `with`, from any thread")
+        is_serving = threading.Event()
+        self._thread = threading.Thread(target=self._serve, args=(is_serving,), name="skysail.client", daemon=True)
         self._thread.start()
-        self._is_serving.wait()
+        is_serving.wait()
         try:
             self._do(self._client.connect())
         except BaseException:
@@ -66,18 +73,20 @@ class SyncClient:
         self._do(self._client.feedback(prediction, **truth))
 
     def _do(self, job: Coroutine[Any, Any, _T]) -> _T:
-        if self._loop is None or not self._thread.is_alive():
+        if self._loop is None or self._thread is None or not self._thread.is_alive():
             job.close()
             raise RuntimeError("this client is not connected; use it inside `with SyncClient(...)`")
         return asyncio.run_coroutine_threadsafe(job, self._loop).result()
 
-    def _serve(self) -> None:
+    def _serve(self, is_serving: threading.Event) -> None:
         with asyncio.Runner() as runner:
             self._loop = runner.get_loop()
-            self._loop.call_soon(self._is_serving.set)
+            self._loop.call_soon(is_serving.set)
             self._loop.run_forever()
 
     def _end(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        thread, self._thread = self._thread, None
+        if self._loop is None or thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        thread.join()

@@ -95,6 +95,13 @@ class Topology:
                 return node
         raise KeyError(role)
 
+    @property
+    def left_to_others(self) -> frozenset[str]:
+        """Topics of models that none of these roles runs: without one its own model is not asked, and nothing else."""
+        read = {name for node in self.nodes for name in node.consumes}
+        asked = {name for name, topic in self.topics.items() if topic.value == "ModelQueries"} - read
+        return frozenset({*asked, *map(topics.dead_letters, asked)})
+
     def used_by(self, roles: Iterable[str]) -> Topology:
         """Return the part that these roles touch: what they read, follow and write, and its dead letters.
 

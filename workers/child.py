@@ -1,6 +1,7 @@
 """The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
 
-    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES]
+    python -m workers.child FOLDER DIGEST THREADS [--allow-pickle] [--code=MODULE,...]
+        [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES]
 
 What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
 its own, so that the child also ends when its worker dies while the model hangs.
@@ -41,6 +42,7 @@ def main(arguments: list[str]) -> int:
             digest=digest or None,
             threads=int(threads),
             sizes=_sizes(flags, "--measured=") or SIZES,
+            code=tuple(filter(None, _given(flags, "--code=").split(","))),
         )
     except PackageError as error:
         frames.write(output, str(error).encode())

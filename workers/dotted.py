@@ -1,8 +1,8 @@
 """Finds what a dotted path names: `package.module:name`, or `package.module:name.attribute`.
 
-A package that names code is as trusted as the code it names. Such a path reaches only what the named module, or the
-package that it belongs to, defines itself: through what a module imports, `psutil:os.system` as a model would turn a
-manifest into a shell.
+Such a path reaches only what the named module, or the package that it belongs to, defines itself, so `psutil:os.system`
+is refused. This guards against mistakes: a library's own functions may start programs, so a package that names code is
+code. `require_within` says which modules may be named at all (`worker.code`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workers.errors import PackageError, refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def resolve(path: str) -> Any:
@@ -44,6 +47,20 @@ def resolve(path: str) -> Any:
     if not callable(found):
         raise PackageError(f"{path!r} is not callable: name a function")
     return found
+
+
+def require_within(path: str, code: Sequence[str]) -> None:
+    """Refuse a path whose module is none of these and lies in none of them; without any, all may be named.
+
+    Raises:
+        PackageError: it may not be named here; nothing was imported.
+    """
+    module = path.partition(":")[0]
+    if code and not any(f"{module}.".startswith(f"{prefix}.") for prefix in code):
+        raise PackageError(
+            f"{path!r} is not within {', '.join(code)}: add {module or 'its module'} to worker.code in the settings if"
+            " it is to run here"
+        )
 
 
 def _walked(path: str, module: ModuleType, names: str) -> Any:

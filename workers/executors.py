@@ -35,6 +35,7 @@ def executor_of(
         "digest": model.digest,
         "threads": settings.threads,
         "allow_pickle": settings.allow_pickle,
+        "code": settings.code,
     }
     sizes = settings.allowed_batch_sizes.get(model.name, ())
     memory = settings.memory_bytes.get(model.name, 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from workers import choice as choices
 from workers import manifest as manifests
+from workers.dotted import require_within
 from workers.errors import PackageError, WorkerError, refusing
 from workers.examples import stored_examples
 from workers.forms import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from workers.runtimes.contract import Files, Runtime
 
 _log = logging.getLogger(__name__)
+
+NAMING = frozenset({"function", "architecture"})  # options of a manifest that name code
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ def load_package(
     digest: str | None = None,
     threads: int = 1,
     sizes: Sequence[int] = choices.SIZES,
+    code: Sequence[str] = (),
 ) -> LoadedModel:
     """Verify every file of a package, then load it.
 
@@ -69,6 +73,7 @@ def load_package(
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
         sizes: of the batches by which several forms of one model are measured, rising.
+        code: modules and packages that may be named as a function or an architecture; none = any.
 
     Raises:
         PackageError: anything does not fit, whatever it is; nothing of the model was loaded. The message says what to
@@ -82,6 +87,8 @@ def load_package(
         )
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
+    for named in manifest.options.keys() & NAMING:
+        require_within(str(manifest.options[named]), code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
         files = sealed(folder, manifest)
         runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=allow_pickle, threads=threads)

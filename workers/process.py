@@ -35,6 +35,7 @@ class ProcessExecutor(Elsewhere):
         digest: str = "",
         threads: int = 1,
         allow_pickle: bool = False,
+        code: tuple[str, ...] = (),
         load_s: float = LOAD_S,
         batch_sizes: tuple[int, ...] = (),
         measured_sizes: tuple[int, ...] = (),
@@ -49,6 +50,7 @@ class ProcessExecutor(Elsewhere):
             digest: that the package must have.
             threads: for the arithmetic of one batch.
             allow_pickle: whether pickles are loaded.
+            code: modules and packages that the package may name; none = any.
             load_s: how long one attempt to load may take.
             batch_sizes: rows of the batches that the model may be given; none = any.
             measured_sizes: rows of the batches by which the package's forms are timed; none = the usual ones.
@@ -60,6 +62,8 @@ class ProcessExecutor(Elsewhere):
         self._now_us = now_us
         self._load_s = load_s
         flags = ["--allow-pickle"] if allow_pickle else []
+        if code:
+            flags.append("--code=" + ",".join(code))
         if batch_sizes:
             flags.append("--sizes=" + ",".join(map(str, batch_sizes)))
         if measured_sizes:

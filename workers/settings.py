@@ -29,6 +29,7 @@ class WorkerSettings:
             objectives, at least 5 s.
         load_s: how long loading the model may take.
         allow_pickle: load a pickled model whose digest is the deployed one.
+        code: modules and packages that a package may name as a function or an architecture; none = any.
         unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
         warm_up_rows: of the last ones that a new version is tried on, at least 1.
         drain_us: that a new version waits for the present one to answer what had been read.
@@ -47,6 +48,7 @@ class WorkerSettings:
     patience_s: float | Mapping[str, float] | None = None
     load_s: float = 120.0
     allow_pickle: bool = False
+    code: tuple[str, ...] = ()
     unload_first: bool = False
     warm_up_rows: int = WARM_UP_ROWS
     drain_us: int = DRAIN_US

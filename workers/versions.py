@@ -10,8 +10,8 @@ Where two versions do not fit into memory together, the old one is unloaded firs
 meanwhile, or are answered without this model at their deadline, and if the new one cannot be loaded the old one is
 loaded again.
 
-A worker whose version cannot be loaded at its start takes the one that was added last of those that can be, and goes on
-trying the one that is wanted.
+A worker whose version cannot be loaded at its start takes the last one that was added before it and can be loaded, and
+goes on trying the one that is wanted.
 """
 
 from __future__ import annotations
@@ -114,6 +114,7 @@ class Versions:
             _log.error("a record about model %s cannot be read: %s", self.served.name, fault)
             return
         if is_known:
+            self._known.pop(version, None)  # in the order in which they were written last, as operators see them listed
             self._known[version] = model
         else:
             self.wanted = model
@@ -183,9 +184,14 @@ class Versions:
         return await beside(known) and is_served and len(known) == len(shares)
 
     async def _fall_back(self, wanted: Model) -> None:
-        """Have any version serve, the last one first; what is wanted is tried again."""
-        for model in [*self._known.values()][::-1]:
-            if _differs(model, wanted) and await self._succeed(model):
+        """Have serve what was added before the wanted version, the last one first; what is wanted is tried again.
+
+        What was added after it was gone back from, and what runs beside it has not been found good yet.
+        """
+        known = [*self._known.values()]
+        end = next((place for place, model in enumerate(known) if model.version == wanted.version), len(known))
+        for model in reversed(known[:end]):
+            if model.version not in wanted.shares and _differs(model, wanted) and await self._succeed(model):
                 return
 
     async def _succeed(self, model: Model) -> bool:

@@ -141,7 +141,8 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, as_jso
 
     Another version of a model that runs takes over without a restart: its workers load it beside the one that answers,
     warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on. With --share it
-    answers only some queries (a canary), with --shadow none.
+    answers only some queries (a canary), with --shadow none. A model that is new gets its workers from `skysail run`,
+    also where that runs already, once PACKAGE is on its machine.
     """
     record, codec = desired.model_record(package), codec_for(settings)
     share = 0.0 if shadow else _above_zero(share)
@@ -218,8 +219,8 @@ def _told_next(name: str, *, takes_over: bool) -> str:
     if takes_over:
         return f"its workers answer with it as soon as they have loaded it; back again: skysail model rollback {name}"
     return (
-        f"it needs a worker: `skysail run` starts one, also where it runs already; one by itself: skysail run --role"
-        f" worker --model {name}"
+        "`skysail run` starts its workers, also where it runs already; where roles are started one by one: skysail run"
+        f" --role worker --model {name}"
     )
 
 

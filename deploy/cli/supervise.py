@@ -12,6 +12,7 @@ import click
 import uvloop
 from rich.console import Console
 
+from deploy import catalog, desired
 from deploy.alone import require_alone
 from deploy.clients import check_redis
 from deploy.launch import System
@@ -19,11 +20,13 @@ from deploy.local.logs import cut, size
 from deploy.newcomers import follow
 from deploy.progress import shown
 from deploy.state import held
+from schemas.records import Model
 
 _LOOK_S = 1.0
 _ERROR = re.compile(r"\S+ \S+ (ERROR|CRITICAL) ")  # after date and time, see `run.LOG_FORMAT`
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from deploy.settings import Settings
@@ -62,7 +65,8 @@ async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
                 await asyncio.to_thread(require_alone, settings, codec)
                 read = {log: size(log) for log in place.logs.glob("*.log")}  # of earlier runs
                 await stack.enter_async_context(system)
-            _tell(settings, system)
+            deployed = await asyncio.to_thread(catalog.read, settings, codec, Model)
+            tell(settings, system, deployed)
             await asyncio.gather(_tell_errors(system, read), follow(settings, codec, system))
     click.echo("stopped")
 
@@ -91,7 +95,8 @@ def errors_since(log: Path, place: int) -> tuple[list[str], int]:
     return [line for line in lines if _ERROR.match(line)], place + len(whole) + bool(whole)
 
 
-def _tell(settings: Settings, system: System) -> None:
+def tell(settings: Settings, system: System, deployed: Iterable[str]) -> None:
+    """Print where everything is, and which models of applications are not deployed, once all is ready."""
     for name, port in system.metrics_ports.items():
         click.echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
     if "control" in settings.roles:
@@ -99,4 +104,6 @@ def _tell(settings: Settings, system: System) -> None:
     if "worker" in settings.roles and not any(name.startswith("worker.") for name in system.pids):
         click.echo("no model is deployed: name packages under `models` in skysail.yaml, or use `skysail model add`")
     click.echo(f"logs: {system.log('*')}")
+    for stranger in desired.strangers(desired.applications(settings), deployed):
+        click.echo(f"warning: {stranger}")  # said at the start, too, and a screenful of progress ago
     click.echo("ready; Ctrl-C stops everything")

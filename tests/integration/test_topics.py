@@ -149,6 +149,18 @@ def test_a_role_alone_refuses_at_once_what_does_not_mend_itself(settings: Settin
     deployed_topics.require(patient, desired.used_by(patient, codec_for(patient), ["learner"], []))
 
 
+def test_a_model_without_its_topic_stops_its_own_worker_alone(settings: Settings) -> None:
+    """Selection starts at once, however long it would wait for topics of its own."""
+    patient = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"topics_wait_s": 60.0})})
+    whole = build(["knn"], partitions=2)
+    deployed_topics.create(patient, build([], partitions=2))
+    started_s = time.monotonic()
+    deployed_topics.require(patient, whole.used_by(["selection"]))
+    assert time.monotonic() - started_s < 30
+    with pytest.raises(StartError, match=r"models\.knn\.queries.*skysail topics create"):
+        deployed_topics.require(settings, whole.used_by(["worker.knn"]))
+
+
 def test_topics_that_are_being_created_are_waited_for(settings: Settings) -> None:
     """Whoever starts first does not have to be whoever creates."""
     patient = settings.model_copy(update={"kafka": settings.kafka.model_copy(update={"topics_wait_s": 60.0})})

@@ -78,6 +78,26 @@ def test_missing_topics_are_one_fault_that_says_what_to_do() -> None:
     )
 
 
+@pytest.mark.parametrize("lost", [{ASKED}, {f"{ASKED}.dlq"}, {ASKED, f"{ASKED}.dlq"}])
+def test_the_topic_of_a_model_that_another_role_runs_is_a_warning_where_it_is_missing(lost: set[str]) -> None:
+    """One model's topic stops the worker of that model, and neither selection nor another model's worker."""
+    whole = build(["knn", "svc"], window_ms=600_000)
+    for roles, is_fault in ((["selection"], False), (["selection", "worker.svc"], False), (["worker.knn"], True)):
+        part = whole.used_by(roles)
+        there = {name: found for name, found in perfect(part).items() if name not in lost}
+        (finding,) = check(part, there, replication=3, prefix="sky")
+        assert (finding.aspect, finding.fault, set(finding.topics)) == ("existence", is_fault, lost)
+        assert "skysail topics create" in finding.message
+        assert ("all else goes on" in finding.message) is not is_fault
+
+
+def test_a_model_that_another_role_runs_may_be_without_a_leader() -> None:
+    """What it is asked waits in its own lane; selection starts."""
+    selection = TOPOLOGY.used_by(["selection"])
+    (finding,) = checked({ASKED: replace(perfect()[ASKED], leaderless=1)}, selection)
+    assert (finding.aspect, finding.fault) == ("leader", False)
+
+
 def test_a_partition_without_a_leader_is_a_fault_that_may_pass() -> None:
     """Right after its creation, or while a broker is away."""
     (fault,) = checked({ASKED: replace(perfect()[ASKED], leaderless=1)})

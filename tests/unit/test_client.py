@@ -46,6 +46,7 @@ class FakeTransport:
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
         """Know four partitions of each topic."""
+        self.arrivals = asyncio.Queue()
         return dict.fromkeys(follow, PARTITIONS)
 
     async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
@@ -306,6 +307,26 @@ def test_a_script_needs_no_event_loop(transport: FakeTransport) -> None:
     assert transport.closed
     with pytest.raises(RuntimeError, match="not connected"):
         client.predict("digits", "x")
+
+
+def test_a_script_may_connect_again(transport: FakeTransport) -> None:
+    """With the same object, once it has been closed, or when the broker was away; not while it is connected."""
+    transport.answer = _prediction
+    client = SyncClient("nowhere:1", transport=transport, clock=FrozenClock())
+    start = transport.start
+    transport.start = _refused  # type: ignore[assignment,method-assign]
+    with pytest.raises(BrokerUnavailableError):
+        client.__enter__()
+    transport.start = start  # type: ignore[method-assign]
+    for _ in range(2):
+        with client:
+            assert client.predict("digits", [1.0]).answer == 3
+            with pytest.raises(RuntimeError, match="connected already"):
+                client.__enter__()
+
+
+async def _refused(_follow: Sequence[str]) -> Mapping[str, int]:
+    raise BrokerUnavailableError("away")
 
 
 class Frame:

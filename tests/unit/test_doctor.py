@@ -18,6 +18,7 @@ from deploy.doctor import (
     check_memory,
     check_package,
     check_python,
+    check_redis,
 )
 from deploy.health import advise, check_applications, check_clocks, check_models, examine
 from deploy.servers import check_kafka, check_page, check_redis_answers
@@ -60,6 +61,40 @@ def test_one_core_and_little_memory_warn() -> None:
     """Scarce resources are a warning with advice; enough of them is not."""
     assert (check_cores(1).level, check_cores(2).level) == (Level.WARN, Level.OK)
     assert (check_memory(1024**3).level, check_memory(8 * 1024**3).level) == (Level.WARN, Level.OK)
+
+
+@pytest.mark.parametrize(
+    ("version", "is_old"),
+    [
+        ("6.2.14", True), ("6.2.20", False), ("7.0.15", True), ("7.2.10", True), ("7.2.11", False), ("7.4.5", True),
+        ("7.4.6", False), ("8.0.3", True), ("8.0.4", False), ("8.2.1", True), ("8.2.2", False), ("8.4.0", False),
+        ("5.0.7", True),
+    ],
+)  # fmt: skip
+def test_a_redis_server_with_a_known_hole_is_a_warning_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, is_old: bool
+) -> None:
+    """Each series has a first version without it; whoever uses that one hears nothing."""
+    check = look_at_redis(f"Redis server v={version} sha=00000000:0 malloc=libc bits=64", tmp_path, monkeypatch)
+    assert check.level is (Level.WARN if is_old else Level.OK)
+    assert version in check.found
+    assert ("CVE-2025-49844" in check.advice and "7.2.11" in check.advice) is is_old
+
+
+def test_a_redis_server_that_does_not_tell_its_version_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program of that name may count otherwise."""
+    assert look_at_redis("Valkey server v=8.0.0", tmp_path, monkeypatch).level is Level.OK
+
+
+def look_at_redis(told: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Check:
+    """Check a redis-server on the PATH that says this about its version."""
+    program = folder / "redis-server"
+    program.write_text(f"#!/bin/sh\necho '{told}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    return check_redis()
 
 
 def test_what_is_not_compiled_is_a_warning_with_advice() -> None:

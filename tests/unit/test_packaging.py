@@ -13,15 +13,18 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import FunctionTransformer
 
+from deploy.desired import model_record
 from workers import manifest as manifests
 from workers.dotted import resolve
 from workers.errors import OutputError, PackageError
 from workers.examples import stored_examples
+from workers.executors import executor_of
 from workers.loading import checked, load_package
 from workers.manifest import MANIFEST, Manifest, Signature
 from workers.packaging import package_function, package_sklearn
 from workers.runtimes import contract
 from workers.sealed import sealed
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -293,6 +296,42 @@ def test_a_dotted_path_that_names_no_model_is_refused(path: str, complaint: str)
     """With what to write instead; a shell is no model."""
     with pytest.raises(PackageError, match=complaint):
         resolve(path)
+
+
+@pytest.mark.parametrize("path", ["psutil:Popen", "tests.toys:Counting"])
+def test_a_class_is_no_function_package(tmp_path: Path, path: str) -> None:
+    """A query's text as the argument of `psutil:Popen` would be a program that is started."""
+    with pytest.raises(PackageError, match="is a class: name a function"):
+        package_function(path, tmp_path / "new", "digits", "1", ["true"])
+
+
+@pytest.mark.parametrize("code", [(), ("tests.toys",), ("tests",), ("others", "tests")])
+def test_code_that_may_be_named_is_loaded(tmp_path: Path, code: tuple[str, ...]) -> None:
+    """By its module, or a package around it; any, where nothing is said."""
+    package_function("tests.toys:shout", tmp_path / "p", "shout", "1", ["a"])
+    assert load_package(tmp_path / "p", code=code).runtime.predict_batch(["a"]).answers == ("A",)
+
+
+@pytest.mark.parametrize("runtime_option", ["function", "architecture"])
+@pytest.mark.parametrize("code", [("my_nets",), ("tests.toy",), ("tests.toys.parity",), ("toys",)])
+def test_code_outside_of_what_may_be_named_is_not_imported(
+    folder: Path, runtime_option: str, code: tuple[str, ...]
+) -> None:
+    """The refusal says which setting allows it."""
+    rewrite(folder, options={runtime_option: "tests.toys:parity"})
+    with pytest.raises(PackageError, match=r"add tests\.toys to worker\.code"):
+        load_package(folder, code=code)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+async def test_a_worker_loads_no_code_outside_of_what_its_settings_allow(tmp_path: Path, processes: int) -> None:
+    """In a thread as in a process of its own."""
+    package_function("tests.toys:shout", tmp_path / "p", "shout", "1", ["a"])
+    settings = WorkerSettings(processes=processes, code=("my_nets", "my_rules"))
+    executor = executor_of(model_record(tmp_path / "p"), settings, lambda: 0, lambda _: None)
+    with pytest.raises(PackageError, match="is not within my_nets, my_rules"):
+        await executor.start()
+    await executor.stop()
 
 
 @pytest.mark.parametrize(

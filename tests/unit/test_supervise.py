@@ -1,13 +1,17 @@
-"""What `skysail run` passes on of its roles' logs."""
+"""What `skysail run` tells when all is ready, and passes on of its roles' logs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from deploy.cli.supervise import errors_since
+from deploy.cli.supervise import errors_since, tell
+from deploy.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import pytest
+
+    from deploy.launch import System
 
 LOG = """2026-01-01 10:00:00,000 INFO workers.versions: forest 2 is ready
 2026-01-01 10:00:01,000 ERROR workers.versions: forest 3 cannot take over, 2 goes on: no such file
@@ -26,3 +30,26 @@ def test_errors_are_passed_on_once_and_whole(tmp_path: Path) -> None:
     log.write_text(LOG + "2026-01-01 10:00:02,000 CRITICAL root: the end\n")
     assert errors_since(log, place) == (["2026-01-01 10:00:02,000 CRITICAL root: the end"], log.stat().st_size)
     assert errors_since(log, log.stat().st_size) == ([], log.stat().st_size)
+
+
+class Running:
+    """A deployment that runs one worker."""
+
+    metrics_ports: ClassVar[dict[str, int]] = {}
+    pids: ClassVar[dict[str, int]] = {"worker.forest": 4711}
+
+    def log(self, instance: str) -> Path:
+        """Return where an instance's output goes to."""
+        return Path(f"{instance}.log")
+
+
+def test_a_model_name_that_is_none_is_told_beside_that_all_is_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    """What was warned of at the start is a screenful of progress ago; a name that is one is not told."""
+    settings = Settings.model_validate({"applications": {"digits": {"models": ["forrest", "forest"], "slo_ms": 100}}})
+    tell(settings, cast("System", Running()), ["forest"])
+    *_, warning, ready = capsys.readouterr().out.splitlines()
+    assert warning.startswith("warning: application digits names model forrest, which is not deployed: did you mean")
+    assert "did you mean forest?" in warning
+    assert ready == "ready; Ctrl-C stops everything"
+    tell(settings, cast("System", Running()), ["forest", "forrest"])
+    assert "warning" not in capsys.readouterr().out

@@ -317,6 +317,28 @@ async def test_a_worker_whose_version_cannot_be_loaded_at_its_start_takes_the_la
     assert [by[f"q{number}"] for number in (0, early, middle - 1, scene.asked - 1)] == ["failed", "failed", "1", "3"]
 
 
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("written", "shares", "by"),
+    [
+        ("123", {}, "1"),  # 3 was gone back from
+        ("3123", {}, "1"),  # and was first added long ago
+        ("142", {"4": 0.0}, "1"),  # 4 is a shadow
+        ("24", {}, "failed"),
+    ],
+)
+async def test_a_version_that_was_gone_back_from_is_not_fallen_back_on(
+    written: str, shares: Mapping[str, float], by: str
+) -> None:
+    """Version 2 is to serve and cannot be loaded: only what was added before it, and does not run beside it, may."""
+    scene = Scene(starts="2", faults={"2": PackageError("damaged")})
+    scene.history = [(f"digits@{name}".encode(), CODEC.encode(version(name))) for name in written]
+    scene.history.append((b"digits", CODEC.encode(version("2", shares))))
+    async with scene.playing():
+        await scene.ask(20)
+    assert list(scene.answered_by().values())[-1] == by
+
+
 def test_a_version_that_answers_none_of_the_last_rows_does_not_take_over() -> None:
     """Real rows are replayed before it joins; one that fails on all of them is no improvement."""
     scene = Scene()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from workers.dotted import resolve
+from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, labels, scored, values
 from workers.runtimes.tables import shaper
 
@@ -43,5 +44,13 @@ class FunctionRuntime:
 
 
 def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> FunctionRuntime:  # noqa: ARG001 - the contract's
-    """Import the function; the package holds nothing but the manifest."""
-    return FunctionRuntime(manifest, resolve(str(manifest.options.get("function", ""))))
+    """Import the function; the package holds nothing but the manifest.
+
+    Raises:
+        PackageError: it cannot be imported, or is a class: to call that with rows makes an object, and no answers.
+    """
+    path = str(manifest.options.get("function", ""))
+    function = resolve(path)
+    if isinstance(function, type):
+        raise PackageError(f"{path!r} is a class: name a function, or an object that can be called")
+    return FunctionRuntime(manifest, function)
