@@ -84,7 +84,7 @@ class Ledger:
         """Look whether everything before a commit has its outcome."""
         for place, offset in offsets.items():
             begin = self._looked.get((group, place), 0)
-            for record in self._broker.logs[place][begin:offset]:
+            for record in self._broker.readable(place, begin, offset):
                 if record.position not in self.dead and not self._is_complete(record):
                     self.early.append(f"{group} committed {place[0]}-{place[1]} past {record.offset}")
             self._looked[group, place] = max(begin, offset)
