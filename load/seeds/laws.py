@@ -31,7 +31,7 @@ LAWS: Mapping[str, str] = {
     "ran": "the simulation itself goes through",
     "memory": "nothing is left in a role's memory when nothing happens any more",
 }
-# Gauges that are 0 where nothing waits; what shadows answer is bounded by number instead.
+# Gauges that are 0 where nothing waits.
 _WAITING = (
     "outstanding",
     "pressure",
@@ -39,6 +39,7 @@ _WAITING = (
     "predictions_waiting",
     "feedback_waiting",
     "observations_waiting",
+    "shadows_waiting",
 )
 # Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
 _EXCUSES = ("unmatched", "invalid_feedback", "over_limit")

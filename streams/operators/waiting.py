@@ -64,9 +64,13 @@ class Waiting:
             oldest_s: `seconds` of now: what was to be known until then may be forgotten.
         """
         self.pop(query_id, application)
+        self.close(How.JOINED, query_id, until_us, oldest_s)
+
+    def close(self, how: How, query_id: str, until_us: int, oldest_s: int) -> None:
+        """Know how the waiting of a query ended; what shadows answered to it is of no use any more."""
         if self.shadows:
             self.shadows.pop(query_id)
-        self.ended.put(How.JOINED, query_id, until_us, oldest_s)
+        self.ended.put(how, query_id, until_us, oldest_s)
 
     def wait(self, query_id: str, application: str, offset: int, value: bytes) -> bool:
         """Let a prediction wait for its feedback; False if its application has its share of the room."""
