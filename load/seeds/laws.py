@@ -25,8 +25,9 @@ LAWS: Mapping[str, str] = {
     "in_time": "feedback that was written inside its window is learnt as feedback",
     "taught": "nothing is learnt that nobody has told",
     "states": "the stored states are the fold of the observations, bit for bit",
+    "once": "states have as many lessons as there are queries of which something was observed",
     "ended": "nothing ends a role",
-    "commits": "no commit passes a record without an outcome",
+    "commits": "no commit passes a record without an outcome, nor the learner's what is stored",
     "committed": "everything is committed when nothing happens any more",
     "ran": "the simulation itself goes through",
     "memory": "nothing is left in a role's memory when nothing happens any more",
@@ -86,6 +87,7 @@ class Laws:
             "in_time": self._in_time(),
             "taught": self._taught(),
             "states": self._states(left),
+            "once": self._once(left),
             "ended": left.ended,
             "commits": self._ledger.early,
             "committed": self._committed(left),
@@ -161,6 +163,14 @@ class Laws:
             if left.offsets.get(number, 0) != end:
                 yield f"partition {number} is stored up to {left.offsets.get(number)}, its log ends at {end}"
             stored[number] += len(found)
+
+    def _once(self, left: Left) -> Iterator[str]:
+        """Count what each application has learnt, apart from the fold."""
+        for key, state in sorted(left.states.items()):
+            log = self._ledger.log.get(key.partition, [])
+            told = len({seen.query_id for _, seen in log if seen.application == key.name})
+            if told and state.version != told:
+                yield f"partition {key.partition}: {key.name} has {state.version} lessons, of {told} queries"
 
     def _committed(self, left: Left) -> Iterator[str]:
         for name, group in sorted(self._broker.groups.items()):
