@@ -54,7 +54,7 @@ $(VENV)/demo.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 
 $(VENV)/test.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
 	@echo "installing what the tests need, torch included"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,registry,dev]'
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,pandas,registry,dev]'
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --no-deps $(HUMMINGBIRD)
 	@$(ON_PATH)
 	@touch $@ $(VENV)/demo.stamp

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _HIGHEST_US = 600_000_000  # ten minutes: the longest backlog a scenario builds
 _DIGITS = 3  # 0.1 % resolution
 _ANSWERED = -1
+_COUNTED = ("start_us", "sent", "answered", "in_time", "wrong")
 
 
 @dataclass(slots=True)
@@ -142,6 +143,11 @@ class Recorder:
     def windows(self) -> list[Mapping[str, float | None]]:
         """Return the time series, one row a window, in order of time."""
         return [self._windows[index].row() for index in sorted(self._windows)]
+
+    def counts(self) -> list[Mapping[str, int]]:
+        """Return the time series without latencies: may be asked in another thread than the one that records."""
+        windows = sorted(self._windows.copy().items())
+        return [{name: getattr(window, name) for name in _COUNTED} for _, window in windows]
 
     def _window(self, intended_us: int) -> Window:
         index = (intended_us - self.start_us) // self._window_us

@@ -35,21 +35,6 @@ def compressed(base: int, said: list[Said], codec: int, records: bytes | None = 
     return with_checksum(bytes(head) + records)
 
 
-def lz4_with_a_wrong_checksum(data: bytes) -> bytes:
-    """Compress as Java's LZ4 reads it, which does not look at the checksum behind the content."""
-    packer = cramjam.lz4.Compressor(level=1, content_checksum=True, block_linked=False)
-    packer.compress(data)
-    packed = bytearray(bytes(packer.finish()))
-    packed[-1] ^= 1
-    return bytes(packed)
-
-
-def gzip_and_more(data: bytes) -> bytes:
-    """Compress, and put bytes behind it that Java leaves alone."""
-    packer = zlib.compressobj(wbits=31)
-    return packer.compress(data) + packer.flush() + b"trailing"
-
-
 TWO: list[Said] = [(None, b"a", []), (None, b"b", [])]
 
 

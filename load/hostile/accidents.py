@@ -6,9 +6,11 @@ import asyncio
 import json
 import signal
 import uuid
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from load.hostile.attack import Attack
 from load.hostile.honest import ROWS, SLO_MS
@@ -17,7 +19,8 @@ from schemas import topics
 from schemas.records import Application, Model, Query, Status
 from streams.client import Client
 from streams.topology import state_partition
-from workers.packaging import package_function
+from workers.forms import EXAMPLES_FILE
+from workers.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,19 +139,25 @@ async def _learner_still(arena: Arena) -> None:
 
 
 async def _malformed_packages(arena: Arena) -> str | None:
-    """Packages whose files are not what they say; none may end a worker or change what serves."""
+    """Packages whose files are not what they say; none is deployed, ends a worker or changes what serves."""
     for number, spoil in enumerate((_examples, _conversion, _files, _nul, _deep)):
         folder = arena.stage.folder / f"malformed-{number}"
-        package_function("load.models:nothing", folder, "slow", f"9{number}", np.zeros((1, 1), np.float32))
+        _sound(folder, str(90 + number))
         spoil(folder)
         try:
             await arena.system.add_model(folder)
         except Exception as error:  # noqa: BLE001 - refused, by whatever name; what is no sentence is told
             if isinstance(error, AttributeError | KeyError | TypeError | RecursionError):
                 return f"`model add` of malformed package {number} raised {error!r}"
-    await asyncio.sleep(5)
-    await arena.system.use_model("slow", "1")
+        else:
+            return f"malformed package {number} was deployed"
     return None
+
+
+def _sound(folder: Path, version: str) -> None:
+    """Package a linear model with examples, as nobody could object to."""
+    rows = np.arange(8, dtype=np.float32).reshape(8, 1)
+    package_sklearn(LogisticRegression().fit(rows, [0, 1] * 4), folder, "slow", version, rows)
 
 
 def _changed(folder: Path, **fields: object) -> None:
@@ -157,7 +166,13 @@ def _changed(folder: Path, **fields: object) -> None:
 
 
 def _examples(folder: Path) -> None:
-    (folder / "examples.npy").write_bytes(b"garbage")
+    """Garbage instead of rows, under its right checksum."""
+    (folder / EXAMPLES_FILE).write_bytes(b"garbage")
+    files = {
+        **json.loads((folder / "manifest.json").read_text())["files"],
+        EXAMPLES_FILE: sha256(b"garbage").hexdigest(),
+    }
+    _changed(folder, files=files)
 
 
 def _conversion(folder: Path) -> None:

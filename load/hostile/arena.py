@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import redis.asyncio as redis
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     AlterConfigOpType,
@@ -97,6 +97,18 @@ class Arena:
         await asyncio.to_thread(producer.flush, _ANSWER_S)
         yield
         await asyncio.to_thread(producer.commit_transaction if commit else producer.abort_transaction, _ANSWER_S)
+
+    def consumer(self) -> Consumer:
+        """Return a reader that leaves no trace; whoever asks for it assigns and closes it."""
+        return Consumer(
+            {
+                "bootstrap.servers": self.stage.bootstrap,
+                "group.id": f"{self.prefix}.hostile",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "log_level": 3,
+            }
+        )
 
     # --- what brokers and operators can do ----------------------------------------------------------------------------
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _HEAD: Final = struct.Struct(">hiqqqhii")
-# Magic; version 1, independent blocks, content checksum; blocks of 64 KiB; the checksum of these two bytes.
-_LZ4_HEAD: Final = b"\x04\x22\x4d\x18\x64\x40\xa7"
 _PRODUCE, _VERSION, _TIMEOUT_MS = 0, 7, 30_000
 
 
@@ -49,18 +47,21 @@ def zstd(records: bytes, count: int = 1) -> bytes:
     return batch(bytes(cramjam.zstd.compress(records)), count, ZSTD)
 
 
-def gzip_with_a_tail(records: bytes) -> bytes:
-    """Return a batch whose gzip member is followed by bytes that are none: Java reads it, Python's gzip does not."""
-    return batch(gzip.compress(records) + b"trailing", 1, GZIP)
+def gzip_with_a_tail(data: bytes) -> bytes:
+    """Compress, and put bytes behind it that Java leaves alone, where Python's gzip does not."""
+    return gzip.compress(data) + b"trailing"
 
 
-def lz4_with_a_wrong_checksum(records: bytes) -> bytes:
-    """Return a batch whose LZ4 frame ends in a content checksum that is wrong: Java does not look at it.
+def lz4_with_a_wrong_checksum(data: bytes) -> bytes:
+    """Compress as Java's LZ4 reads it, which does not look at the checksum behind the content.
 
-    One stored block of at most 64 KiB in a frame of independent blocks, the only kind that Kafka takes.
+    In independent blocks, the only kind that Kafka takes.
     """
-    block = struct.pack("<I", 1 << 31 | len(records)) + records
-    return batch(_LZ4_HEAD + block + bytes(4) + b"\xba\xdb\xad\x00", 1, LZ4)
+    packer = cramjam.lz4.Compressor(level=1, content_checksum=True, block_linked=False)
+    packer.compress(data)
+    packed = bytearray(bytes(packer.finish()))
+    packed[-1] ^= 1
+    return bytes(packed)
 
 
 def produce(bootstrap: str, topic: str, partition: int, made: bytes) -> int:

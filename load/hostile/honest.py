@@ -65,11 +65,11 @@ class Honest:
         """Return what has become of all whole seconds between two times so far."""
         first, last = -(-(from_us - self.start_us) // 1_000_000), (until_us - self.start_us) // 1_000_000
         rows = [row for row in self._windows() if first <= row["start_us"] // 1_000_000 < last]
-        return Seconds(*(int(sum(row[name] for row in rows)) for name in ("sent", "answered", "in_time", "wrong")))
+        return Seconds(*(sum(row[name] for row in rows) for name in ("sent", "answered", "in_time", "wrong")))
 
-    def _windows(self) -> Sequence[Mapping[str, float]]:
+    def _windows(self) -> Sequence[Mapping[str, int]]:
         self._pipe.send("windows")
-        found: Sequence[Mapping[str, float]] = self._pipe.recv()
+        found: Sequence[Mapping[str, int]] = self._pipe.recv()
         return found
 
     def stop(self) -> None:
@@ -104,12 +104,12 @@ def _serve(pipe: Connection, bootstrap: str, prefix: str, application: str) -> N
         sender = threading.Thread(target=loop.run, args=(arrivals, _DRAIN_S))
         sender.start()
         while pipe.recv() != "stop":
-            pipe.send([dict(row) for row in recorder.windows()])
+            pipe.send(recorder.counts())
         loop.stop()
         sender.join()
         pipe.send("stopped")
         while pipe.recv() != "stop":
-            pipe.send([dict(row) for row in recorder.windows()])
+            pipe.send(recorder.counts())
 
 
 def _workload(application: str) -> Rows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from schemas import topics
 from schemas.codec import Codec
@@ -40,15 +40,7 @@ class Learnt:
     def __init__(self, arena: Arena, partitions: int) -> None:
         self._arena = arena
         self._folds = {number: _Fold() for number in range(partitions)}
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": arena.stage.bootstrap,
-                "group.id": f"{arena.prefix}.hostile",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 3,
-            }
-        )
+        self._consumer = arena.consumer()
 
     async def faults(self) -> list[str]:
         """Return a sentence for each stored state that is not the fold of its log up to the stored offset."""

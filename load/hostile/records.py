@@ -55,8 +55,9 @@ async def _key_and_value(arena: Arena) -> None:
 
 async def _java_only(arena: Arena) -> None:
     for topic in (topics.QUERIES, topics.FEEDBACK):
-        for made in (batches.gzip_with_a_tail, batches.lz4_with_a_wrong_checksum):
-            await arena.batch(topic, made(batches.record(b"\1" * 1000)))
+        records = batches.record(b"\1" * 1000)
+        await arena.batch(topic, batches.batch(batches.gzip_with_a_tail(records), 1, batches.GZIP))
+        await arena.batch(topic, batches.batch(batches.lz4_with_a_wrong_checksum(records), 1, batches.LZ4))
 
 
 async def _java_only_stored(arena: Arena) -> None:

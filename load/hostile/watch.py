@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import psutil
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from schemas import topics
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from load.hostile.arena import Arena
 
-_ANSWER_S = 30.0
 _CAUSE = "skysail.error.cause"
 
 
@@ -64,15 +63,7 @@ class DeadLetters:
     """Counts the dead letters of all client topics by topic and cause."""
 
     def __init__(self, arena: Arena, of: Iterable[str]) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": arena.stage.bootstrap,
-                "group.id": f"{arena.prefix}.hostile",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "log_level": 3,
-            }
-        )
+        self._consumer = arena.consumer()
         self._consumer.assign([TopicPartition(arena.full(topics.dead_letters(name)), 0, 0) for name in of])
 
     def take(self) -> Counter[str]:

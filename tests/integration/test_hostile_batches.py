@@ -11,13 +11,14 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 
 from deploy.local.admin import admin_client
+from load.hostile.batches import lz4_with_a_wrong_checksum
 from load.topics import delete
 from streams.operators.contract import DeadLetter, Emit
 from streams.runtime.kafka_admin import create
 from streams.runtime.kafka_client import KafkaConnection
 from streams.runtime.roles import Role
 from streams.topology import build
-from tests.batches import TWO, batch, compressed, lz4_with_a_wrong_checksum
+from tests.batches import TWO, batch, compressed
 from tests.fakes import ScriptedKernel
 from tests.kafka import looping, producing, put, take, until
 

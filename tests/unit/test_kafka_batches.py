@@ -14,12 +14,13 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from load.hostile.batches import gzip_with_a_tail, lz4_with_a_wrong_checksum
 from streams.operators.contract import Record
 from streams.runtime import kafka_batches
 from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
 from streams.runtime.kafka_batches import unpack
 from streams.runtime.kafka_inflation import MOST_BYTES, InflationError, inflate
-from tests.batches import TWO, Said, batch, bomb, compressed, gzip_and_more, lz4_with_a_wrong_checksum, with_checksum
+from tests.batches import TWO, Said, batch, bomb, compressed, with_checksum
 
 SAID = st.tuples(
     st.binary(max_size=5) | st.none(),
@@ -127,7 +128,7 @@ def test_a_batch_that_cannot_be_unpacked_is_one_outcome_and_what_follows_is_read
 
 def test_bytes_behind_a_gzip_member_are_nobodys_business() -> None:
     """As for Java, and so for the broker."""
-    data = compressed(0, TWO, 1, gzip_and_more(batch(0, TWO)[61:]))
+    data = compressed(0, TWO, 1, gzip_with_a_tail(batch(0, TWO)[61:]))
     assert [record.value for record in unpack(data, "t", 0, 0)[0]] == [b"a", b"b"]
 
 
