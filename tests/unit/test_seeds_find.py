@@ -108,9 +108,9 @@ def busy_learners(seed: int) -> Plan:
 
 def halted_joiner() -> Plan:
     """A joiner that stands still for longer than its applications' windows, and for less than its session."""
-    given = plan(4, 6.0)
+    given = plan(4, 3.0)
     applications = tuple(replace(each, window_s=5.0, default_loss=1.0) for each in given.applications)
-    halts = tuple(Fault(at_s, "halt", 8.0, "joiner.0") for at_s in range(10, 300, 20))
+    halts = tuple(Fault(at_s, "halt", 8.0, "joiner.0") for at_s in range(10, 150, 20))
     replicas = {**given.replicas, "joiner": 1}
     settings = replace(plan(1).joiner, predictions=10_000, feedback=10_000)
     return replace(given, applications=applications, faults=halts, replicas=replicas, joiner=settings, faulty=0.0)
