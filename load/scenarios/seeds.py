@@ -64,7 +64,8 @@ async def _simulated(first: int, hours: float) -> list[Outcome]:
     running, outcomes, told_s = asyncio.get_running_loop(), [], time.monotonic()
     with ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn")) as pool:
         for future in asyncio.as_completed([running.run_in_executor(pool, judged, s) for s in seeds(first, hours)]):
-            outcomes.append(await future)
+            outcomes.append(outcome := await future)
+            _tell(outcome)
             if time.monotonic() > told_s + _EVERY_S:
                 told_s = time.monotonic()
                 done_h = sum(outcome.simulated_s for outcome in outcomes) / 3_600

@@ -16,8 +16,9 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
 
 A window ends when its time is over and the partition's feedback has been read so far; a window later at the latest.
 
-What a shadow of a model has answered waits for its query's feedback, too, as far as there is room. It changes no
-observation: where a model runs in several versions, the joiner's reports say what each of them costs.
+What a shadow of a model has answered waits for its query's feedback, too, as far as there is room, and for as long as
+any query may wait. It changes no observation: where a model runs in several versions, the joiner's reports say what
+each of them costs.
 
 What waits is bounded in records and in bytes, with shares (`room`): predictions by application, feedback that comes
 first by partition, what shadows answered by model. Who has its share is turned away, and nobody else: a prediction is
@@ -111,6 +112,7 @@ class Joiner(Operator):
         configuration = Configuration(codec)
         self._windows = Windows(configuration, settings.window_us, settings.early_us, settings.memory_us)
         self._closing = Closing(codec, configuration, self._windows, settings.partitions, settings.memory_us)
+        self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
         self._partitions: dict[int, Waiting] = {}
         self._room = Room(settings.predictions, settings.large_bytes // 2)
         self._early_room = Room(settings.feedback, settings.large_bytes // 4)
@@ -169,6 +171,7 @@ class Joiner(Operator):
                     self._closing.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
                 self._closing.expire(partition, query_id, now_us, effects)
+            partition.shadows.expire(now_us, _AT_ONCE)
         self._windows.forget(now_us)
         return effects
 
@@ -176,7 +179,8 @@ class Joiner(Operator):
         """Return when the next window ends, rounded up to a second (us)."""
         given_up = [p.early_wheel.next_due() for p in self._partitions.values()]
         ended = [self._next_end(p) for p in self._partitions.values()]
-        return min((end for end in (*given_up, *ended) if end is not None), default=None)
+        forgotten = [p.shadows.next_due() for p in self._partitions.values()]
+        return min((end for end in (*given_up, *ended, *forgotten) if end is not None), default=None)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; what waits follows again from `starts`, what is closed from before."""
@@ -251,7 +255,7 @@ class Joiner(Operator):
                 if record.topic == topics.SHADOWS:
                     batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
                     is_closed = partial(partition.ended.knows, now_s=now_us // SECOND_US)
-                    partition.shadows.keep(batch, is_closed, is_late=is_late(record))
+                    partition.shadows.keep(batch, is_closed, now_us + self._longest_us, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
                     self._windows.on_record(record, now_us)
@@ -262,7 +266,7 @@ class Joiner(Operator):
         """Let predictions of one partition wait for feedback, or join them with what has come before them."""
         partition = self._partition(number)
         waiting, early, start, ended = partition.predictions, partition.early, partition.start, partition.ended
-        knows, wait, ends = ended.knows, partition.wait, partition.wheel.add
+        knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
         longest_us = self._settings.window_us
         matched: list[tuple[str, tuple[Record, ...]]] = []
@@ -277,20 +281,20 @@ class Joiner(Operator):
                     soonest_us = now_us + min(window_us, self._settings.early_us)
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
-                    ended.put(How.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
+                    close(How.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
                 elif query_id in waiting or knows(query_id, now_s):
                     effects.append(Skip((record.position,), "duplicate_prediction"))
                 elif not may_be_decided(value or b"", query_id, application) and self._closing.dropped(
                     record, query_id, partition, effects
                 ):
-                    ended.put(How.UNDECIDED, query_id, end_us, oldest_s)
+                    close(How.UNDECIDED, query_id, end_us, oldest_s)
                 elif wait(query_id, application, offset, value or b""):
                     ends(end_us, query_id)
                     if query_id in early:
                         matched.append((query_id, partition.pop_early(query_id)))
                 else:
                     self._closing.turn_away(record, query_id, application, partition, effects)
-                    ended.put(How.REFUSED, query_id, end_us + window_us, oldest_s)
+                    close(How.REFUSED, query_id, end_us + window_us, oldest_s)
             except DecodeError as error:
                 self._closing.undecodable(record, error, effects)
         partition.read_us, partition.newest_us = now_us, newest_us

@@ -78,6 +78,12 @@ class Waiting:
                 known_us, known_s = until_us, seconds_up(until_us)
             put(query_id, known_s, oldest_s)
 
+    def close(self, how: How, query_id: str, until_us: int, oldest_s: int) -> None:
+        """Know how the waiting of a query ended; what shadows answered to it is of no use any more."""
+        if self.shadows:
+            self.shadows.pop(query_id)
+        self.ended.put(how, query_id, until_us, oldest_s)
+
     def wait(self, query_id: str, application: str, offset: int, value: bytes) -> bool:
         """Let a prediction wait for its feedback; False if its application has its share of the room."""
         if len(query_id) > _SHORT_ID and is_long(query_id):

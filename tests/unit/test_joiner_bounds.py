@@ -176,9 +176,9 @@ def test_feedback_with_an_id_too_long_is_told_so_whether_it_comes_first_or_not()
 def test_what_one_model_answers_too_late_takes_no_room_from_another() -> None:
     """Its own first outputs are forgotten, and counted."""
     kept = Shadows(Room(1_000, 100_000))
-    kept.keep(model_predictions("quiet", {"q": 7}), lambda _: False, is_late=True)
+    kept.keep(model_predictions("quiet", {"q": 7}), lambda _: False, 0, is_late=True)
     for number in range(100):
-        kept.keep(model_predictions("noisy", {f"n{number}": "x" * 5_000}), lambda _: False, is_late=True)
+        kept.keep(model_predictions("noisy", {f"n{number}": "x" * 5_000}), lambda _: False, 0, is_late=True)
     assert len(kept.get("q")) == len(kept.get("n99")) == 1
     assert kept.get("n0") == ()
     assert kept.forgotten == 101 - len(kept)

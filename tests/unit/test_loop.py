@@ -16,9 +16,9 @@ from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Role
+from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,
-    FakeBroker,
     FakeConsumer,
     FakePositions,
     FakeTransport,

@@ -15,7 +15,8 @@ from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Report, Tensor
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
-from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, FakeRecent, fake_ports
+from streams.testing.broker import FakeBroker
+from tests.fakes import FakeBroadcast, FakeConsumer, FakeRecent, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, in_virtual_time
 from workers.errors import HungError, PackageError
