@@ -47,9 +47,11 @@ class Cached:
         deployed = Model(model, version, "function", "", digest, "label", None, (), shares=shares or {})
         self._configure(topics.MODELS, model, CODEC.encode(deployed))
 
-    def ask(self, query_id: str, given: Input, partition: int = 0, version: str | None = None) -> list[str]:
+    def ask(
+        self, query_id: str, given: Input, partition: int = 0, version: str | None = None, token: str = ""
+    ) -> list[str]:
         """Send a query now; returns the models that are asked by it, or its answer as `=<answer>`."""
-        return self._said(self._query(query_id, given, partition, version))
+        return self._said(self._query(query_id, given, partition, version, token))
 
     def land(self, query_id: str, *models: str, answer: int = 7, partition: int = 0, **changes: object) -> list[str]:
         """Let models answer; returns who has an answer now, as `<id>=<answer>`, and the models asked anew."""
@@ -81,9 +83,13 @@ class Cached:
         self.predictions += [CODEC.decode(Prediction, answer.value) for answer in answers]
         return said(effects)
 
-    def _query(self, query_id: str, given: Input, partition: int, version: str | None = None) -> Effects:
-        value = CODEC.encode(Query(query_id, "digits", given, None, self.now_us, version=version))
-        return self.kernel.on_records([Record(topics.QUERIES, partition, 0, self.now_us, None, value)], self.now_us)
+    def _query(
+        self, query_id: str, given: Input, partition: int, version: str | None = None, token: str = ""
+    ) -> Effects:
+        value = CODEC.encode(Query(query_id, "digits", given, None, self.now_us, version=version, reply_token=token))
+        record = Record(topics.QUERIES, partition, self._sent, self.now_us, None, value)
+        self._sent += 1
+        return self.kernel.on_records([record], self.now_us)
 
     def _configure(self, topic: str, name: str, value: bytes) -> None:
         effects = self.kernel.on_records([Record(topic, 0, 0, NOW, name.encode(), value)], NOW)

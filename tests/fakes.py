@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -22,27 +22,9 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, StateKey, WriteStates
     from streams.runtime.ports import Rebalanced, TopicPartition
     from streams.runtime.store import Found, Verdict
+    from streams.testing.broker import FakeBroker
 
 ROUND_TRIP_S = 0.001
-
-
-@dataclass
-class FakeBroker:
-    """Logs by partition, and committed offsets."""
-
-    logs: dict[TopicPartition, list[Record]] = field(default_factory=lambda: defaultdict(list))
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    commits: list[dict[TopicPartition, int]] = field(default_factory=list)
-
-    def put(self, topic: str, partition: int, *values: bytes, key: bytes | None = b"k") -> None:
-        """Append records."""
-        log = self.logs[topic, partition]
-        now_us = VirtualClock().now_us()
-        log += [Record(topic, partition, len(log) + i, now_us, key, value) for i, value in enumerate(values)]
-
-    def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
-        """Return the values of a partition."""
-        return [record.value for record in self.logs[topic, partition]]
 
 
 class FakeTransport:

@@ -142,7 +142,8 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
 
     Another version of a model that runs takes over without a restart: its workers load it beside the one that answers,
     warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on. With --share it
-    answers only some queries (a canary), with --shadow none.
+    answers only some queries (a canary), with --shadow none. A model that is new gets its workers from `skysail run`,
+    also where that runs already, once PACKAGE is on its machine.
 
     One that takes or gives something else than the version that serves is refused, unless with --force; even then its
     workers change to it only when something that it takes has been asked.
@@ -222,8 +223,8 @@ def _told_next(name: str, *, takes_over: bool) -> str:
     if takes_over:
         return f"its workers answer with it as soon as they have loaded it; back again: skysail model rollback {name}"
     return (
-        f"it needs a worker: `skysail run` starts one, also where it runs already; one by itself: skysail run --role"
-        f" worker --model {name}"
+        "`skysail run` starts its workers, also where it runs already; where roles are started one by one: skysail run"
+        f" --role worker --model {name}"
     )
 
 

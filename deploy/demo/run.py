@@ -116,6 +116,8 @@ async def _perform(run: Run, folder: Path) -> Ran:
     with run.steps.step("roles", "starting the roles") as say:
         await system.__aenter__()
         say(f"{len(system.pids)} roles: {', '.join(system.pids)}")
+    page = stage.settings.control
+    run.console.print(f"  live page while it runs: http://{page.host}:{page.port}/", highlight=False, soft_wrap=True)
     try:
         run.interrupts.then(_nothing)
         await asyncio.sleep(0)  # an interrupt of a moment ago cancels here, where no thread is at work

@@ -1,4 +1,4 @@
-"""Where snapshots go: a screen that changes in place on a terminal, else a line a second."""
+"""Where snapshots go: a screen that changes in place on a terminal, else lines once a second."""
 
 from __future__ import annotations
 

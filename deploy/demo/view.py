@@ -12,6 +12,8 @@ from rich.text import Text
 from deploy.demo.snapshot import WINDOW_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
     from deploy.demo.snapshot import ModelLine, Snapshot
@@ -21,14 +23,16 @@ BAR_CELLS = 16
 BAD_ERROR = 0.4
 QUANTILES = ("p50", "p95", "p99")
 NOTHING = "–"  # noqa: RUF001 - a dash of a digit's width
+WIDTH = 160  # of what is printed without a terminal; continued lines begin under the words of the first
+INDENT = " " * 9
 KEY = (
-    f"one line a second; rate, error, latency, cached and models: last {WINDOW_S} s; the rest: since the start; each"
-    " model: share of traffic, error, batch cap, rows a batch, queue; a new version: state, queries answered"
+    f"every second; rate, error, latency, cached and models: last {WINDOW_S} s; the rest: since the start;"
+    "\neach model: share of traffic, error, batch cap, rows a batch, queue; a new version: state, queries answered"
 )
 
 
 def line(now: Snapshot) -> str:
-    """Return one line of plain text; `KEY` says what its figures are."""
+    """Return one second in plain text, in lines of `WIDTH`; `KEY` says what its figures are."""
     latency = "/".join(_number(now.latency_ms.get(name), ".0f") for name in QUANTILES)
     application = (
         f"{now.second:5.0f} s  {now.application} {now.rate:.0f}/s error {_number(now.error, '.1%')}"
@@ -37,7 +41,19 @@ def line(now: Snapshot) -> str:
         f" joined {now.joined} learnt {now.applied} dead letters {now.dead_letters}"
     )
     trial = f"{now.trial.name} {now.trial.state} {now.trial.answered + now.trial.since}"
-    return " | ".join([application, *map(_plain, now.models), trial])
+    return _folded([application, *map(_plain, now.models), trial])
+
+
+def _folded(parts: Iterable[str]) -> str:
+    """Join the parts, each as a whole in a line that has room for it."""
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]} | {part}" if lines[-1] else part
+        if len(joined) > WIDTH and lines[-1]:
+            lines.append(f"{INDENT}{part}")
+        else:
+            lines[-1] = joined
+    return "\n".join(lines)
 
 
 def _plain(model: ModelLine) -> str:

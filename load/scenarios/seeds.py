@@ -34,10 +34,9 @@ async def run(stage: Stage) -> Result:
     started_s = time.monotonic()
     if stage.trace:
         outcomes = [await asyncio.to_thread(simulate, plan(stage.seed), print)]
+        _tell(outcomes[0])
     else:
         outcomes = await _simulated(stage.seed, SHORT_HOURS if stage.short else stage.hours)
-    for outcome in outcomes:
-        _tell(outcome)
     return _result(outcomes, time.monotonic() - started_s, stage)
 
 
@@ -60,11 +59,12 @@ def judged(seed: int) -> Outcome:
 
 
 async def _simulated(first: int, hours: float) -> list[Outcome]:
-    """Simulate in several processes, and say how far it is."""
+    """Simulate in several processes; say how far it is, and at once what is wrong."""
     running, outcomes, told_s = asyncio.get_running_loop(), [], time.monotonic()
     with ProcessPoolExecutor(_PROCESSES, multiprocessing.get_context("spawn")) as pool:
         for future in asyncio.as_completed([running.run_in_executor(pool, judged, s) for s in seeds(first, hours)]):
-            outcomes.append(await future)
+            outcomes.append(outcome := await future)
+            _tell(outcome)
             if time.monotonic() > told_s + _EVERY_S:
                 told_s = time.monotonic()
                 done_h = sum(outcome.simulated_s for outcome in outcomes) / 3_600

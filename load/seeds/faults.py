@@ -62,6 +62,8 @@ _KINDS: Mapping[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "store_slow": (_LASTING, (0.05, 0.5)),
     "store_forgets": ((0.01, 1.0), (0, 0)),
     "clock_steps": ((0, 0), (-10.0, 10.0)),
+    "transaction": ((0, 0), (0, 0)),
+    "overtaken": (_LASTING, (0, 0)),
 }
 # Those that last for longer than anybody waits, in seeds of an hour.
 _LONG_KINDS = ("broker_away", "unavailable", "topic_missing", "store_away", "commits_refused")
@@ -88,7 +90,7 @@ def drawn(random: Random, length_s: float, replicas: Mapping[str, int], *, is_lo
     return tuple(sorted(found, key=lambda fault: fault.at_s))
 
 
-def _target(random: Random, kind: str, replicas: Mapping[str, int]) -> str:
+def _target(random: Random, kind: str, replicas: Mapping[str, int]) -> str:  # noqa: PLR0911 - one line a kind
     role = random.choice(sorted(replicas))
     match kind:
         case "kill" | "halt" | "restart":
@@ -97,6 +99,10 @@ def _target(random: Random, kind: str, replicas: Mapping[str, int]) -> str:
             return role
         case "topic_missing":
             return random.choice(_TOPICS)
+        case "transaction":  # of who asks or tells
+            return f"{random.choice((topics.QUERIES, topics.FEEDBACK))}-{random.randrange(2)}"
+        case "overtaken":  # what is asked of models is kept for the shortest time
+            return random.choice(sorted(role for role in replicas if role.startswith("worker.")))
         case "unavailable":
             return f"{random.choice(_TOPICS)}-{random.randrange(2)}"
     return ""

@@ -25,13 +25,14 @@ LAWS: Mapping[str, str] = {
     "in_time": "feedback that was written inside its window is learnt as feedback",
     "taught": "nothing is learnt that nobody has told",
     "states": "the stored states are the fold of the observations, bit for bit",
+    "once": "states have as many lessons as there are queries of which something was observed",
     "ended": "nothing ends a role",
-    "commits": "no commit passes a record without an outcome",
+    "commits": "no commit passes a record without an outcome, nor the learner's what is stored",
     "committed": "everything is committed when nothing happens any more",
     "ran": "the simulation itself goes through",
     "memory": "nothing is left in a role's memory when nothing happens any more",
 }
-# Gauges that are 0 where nothing waits; what shadows answer is bounded by number instead.
+# Gauges that are 0 where nothing waits.
 _WAITING = (
     "outstanding",
     "pressure",
@@ -39,6 +40,7 @@ _WAITING = (
     "predictions_waiting",
     "feedback_waiting",
     "observations_waiting",
+    "shadows_waiting",
 )
 # Why feedback in time may be a dead letter: its prediction was not there yet, it is damaged, there was no room.
 _EXCUSES = ("unmatched", "invalid_feedback", "over_limit")
@@ -85,6 +87,7 @@ class Laws:
             "in_time": self._in_time(),
             "taught": self._taught(),
             "states": self._states(left),
+            "once": self._once(left),
             "ended": left.ended,
             "commits": self._ledger.early,
             "committed": self._committed(left),
@@ -161,12 +164,20 @@ class Laws:
                 yield f"partition {number} is stored up to {left.offsets.get(number)}, its log ends at {end}"
             stored[number] += len(found)
 
+    def _once(self, left: Left) -> Iterator[str]:
+        """Count what each application has learnt, apart from the fold."""
+        for key, state in sorted(left.states.items()):
+            log = self._ledger.log.get(key.partition, [])
+            told = len({seen.query_id for _, seen in log if seen.application == key.name})
+            if told and state.version != told:
+                yield f"partition {key.partition}: {key.name} has {state.version} lessons, of {told} queries"
+
     def _committed(self, left: Left) -> Iterator[str]:
         for name, group in sorted(self._broker.groups.items()):
             for place, log in sorted(self._broker.logs.items()):
                 if place in group.committed or any(place[0] in known.topics for known in group.members.values()):
                     committed = group.committed.get(place, 0)
-                    if committed != len(log):
+                    if committed > len(log) or self._broker.readable(place, committed):
                         yield f"{name} has committed {committed} of {len(log)} of {place[0]}-{place[1]}"
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.ports import TopicPartition
     from streams.testing.broker import FakeBroker
+    from streams.testing.stores import SharedStore
 
 
 class Answer(NamedTuple):
@@ -50,7 +51,7 @@ class Ledger:
         early: commits that passed a record without an outcome.
     """
 
-    def __init__(self, plan: Plan, broker: FakeBroker, codec: Codec, tolerance_us: int) -> None:
+    def __init__(self, plan: Plan, broker: FakeBroker, store: SharedStore, codec: Codec, tolerance_us: int) -> None:
         self.asked: dict[str, Position] = {}
         self.answers: dict[str, Answer] = {}
         self.told: dict[str, list[Told]] = {}
@@ -60,6 +61,8 @@ class Ledger:
         self.early: list[str] = []
         self._plan = plan
         self._broker = broker
+        self._store = store
+        self._store_forgets = any(fault.kind == "store_forgets" for fault in plan.faults)
         self._codec = codec
         self._tolerance_us = tolerance_us
         self._applications = {each.name: each for each in plan.applications}
@@ -84,10 +87,14 @@ class Ledger:
         """Look whether everything before a commit has its outcome."""
         for place, offset in offsets.items():
             begin = self._looked.get((group, place), 0)
-            for record in self._broker.logs[place][begin:offset]:
+            for record in self._broker.readable(place, begin, offset):
                 if record.position not in self.dead and not self._is_complete(record):
                     self.early.append(f"{group} committed {place[0]}-{place[1]} past {record.offset}")
             self._looked[group, place] = max(begin, offset)
+            if place[0] == topics.OBSERVATIONS and not self._store_forgets:
+                stored = self._store.inner.offsets.get(place[1], 0)
+                if offset > stored:
+                    self.early.append(f"{group} committed {place[0]}-{place[1]} up to {offset}, stored is {stored}")
 
     def window_us(self, application: str) -> int:
         """Return how long an application waits for feedback."""

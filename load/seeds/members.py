@@ -47,6 +47,7 @@ class Member:
 
     Attributes:
         name: of the place.
+        role: that it runs.
         ended: what has ended the role that should not have.
         gauges: of the last report.
     """
@@ -64,7 +65,7 @@ class Member:
         self.name = name
         self.ended: list[str] = []
         self.gauges: Mapping[str, float] = {}
-        self._role = role
+        self.role = role
         self._broker = broker
         self._seed = seed
         self._builder = builder
@@ -90,7 +91,7 @@ class Member:
         self._stop = asyncio.Event()
         running = asyncio.get_running_loop()
         context = owned(self._process)
-        runnable = self._builder.build(self._role, self._process, self._hook)
+        runnable = self._builder.build(self.role, self._process, self._hook)
         self._task = running.create_task(runnable.run(self._stop), context=context)
         self._task.add_done_callback(self._note_end)
         self._note(f"start {name}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, TypeVar
 
+from load.seeds.members import RESTART_S
+from schemas import topics
 from streams.testing.virtual import later
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ class Nemesis:
         wall: Wall,
         note: Callable[[str], None],
     ) -> None:
+        self._broker = broker
         self._weather = broker.weather
         self._store = store
         self._members = members
@@ -49,7 +52,7 @@ class Nemesis:
         if end is not None:
             later(fault.for_s, lambda: (end(), self._note(f"{fault.kind} {fault.target} is over")))
 
-    def _begin(self, fault: Fault) -> Callable[[], object] | None:  # noqa: C901, PLR0911 - one line a kind
+    def _begin(self, fault: Fault) -> Callable[[], object] | None:  # noqa: C901, PLR0911, PLR0912 - one line a kind
         weather, store = self._weather, self._store.weather
         match fault.kind:
             case "broker_away" | "broker_blinks":
@@ -76,7 +79,21 @@ class Nemesis:
             case "clock_steps":
                 self._wall.ahead_us += int(fault.amount * 1e6)
                 return None
+            case "transaction":
+                topic, _, number = fault.target.rpartition("-")
+                self._broker.mark(topic, int(number))
+                return None
+            case "overtaken":
+                return self._overtaking(fault)
         raise ValueError(f"there is no fault {fault.kind!r}")
+
+    def _overtaking(self, fault: Fault) -> Callable[[], object]:
+        """Have a model's workers down for so long that what is asked of it meanwhile has gone."""
+        for member in self._members.values():
+            if member.role == fault.target:
+                member.kill(fault.for_s + RESTART_S)
+        topic = topics.model_queries(fault.target.removeprefix("worker."))
+        return lambda: self._broker.retain_nothing(topic)
 
     def _forgetting(self) -> Callable[[], object]:
         """Return what puts the store back to what it is now."""

@@ -99,7 +99,7 @@ class World:
             forgotten=frozenset((topics.REPORTS,)),
         )
         self.broker.appended.append(self._note)
-        self._ledger = Ledger(plan, self.broker, self._codec, plan.tolerance_us)
+        self._ledger = Ledger(plan, self.broker, store, self._codec, plan.tolerance_us)
         self.members: dict[str, Member] = {}
         self.wall = Wall()
 

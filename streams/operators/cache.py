@@ -146,6 +146,14 @@ class PredictionCache:
         self._waiting.setdefault(key, []).append((query, due_us))  # if overdue for either of the two
         return overdue
 
+    def awaits(self, query: Pending) -> bool:
+        """Tell whether an output is to come under this query's id: of an earlier one with that id, answered or not."""
+        for name in query.models:
+            asked = self._asked.get(name)
+            if asked is not None and query.row_id in asked.flights.get(query.partition, ()):
+                return True
+        return False
+
     def knows(self, model: Model, query: Pending) -> bool:
         """Tell whether the model's output for this query's input is there, or awaited."""
         return self._found(model, query) is not None
@@ -216,8 +224,7 @@ class PredictionCache:
         """Return how full it is, and by model how many queries were hits, in flight already (coalesced), or neither."""
         figures = {"cache_entries": float(len(self._entries)), "cache_bytes": float(self._bytes)}
         for name, asked in self._asked.items():
-            results = {"hit": asked.hits, "coalesced": asked.coalesced, "miss": asked.misses}
-            for result, count in results.items():
+            for result, count in ("hit", asked.hits), ("coalesced", asked.coalesced), ("miss", asked.misses):
                 figures[render(("cache_total", "model", name, "result", result))] = float(count)
         return figures
 

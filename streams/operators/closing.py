@@ -19,7 +19,7 @@ from streams.operators.late import completed
 from streams.operators.observing import default_observation, observation
 from streams.operators.shadows import VersionLosses
 from streams.operators.spans import KINDS, Spans
-from streams.operators.waiting import position_of, value_of
+from streams.operators.waiting import MAX_ID_BYTES, is_long, position_of, value_of
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from streams.operators.windows import Terms, Windows
 
 _new = tuple.__new__  # half the cost of a named tuple's constructor
-# Of feedback on a prediction that was turned away.
+# Of feedback on a prediction that was turned away, or that comes before its prediction and is.
 NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
+NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
+TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 _USUAL_NAME = 128
 # Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
 # core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
@@ -47,7 +49,7 @@ class Told(NamedTuple):
     query_id: str
     record: Record
     feedback: Feedback
-    stored: bytes  # the prediction, as `waiting.packed`
+    stored: bytes  # the prediction, as it waits
 
 
 # What feedback and prediction make together: the prediction, what shadows answered, on which terms, the observation.
@@ -137,10 +139,11 @@ class Closing:
             return
         has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}
+        joined: list[tuple[str, str, int]] = []
         for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(told, made, strict=True):
             completes = position_of(stored, record.partition), _new(Position, record[:3])
-            until_us = max(prediction.answered_us, now_us) + terms.window_us
-            partition.join(query_id, prediction.application, until_us, oldest_s)
+            begun_us = max(now_us, prediction.answered_us)
+            joined.append((query_id, prediction.application, begun_us + terms.window_us))
             if has_shares:
                 self._versions.add(prediction, feedback, terms.loss, beside, seen.span if seen else terms.span)
             if seen is None:
@@ -148,6 +151,7 @@ class Closing:
             else:
                 self._joined[seen.application] += 1
                 positions[seen.decision.state] += completes
+        partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
     def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:
@@ -244,13 +248,14 @@ class Closing:
         for early in partition.pop_early(query_id):
             self.refuse(early, "over_limit", NO_ROOM, effects)
 
-    def turn_feedback_away(self, record: Record, effects: Effects) -> None:
+    def turn_feedback_away(self, record: Record, query_id: str, effects: Effects) -> None:
         """End feedback that came before its prediction and may not wait, as a dead letter."""
         self._counters["over_limit_total", "of", "feedback", "partition", str(record.partition)] += 1
-        message = (
-            "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
-        )
-        self.refuse(record, "over_limit", message, effects)
+        self.refuse(record, "over_limit", TOO_LONG if is_long(query_id) else NO_ROOM_EARLY, effects)
+
+    def refuse_unkept(self, record: Record, query_id: str, effects: Effects) -> None:
+        """End feedback on a prediction that was turned away, as a dead letter."""
+        self.refuse(record, "over_limit", TOO_LONG if is_long(query_id) else NO_ROOM, effects)
 
     def refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
         """End feedback as a dead letter."""

@@ -62,8 +62,8 @@ class Combiner:
             if query.partition != partition:
                 partition = query.partition
                 waiting = pending.setdefault(partition, {})
-            while waiting.setdefault(query.row_id, query) is not query:  # another's: of another application, as a rule
-                query.row_id += f"@{query.completes[0].offset}"
+            if waiting.setdefault(query.row_id, query) is not query:
+                _rename(waiting, query)
             its = query.until_us // _BUCKET_US
             if its != bucket:
                 bucket = its
@@ -72,6 +72,12 @@ class Combiner:
                     heapq.heappush(self._buckets, bucket)
                 due = self._due[bucket]
             due.append(query)
+
+    def name(self, query: Pending) -> None:
+        """Settle under which id the models of a query are asked, before it waits."""
+        waiting = self._pending.setdefault(query.partition, {})
+        if waiting.setdefault(query.row_id, query) is not query:
+            _rename(waiting, query)
 
     def on_outputs(
         self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
@@ -230,6 +236,12 @@ def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
         )
         for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)
     ]
+
+
+def _rename(waiting: dict[str, Pending], query: Pending) -> None:
+    """Give a query an id that is not another's: another application's, as a rule."""
+    while waiting.setdefault(query.row_id, query) is not query:
+        query.rename()
 
 
 def _failed(application: str, model: str, outcome: Outcome) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ import enum
 from streams.operators.ids import SECOND_US, IdTimes, seconds_up
 
 
-class How(enum.Enum):
-    """How the waiting of a prediction ended."""
+class How(enum.StrEnum):
+    """How the waiting of a prediction ended; a text, as another enumeration's members cost 0.1 us to look up by."""
 
     JOINED = "joined"  # feedback has been joined with it
     OVER = "over"  # its window ended without feedback
@@ -34,10 +34,14 @@ class Ended:
             until_us: how long it is known.
             oldest_s: `seconds` of now: what was to be known until then may be forgotten.
         """
+        self.of(how).put(query_id, seconds_up(until_us), oldest_s)
+
+    def of(self, how: How) -> IdTimes:
+        """Return the queries whose waiting ended so, to put many."""
         known = self._known.get(how)
         if known is None:
             known = self._known[how] = IdTimes()
-        known.put(query_id, seconds_up(until_us), oldest_s)
+        return known
 
     def knows(self, query_id: str, now_s: int) -> bool:
         """Tell whether a query is known still."""

@@ -16,8 +16,9 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
 
 A window ends when its time is over and the partition's feedback has been read so far; a window later at the latest.
 
-What a shadow of a model has answered waits for its query's feedback, too, as far as there is room. It changes no
-observation: where a model runs in several versions, the joiner's reports say what each of them costs.
+What a shadow of a model has answered waits for its query's feedback, too, as far as there is room, and for as long as
+any query may wait. It changes no observation: where a model runs in several versions, the joiner's reports say what
+each of them costs.
 
 What waits is bounded in records and in bytes, with shares (`room`): predictions by application, feedback that comes
 first by partition, what shadows answered by model. Who has its share is turned away, and nobody else: a prediction is
@@ -42,7 +43,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelPredictions
 from streams.operators.applications import Configuration
-from streams.operators.closing import NO_ROOM, Closing, Told
+from streams.operators.closing import Closing, Told
 from streams.operators.contract import Operator, Skip
 from streams.operators.decided import may_be_decided
 from streams.operators.ended import How
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Effects, Record
 
-_SOURCE = itemgetter(0, 1)  # of a record: topic, partition
+_SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
@@ -111,6 +112,7 @@ class Joiner(Operator):
         configuration = Configuration(codec)
         self._windows = Windows(configuration, settings.window_us, settings.early_us, settings.memory_us)
         self._closing = Closing(codec, configuration, self._windows, settings.partitions, settings.memory_us)
+        self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
         self._partitions: dict[int, Waiting] = {}
         self._room = Room(settings.predictions, settings.large_bytes // 2)
         self._early_room = Room(settings.feedback, settings.large_bytes // 4)
@@ -169,6 +171,7 @@ class Joiner(Operator):
                     self._closing.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
                 self._closing.expire(partition, query_id, now_us, effects)
+            partition.shadows.expire(now_us, _AT_ONCE)
         self._windows.forget(now_us)
         return effects
 
@@ -176,7 +179,8 @@ class Joiner(Operator):
         """Return when the next window ends, rounded up to a second (us)."""
         given_up = [p.early_wheel.next_due() for p in self._partitions.values()]
         ended = [self._next_end(p) for p in self._partitions.values()]
-        return min((end for end in (*given_up, *ended) if end is not None), default=None)
+        forgotten = [p.shadows.next_due() for p in self._partitions.values()]
+        return min((end for end in (*given_up, *ended, *forgotten) if end is not None), default=None)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; what waits follows again from `starts`, what is closed from before."""
@@ -251,7 +255,7 @@ class Joiner(Operator):
                 if record.topic == topics.SHADOWS:
                     batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
                     is_closed = partial(partition.ended.knows, now_s=now_us // SECOND_US)
-                    partition.shadows.keep(batch, is_closed, is_late=is_late(record))
+                    partition.shadows.keep(batch, is_closed, now_us + self._longest_us, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
                     self._windows.on_record(record, now_us)
@@ -262,7 +266,7 @@ class Joiner(Operator):
         """Let predictions of one partition wait for feedback, or join them with what has come before them."""
         partition = self._partition(number)
         waiting, early, start, ended = partition.predictions, partition.early, partition.start, partition.ended
-        knows, wait, ends = ended.knows, partition.wait, partition.wheel.add
+        knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
         longest_us = self._settings.window_us
         matched: list[tuple[str, tuple[Record, ...]]] = []
@@ -277,20 +281,20 @@ class Joiner(Operator):
                     soonest_us = now_us + min(window_us, self._settings.early_us)
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
-                    ended.put(How.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
+                    close(How.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
                 elif query_id in waiting or knows(query_id, now_s):
                     effects.append(Skip((record.position,), "duplicate_prediction"))
                 elif not may_be_decided(value or b"", query_id, application) and self._closing.dropped(
                     record, query_id, partition, effects
                 ):
-                    ended.put(How.UNDECIDED, query_id, end_us, oldest_s)
+                    close(How.UNDECIDED, query_id, end_us, oldest_s)
                 elif wait(query_id, application, offset, value or b""):
                     ends(end_us, query_id)
                     if query_id in early:
                         matched.append((query_id, partition.pop_early(query_id)))
                 else:
                     self._closing.turn_away(record, query_id, application, partition, effects)
-                    ended.put(How.REFUSED, query_id, end_us + window_us, oldest_s)
+                    close(How.REFUSED, query_id, end_us + window_us, oldest_s)
             except DecodeError as error:
                 self._closing.undecodable(record, error, effects)
         partition.read_us, partition.newest_us = now_us, newest_us
@@ -302,8 +306,8 @@ class Joiner(Operator):
         partition = self._partition(number)
         waiting, decode = partition.predictions, self._codec.decode
         told: dict[str, Told] = {}
-        newest_us = partition.told_us
-        for record in records:
+        come = [*records]
+        for record in come:
             try:
                 feedback = decode(Feedback, record.value)
             except DecodeError as error:
@@ -318,8 +322,7 @@ class Joiner(Operator):
                 told[query_id] = _new(Told, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
-            newest_us = max(newest_us, record[3])
-        partition.told_us = min(newest_us, now_us)
+        partition.told_us = min(max(partition.told_us, *map(_STAMP, come)), now_us)
         self._closing.join([*told.values()], partition, now_us, effects)
 
     def _on_other_feedback(
@@ -328,23 +331,23 @@ class Joiner(Operator):
         """Take feedback of which no prediction waits: those have ended, or are still to come."""
         found = partition.ended.find(query_id, now_us)
         if found is not None:
-            self._on_feedback_afterwards(record, *found, effects)
+            self._on_feedback_afterwards(record, query_id, *found, effects)
             return
         # From now on, not from when it was written: its prediction may be read a moment later.
         kept = partition.keep(record, query_id, now_us + self._settings.early_us)
         if kept is Kept.DUPLICATE:
             effects.append(Skip((record.position,), "duplicate_feedback"))
         elif kept is Kept.NO_ROOM:
-            self._closing.turn_feedback_away(record, effects)
+            self._closing.turn_feedback_away(record, query_id, effects)
 
-    def _on_feedback_afterwards(self, record: Record, how: How, until_us: int, effects: Effects) -> None:
+    def _on_feedback_afterwards(self, record: Record, query_id: str, how: How, until_us: int, effects: Effects) -> None:
         """Take feedback on a prediction that waits no longer."""
         if how is How.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
             how = How.OVER  # whatever became of the prediction then, this comes after its window
         if how is How.OVER:
             self._closing.refuse(record, "late", "the window had ended before this feedback came", effects)
         elif how is How.REFUSED:
-            self._closing.refuse(record, "over_limit", NO_ROOM, effects)
+            self._closing.refuse_unkept(record, query_id, effects)
         else:
             reason = "nothing_to_learn" if how is How.UNDECIDED else "duplicate_feedback"
             effects.append(Skip((record.position,), reason))

@@ -90,6 +90,10 @@ class Pending:
         """Whether one model was to be asked, and no other."""
         return self.decision is not None and len(self.decision.chosen) == 1
 
+    def rename(self) -> None:
+        """Have its models asked under another id."""
+        self.row_id += f"@{self.completes[0].offset}"
+
     def _places(self, value: bytes) -> int:
         """Return how many places it takes once its models are asked: its input is not kept."""
         headers = sum([len(name) + len(content or b"") for name, content in self.headers])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zlib import crc32  # not `hash`, which is another one in each process
 
 from streams.operators.ids import IdTimes
 
@@ -47,7 +48,7 @@ class RecentIds:
         if recent is None or recent.generation >= _LAST:
             recent = self._partitions[partition] = _Partition()
         generation = recent.generation
-        oldest, mark = generation - _MARKS, hash(token) % _MARKS if token else 0
+        oldest, mark = generation - _MARKS, crc32(token.encode()) % _MARKS if token else 0
         known = recent.ids.put(query_id, generation + mark, oldest)
         if known >= oldest and known % _MARKS == mark:
             if known < generation:  # a copy takes no room from others: it stays where the first is

@@ -102,6 +102,7 @@ class Serving:
                 kept_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
             due_us = query.until_us - (0 if inside and inside.issuperset(left) else kept_us)
             if not is_plain:
+                self._name(query)
                 left = self._left(query, left, due_us, now_us, effects)
             drawn[query.models] += 1
             if left is None:
@@ -116,6 +117,13 @@ class Serving:
         self.combiner.open(opened)
         for model_topics, rows in asked.items():
             self._asking.add(model_topics, rows)
+
+    def _name(self, query: Pending) -> None:
+        """Settle a query's row id before the cache goes by it."""
+        cache = self._cache
+        while cache is not None and cache.awaits(query):
+            query.rename()
+        self.combiner.name(query)
 
     def _singled_out(
         self, query: Pending, arms: Arms, now_us: int

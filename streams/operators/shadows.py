@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
 from schemas.records import Outcome, Tensor
 from streams.operators.combiner import outputs_of
 from streams.operators.counters import Counters, render
+from streams.operators.ids import SECOND_US
 from streams.operators.late import Beside
 from streams.operators.observing import NO_ANSWER_LOSS, output_loss
 
@@ -26,7 +28,7 @@ _OUTPUT_BYTES = 400
 
 
 class Shadows:
-    """What versions said beside answers, by query, until feedback comes.
+    """What versions said beside answers, by query, until feedback comes, or nobody can wait for it any more.
 
     A model has its share of the room; beyond that its first outputs are forgotten, not those of others.
 
@@ -42,8 +44,8 @@ class Shadows:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._kept: dict[str, tuple[Beside, ...]] = {}
-        # By model, the first ones first: query id and version, and what the output takes.
-        self._by_model: dict[str, OrderedDict[tuple[str, str], int]] = {}
+        # By model, the first ones first: query id and version; what the output takes, and how long it is kept.
+        self._by_model: dict[str, OrderedDict[tuple[str, str], tuple[int, int]]] = {}
         self.forgotten = 0
 
     def __len__(self) -> int:
@@ -54,19 +56,21 @@ class Shadows:
         """What large outputs take."""
         return self._room.used_large_bytes
 
-    def keep(self, batch: ModelPredictions, is_closed: IsClosed, *, is_late: bool) -> None:
+    def keep(self, batch: ModelPredictions, is_closed: IsClosed, until_us: int, *, is_late: bool) -> None:
         """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
 
         Args:
             batch: the outputs.
             is_closed: tells of a query id whether its feedback has come, or its window ended.
+            until_us: the end, if nothing is heard of a query until then.
             is_late: whether the outputs came too late.
         """
+        until_us = -(-until_us // SECOND_US) * SECOND_US  # many at once
         for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
             if is_closed(query_id) or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
                 continue  # it says nothing about the version
             self._forget(query_id, output.model, output.version)
-            if self._made_room(query_id, output):
+            if self._made_room(query_id, output, until_us):
                 self._kept[query_id] = (*self._kept.get(query_id, ()), Beside(output, is_late))
 
     def get(self, query_id: str) -> tuple[Beside, ...]:
@@ -80,7 +84,18 @@ class Shadows:
             self._give_back(query_id, output.model, output.version)
         return found
 
-    def _made_room(self, query_id: str, output: ModelOutput) -> bool:
+    def next_due(self) -> int | None:
+        """Return when something is kept no longer (us)."""
+        return min((next(iter(own.values()))[1] for own in self._by_model.values() if own), default=None)
+
+    def expire(self, now_us: int, limit: int) -> None:
+        """Keep no longer what is due, so many outputs of a model at most."""
+        for model, own in self._by_model.items():
+            due = takewhile(lambda kept: kept[1][1] <= now_us, islice(own.items(), limit))
+            for (query_id, version), _ in [*due]:
+                self._forget(query_id, model, version)
+
+    def _made_room(self, query_id: str, output: ModelOutput, until_us: int) -> bool:
         """Take room for an output, that of its model's first ones if need be."""
         own, size = self._by_model.setdefault(output.model, OrderedDict()), len(query_id) + _size(output)
         while not self._room.take(output.model, size):
@@ -89,7 +104,7 @@ class Shadows:
                 return False
             first_id, version = next(iter(own))
             self._forget(first_id, output.model, version)
-        own[query_id, output.version] = size
+        own[query_id, output.version] = size, until_us
         return True
 
     def _forget(self, query_id: str, model: str, version: str) -> None:
@@ -103,7 +118,7 @@ class Shadows:
     def _give_back(self, query_id: str, model: str, version: str) -> None:
         own = self._by_model.get(model)
         if own is not None and (query_id, version) in own:
-            self._room.give_back(model, own.pop((query_id, version)))
+            self._room.give_back(model, own.pop((query_id, version))[0])
 
 
 def _size(output: ModelOutput) -> int:

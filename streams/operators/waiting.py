@@ -10,9 +10,12 @@ from schemas import topics
 from schemas.framing import peek_texts
 from streams.operators.contract import Position
 from streams.operators.ended import Ended, How
+from streams.operators.ids import seconds_up
 from streams.operators.wheel import SecondsWheel
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streams.operators.contract import Record
     from streams.operators.room import Room
     from streams.operators.shadows import Shadows
@@ -45,7 +48,9 @@ class Waiting:
     room: Room  # of predictions, by application
     early_room: Room  # of early feedback, by partition: whose it is only the prediction tells
     shadows: Shadows
-    predictions: dict[str, bytes] = field(default_factory=dict)  # as `packed`
+    predictions: dict[str, bytes] = field(
+        default_factory=dict
+    )  # offset and bytes in one: of a million each object would count
     early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
     ended: Ended = field(default_factory=Ended)
     wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when windows end
@@ -54,19 +59,30 @@ class Waiting:
     newest_us: int = 0  # the timestamp it had
     told_us: int = 0  # the newest timestamp of feedback that has been read
 
-    def join(self, query_id: str, application: str, until_us: int, oldest_s: int) -> None:
-        """Let a prediction wait no longer, and know it for so long as one that feedback has been joined with.
+    def join(self, joined: Iterable[tuple[str, str, int]], oldest_s: int) -> None:
+        """Let predictions wait no longer, and know them for a while as joined with feedback.
 
         Args:
-            query_id: of the prediction.
-            application: of the prediction.
-            until_us: how long it is known.
+            joined: id and application of each query, and how long it is known (us).
             oldest_s: `seconds` of now: what was to be known until then may be forgotten.
         """
-        self.pop(query_id, application)
+        pop, give_back, put = self.predictions.pop, self.room.give_back, self.ended.of(How.JOINED).put
+        known_us = known_s = 0
+        for query_id, application, until_us in joined:
+            stored = pop(query_id, None)
+            if stored is not None:
+                give_back(application, len(stored))
+            if self.shadows:
+                self.shadows.pop(query_id)
+            if until_us != known_us:  # as a rule that of the query before
+                known_us, known_s = until_us, seconds_up(until_us)
+            put(query_id, known_s, oldest_s)
+
+    def close(self, how: How, query_id: str, until_us: int, oldest_s: int) -> None:
+        """Know how the waiting of a query ended; what shadows answered to it is of no use any more."""
         if self.shadows:
             self.shadows.pop(query_id)
-        self.ended.put(How.JOINED, query_id, until_us, oldest_s)
+        self.ended.put(how, query_id, until_us, oldest_s)
 
     def wait(self, query_id: str, application: str, offset: int, value: bytes) -> bool:
         """Let a prediction wait for its feedback; False if its application has its share of the room."""
@@ -74,7 +90,7 @@ class Waiting:
             return False
         if not self.room.take(application, _OFFSET_BYTES + len(value)):
             return False
-        self.predictions[query_id] = packed(offset, value)
+        self.predictions[query_id] = offset.to_bytes(_OFFSET_BYTES, "big") + value
         return True
 
     def pop(self, query_id: str, application: str) -> None:
@@ -145,11 +161,6 @@ def _size(feedback: Record) -> int:
 def is_long(query_id: str) -> bool:
     """Tell whether an id is too long to wait."""
     return len(query_id) > _SHORT_ID and len(query_id.encode()) > MAX_ID_BYTES
-
-
-def packed(offset: int, value: bytes) -> bytes:
-    """Return a prediction as it waits, offset and bytes in one: of a million each object would count."""
-    return offset.to_bytes(_OFFSET_BYTES, "big") + value
 
 
 def position_of(stored: bytes, partition: int) -> Position:

@@ -27,7 +27,8 @@ class SystemClock:
     """The monotonic clock, added to what the wall clock said when they were compared; once a second they are.
 
     A step of the wall clock (NTP, a suspended machine) is followed: forwards at once, as deadlines have really passed;
-    backwards by running at half speed for twice as long, since times that were given out cannot be taken back.
+    backwards by running at half speed for twice as long, since times that were given out cannot be taken back. Where
+    that would take long, the watchdog ends the process.
     """
 
     def __init__(

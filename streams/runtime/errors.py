@@ -9,7 +9,7 @@ StreamError
 ├── OffsetOrderError           our bug, or a log that was cut off behind us: start the process anew
 └── StoppedError               this process cannot go on: exit non-zero, the supervisor starts a new one
     ├── KernelError            a kernel fails again and again, and no record can be blamed for it: a bug of ours
-    ├── StuckError             a client makes no progress although there is work
+    ├── StuckError             a client makes no progress although there is work, or the clock was set back
     └── MisconfiguredError     topics, rights or partition counts are not as needed: a person has to act
 """
 
@@ -49,7 +49,7 @@ class StoppedError(StreamError):
 
 
 class StuckError(StoppedError):
-    """A Kafka client makes no progress although there is work; only a new process helps (aiokafka #703, #1037)."""
+    """A Kafka client makes no progress although there is work, or the clock was set back: a new process helps."""
 
 
 class KernelError(StoppedError):

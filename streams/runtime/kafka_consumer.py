@@ -208,7 +208,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     def unread(self) -> frozenset[TopicPartition]:
         """Return the partitions with records to come; see `ports.Consumer`."""
-        places: frozenset[KafkaPartition] = self._running()._fetcher.unread()  # noqa: SLF001 - it is ours
+        places = self._fetcher.unread() if self._fetcher is not None else frozenset()
         return frozenset(self._named(place) for place in places if place.topic in self._names)
 
     async def stop(self, timeout_s: float) -> None:

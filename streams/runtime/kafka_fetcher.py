@@ -27,7 +27,7 @@ from streams.runtime.kafka_calls import Calls
 from streams.runtime.kafka_wire import FETCH, Fetched, fetch_request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Mapping
+    from collections.abc import Collection, Coroutine, Iterator, Mapping
 
     from aiokafka import AIOKafkaConsumer
     from aiokafka.consumer.subscription_state import Assignment, TopicPartitionState
@@ -125,11 +125,7 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
 
         Counted from the position, which passes what is no record: marks of transactions, and what was deleted unread.
         """
-        subscription = self._subscriptions.subscription
-        assignment = subscription.assignment if subscription is not None else None
-        states = [assignment.state_value(place) for place in assignment.tps] if assignment is not None else []
-        known = [state for state in states if state.has_valid_position and state.highwater is not None]
-        return sum(max(0, state.highwater - state.position) for state in known)
+        return sum(unread or 0 for _, unread in self._assigned())
 
     async def fetched_records(
         self,
@@ -153,16 +149,18 @@ class DirectFetcher(Fetcher):  # type: ignore[misc]  # aiokafka has no types
 
     def unread(self) -> frozenset[KafkaPartition]:
         """Return the partitions with records to come, as far as the brokers have said; those they have not told of."""
+        return frozenset(place for place, unread in self._assigned() if unread != 0)
+
+    def _assigned(self) -> Iterator[tuple[KafkaPartition, int | None]]:
+        """Yield each partition with how much of it is unread; None = the broker has not told."""
         subscription = self._subscriptions.subscription
         assignment = subscription.assignment if subscription is not None else None
         if assignment is None:
-            return frozenset()
-        states = {place: assignment.state_value(place) for place in assignment.tps}
-        return frozenset(
-            place
-            for place, state in states.items()
-            if not state.has_valid_position or state.highwater is None or state.position < state.highwater
-        )
+            return
+        for place in assignment.tps:
+            state = assignment.state_value(place)
+            is_known = state.has_valid_position and state.highwater is not None
+            yield place, max(0, state.highwater - state.position) if is_known else None
 
     async def _arrival(self, timeout_s: float) -> bool:
         """Wait for records; returns whether any came in time."""

@@ -62,7 +62,7 @@ class RoleLoop:
         role: what is read, and within which bounds.
         kernel: decides.
         ports: the outside.
-        watchdog: ends the process when the consumer is stuck.
+        watchdog: ends the process when the consumer is stuck, or the clock.
         companions: further tasks of the role (a worker's predictor), given the loop, ended with it.
 
     Attributes:
@@ -187,8 +187,12 @@ class RoleLoop:
             if self._joined:
                 await self._ownership.commit()
                 self._note_unread()
-                now_us = self._ports.clock.now_us()
-                self._watchdog.check(self._ports.consumer.vitals(), now_us, throttled=self._reader.throttled)
+                self._check_life()
+
+    def _check_life(self) -> None:
+        ports, throttled = self._ports, self._reader.throttled
+        now_us = ports.clock.now_us()
+        self._watchdog.check(ports.consumer.vitals(), now_us, throttled=throttled, ahead_ms=off_ms(ports.clock))
 
     def _note_unread(self) -> None:
         """Tell the kernel which partitions hold records that it has not been given."""

@@ -13,6 +13,7 @@ starts. A learner of an older version that is started afterwards stops at what i
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 # A field that no state can have: names begin with an application's, which has no slash.
 OFFSET_FIELD = "/offset"
+# What the field holds: a number of Kafka's, which has at most 19 digits, and a token.
+_OFFSET_PATTERN = re.compile(rb"(\d{1,19}):")
+DAMAGED = -1
 # Before a state's bytes: this letter, then the hour since the epoch when it was taught last, in four bytes.
 STAMP = b"T"
 STAMP_BYTES = 5
@@ -51,6 +55,7 @@ _COMPARE_AND_SET = """
 local stored = redis.call('HGET', KEYS[1], '/offset') or ''
 local mine = ARGV[2] .. ':' .. ARGV[3]
 if stored == mine then return {1, stored} end
+if stored ~= '' and not string.match(stored, '^%d+:') then return {0, stored} end
 if string.match(stored, '^%d*') ~= ARGV[1] then return {0, stored} end
 for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 redis.call('HSET', KEYS[1], '/offset', mine)
@@ -145,7 +150,7 @@ class RedisStore:
         """Return the next offset to apply; see `store.StateStore`."""
         async with self._answering(0):
             stored = await self._offset(keys=[self._key(partition, "states"), self._key(partition, "offset")])
-        return _offset_of(stored)
+        return self._known(partition, stored)
 
     async def write(self, write: WriteStates, token: str) -> Verdict:
         """Compare and set in one script; see `store.StateStore`."""
@@ -153,7 +158,8 @@ class RedisStore:
         states, size = await self._encoded(write.states)
         async with self._answering(size):
             accepted, stored = await self._write(keys=[self._key(write.partition, "states")], args=arguments + states)
-        return Verdict(bool(accepted), _offset_of(stored), stored.decode().partition(":")[2])
+        offset = self._known(write.partition, stored)
+        return Verdict(bool(accepted), offset, stored.decode(errors="replace").partition(":")[2])
 
     async def close(self) -> None:
         """Disconnect."""
@@ -161,6 +167,17 @@ class RedisStore:
 
     def _key(self, partition: int, what: str) -> str:
         return f"{{{self._prefix}:{partition}}}:{what}"
+
+    def _known(self, partition: int, stored: bytes) -> int | None:
+        """Return the offset of what is in the field; nothing is learnt while that is damaged."""
+        offset = _offset_of(stored)
+        if offset == DAMAGED:
+            place = self._key(partition, "states")
+            raise StoreUnavailableError(
+                f"the offset of partition {partition} is damaged ({stored[:40]!r}): restore field {OFFSET_FIELD} of "
+                f"'{place}', or have the partition folded again from the observations: redis-cli del '{place}'"
+            )
+        return offset
 
     async def _encoded(self, states: Mapping[str, PolicyState]) -> tuple[list[str | bytes], int]:
         """Return names and values by turns, and their size; many do not hold the event loop."""
@@ -218,6 +235,8 @@ def unstamped(value: bytes) -> bytes:
 
 
 def _offset_of(stored: bytes | None) -> int | None:
-    """Return the offset of what is in the field."""
-    number = (stored or b"").partition(b":")[0]
-    return int(number) if number else None
+    """Return the offset of what is in the field: `DAMAGED`, which no partition expects, if it is none."""
+    if not stored:
+        return None
+    found = _OFFSET_PATTERN.match(stored)
+    return int(found[1]) if found is not None else DAMAGED

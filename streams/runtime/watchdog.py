@@ -1,4 +1,7 @@
-"""Notices a Kafka client that lives but does nothing: only a new process helps then (aiokafka #625, #703, #1037)."""
+"""Notices what only a new process helps against: a Kafka client that does nothing, a clock that was set far back.
+
+aiokafka #625, #703, #1037. Deadlines by a clock that is ahead have passed before their time: all answers are defaults.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ SILENT_US = 120_000_000
 STALLED_US = 60_000_000
 # It looks twice a second; after more the process stood still, or the clock has made a step: times before say nothing.
 PAUSED_US = 5_000_000
+# A clock takes twice as long to be right as it is ahead. Beyond this a new process, with the right time, is sooner.
+AHEAD_MS = 10_000.0
 
 
 class Watchdog:
@@ -30,17 +35,20 @@ class Watchdog:
         self._throttled_us = 0
         self._checked_us: int | None = None
 
-    def check(self, vitals: Vitals, now_us: int, *, throttled: bool) -> None:
-        """Raise if the consumer is stuck.
+    def check(self, vitals: Vitals, now_us: int, *, throttled: bool, ahead_ms: float = 0.0) -> None:
+        """Raise if the consumer is stuck, or the clock.
 
         Args:
             vitals: as the consumer gives them.
             now_us: same clock as the vitals.
             throttled: we take in less on purpose, so a lag means nothing until a while after that.
+            ahead_ms: by how much the clock is ahead of the machine's.
 
         Raises:
             StuckError: the process should end.
         """
+        if ahead_ms > AHEAD_MS:
+            raise StuckError(f"the machine's clock was set back by {ahead_ms / 1000:.0f} s; restart this process")
         if throttled or now_us - (self._checked_us or now_us) > PAUSED_US:
             self._throttled_us = now_us
         self._checked_us = now_us

@@ -55,6 +55,8 @@ class FakeBroker:
         partitions: of each topic, where the deployment has said so.
         stamped: topics whose records get the broker's time, not their producer's.
         forgotten: topics that nobody reads; only where they end is known.
+        markers: offsets that no record has: a transaction has ended there.
+        begins: where logs begin; what was before has gone, as its time was over.
         weather: what fails.
         appended: is told of every record.
     """
@@ -66,6 +68,8 @@ class FakeBroker:
     partitions: dict[str, int] = field(default_factory=dict)
     stamped: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
+    markers: defaultdict[TopicPartition, set[int]] = field(default_factory=lambda: defaultdict(set))
+    begins: Counter[TopicPartition] = field(default_factory=Counter)
     weather: Weather = field(default_factory=Weather)
     appended: list[Callable[[Record], None]] = field(default_factory=list)
     _waiting: dict[asyncio.Future[None], Collection[TopicPartition]] = field(default_factory=dict)
@@ -99,6 +103,24 @@ class FakeBroker:
         for tell in self.appended:
             tell(record)
         self.wake((topic, partition))
+
+    def mark(self, topic: str, partition: int) -> None:
+        """End a transaction: the log grows, and no consumer gets a record."""
+        log = self.logs[topic, partition]
+        self.markers[topic, partition].add(len(log))
+        log.append(Record(topic, partition, len(log), VirtualClock().now_us(), None, None))
+        self.wake((topic, partition))
+
+    def retain_nothing(self, topic: str) -> None:
+        """Let all that a topic has now be gone."""
+        for place in self.places(topic):
+            self.begins[place] = len(self.logs[place])
+
+    def readable(self, place: TopicPartition, begin: int, end: int | None = None) -> list[Record]:
+        """Return the records that a consumer gets of this part of a log."""
+        records = self.logs[place][max(begin, self.begins[place]) : end]
+        markers = self.markers.get(place)
+        return [record for record in records if record.offset not in markers] if markers else records
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         """Return the values of a partition."""

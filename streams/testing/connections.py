@@ -178,11 +178,11 @@ def fetched(
     """Return what can be read after positions, and move them on."""
     found: list[Record] = []
     for place, position in positions.items():
-        log = broker.logs[place]
-        if position < len(log) and (only is None or place[0] in only) and broker.weather.serves(place):
-            new = log[position : position + BATCH]
-            positions[place] = position + len(new)
-            found += new
+        end = len(broker.logs[place])
+        if position < end and (only is None or place[0] in only) and broker.weather.serves(place):
+            begin = max(position, broker.begins[place])
+            positions[place] = min(begin + BATCH, end)
+            found += broker.readable(place, begin, positions[place])
     return found
 
 

@@ -16,7 +16,7 @@ from schemas.records import PolicyState
 from streams.operators.contract import FetchStates, StateKey, WriteStates
 from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.keeper import Keeper, KeeperEvents
-from streams.runtime.redis_store import OFFSET_FIELD, RedisSettings, RedisStore
+from streams.runtime.redis_store import DAMAGED, OFFSET_FIELD, RedisSettings, RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,6 +149,30 @@ async def test_one_damaged_state_does_not_keep_the_others_from_being_read(
         found = await store.read([StateKey(2, "digits"), StateKey(2, "other"), StateKey(2, OFFSET_FIELD)])
         assert found.states == {StateKey(2, "digits"): state(1), StateKey(2, OFFSET_FIELD): None}
         assert f"redis-cli del '{{{prefix}:2}}:states'" in found.unreadable[StateKey(2, "other")]
+
+
+@pytest.mark.parametrize("damaged", [b"damaged", b"1x:a", b"\xff:a", b"1" * 5_000 + b":a"])
+async def test_a_damaged_offset_teaches_nothing_and_says_what_to_delete(
+    redis_server: RedisServer, prefix: str, damaged: bytes
+) -> None:
+    """States are still read, for deciding; nothing is folded on them, not even by who expects nothing there."""
+    place = f"{{{prefix}:2}}:states"
+    async with (
+        connected(redis_server.url, prefix) as store,
+        redis.asyncio.Redis.from_url(redis_server.url) as client,
+    ):
+        await store.write(write(None, 1, digits=state(1)), "a")
+        await client.hset(place, OFFSET_FIELD, damaged)
+        found = await store.read([StateKey(2, "digits")])
+        assert (found.states, found.offsets) == ({StateKey(2, "digits"): state(1)}, {2: DAMAGED})
+        with pytest.raises(StoreUnavailableError, match=f"redis-cli del '{place}'"):
+            await store.offset(2)
+        for expected in (None, 1):
+            with pytest.raises(StoreUnavailableError, match=f"redis-cli del '{place}'"):
+                await store.write(write(expected, 2, digits=state(2)), "b")
+        assert await client.hget(place, OFFSET_FIELD) == damaged
+        await client.delete(place)
+        assert await store.offset(2) is None
 
 
 async def test_a_learner_s_largest_states_are_written_and_read(redis_server: RedisServer, prefix: str) -> None:

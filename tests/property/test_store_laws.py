@@ -16,7 +16,8 @@ from streams.runtime.errors import StoreUnavailableError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Role
 from streams.runtime.store import MemoryStore
-from tests.fakes import FakeBroker, FakeConsumer, FakePositions, fake_ports
+from streams.testing.broker import FakeBroker
+from tests.fakes import FakeConsumer, FakePositions, fake_ports
 from tests.loops import CODEC
 from tests.virtual import elapse, run
 

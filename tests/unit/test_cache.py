@@ -292,6 +292,29 @@ def test_a_query_that_names_a_version_is_asked() -> None:
     assert cached.ask("c", row(1.0)) == ["c=7"]
 
 
+def test_two_clients_that_use_one_id_at_once_have_their_own_answers_remembered() -> None:
+    """Each output is kept under the input that it answers."""
+    cached = Cached("m")
+    assert cached.ask("id", row(1.0), token="one") == ["m?id"]
+    assert cached.ask("id", row(2.0), token="other") == ["m?id@2"]
+    assert cached.land("id", "m", answer=1) == ["id=1"]
+    assert cached.land("id@2", "m", answer=2) == ["id=2"]
+    assert cached.ask("a", row(2.0)) == ["a=2"]
+    assert cached.ask("b", row(1.0)) == ["b=1"]
+
+
+def test_an_id_that_is_used_again_does_not_take_the_output_that_came_too_late_for_the_first() -> None:
+    """The first has been answered by default; what its model says at last is about another input."""
+    cached = Cached("m", "other")
+    assert cached.ask("id", row(1.0), token="one") == ["m?id", "other?id"]
+    assert cached.wait(0.2) == ["id=deadline"]
+    assert cached.ask("id", row(2.0), token="other") == ["m?id@2", "other?id@2"]
+    assert cached.land("id", "m", "other", answer=1) == []
+    assert cached.land("id@2", "m", "other", answer=2) == ["id=2"]
+    assert cached.ask("a", row(2.0)) == ["a=2"]
+    assert cached.ask("b", row(1.0)) == ["b=1"]
+
+
 def _drawn(shares: dict[str, float], version: str, count: int) -> list[str]:
     """Return ids of queries that are drawn for a version."""
     ids = (f"q{number}" for number in range(100))

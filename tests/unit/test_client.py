@@ -174,13 +174,15 @@ async def test_silence_is_an_error_that_says_what_to_check(client: Client) -> No
         await client.predict("digits", "x", timeout_s=0.01)
 
 
-async def test_a_query_that_kafka_does_not_take_is_no_silence(client: Client, transport: FakeTransport) -> None:
+async def test_a_query_that_kafka_does_not_take_is_no_silence(
+    client: Client, transport: FakeTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No connection is left: nobody needs to look at the roles."""
 
     async def send(*_: object) -> None:
         await asyncio.sleep(3600)
 
-    transport.send = send  # type: ignore[method-assign]
+    monkeypatch.setattr(transport, "send", send)
     with pytest.raises(BrokerUnavailableError, match=r"Kafka at nowhere:1 did not take query .*skysail doctor"):
         await client.predict("digits", "x", timeout_s=0.01)
 

@@ -530,7 +530,7 @@ def test_a_worker_that_was_stopped_is_forgotten_once_nobody_may_ask_its_model() 
     """Its model was removed; while an application names it, the silence is told."""
     page = Page()
     page.everybody()
-    page.report("worker.rule@1", **{STOPPED: 1.0})
+    page.report("worker.rule@1", stopped=1.0)
     asked = {"candidate{application=digits,model=rule}": 1.0, "deployed{application=digits,policy=exp3}": 1.0}
     for candidates, told in ((asked, True), ({}, False)):
         page.later(6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from deploy.demo.snapshot import take
 from deploy.demo.summary import say
 from deploy.demo.tally import Tally
 from deploy.demo.trial import Trial, tried
-from deploy.demo.view import line, screen
+from deploy.demo.view import INDENT, KEY, line, screen
 from load.recorder import Recorder
 from policies.registry import create
 from schemas.records import (
@@ -427,14 +428,25 @@ def test_before_the_first_answer_there_is_nothing_to_divide() -> None:
     assert "error – p50/p95/p99 –/–/– ms" in line(now)  # noqa: RUF001 - the dash that is shown
 
 
-def test_without_a_terminal_each_second_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_no_line_is_wider_than_a_screen() -> None:
+    """Five models fit into lines of 160 characters, each model as a whole in one of them."""
+    ran = whole_run()
+    now = take(ran.tally, ran.recorder, seconds=9, feedback_sent=900, now_us=5 * SECOND, breaking="svc")
+    model = replace(now.models[0], name="boosting", batch_rows=123.4, batch_cap=1024)
+    shown = line(replace(now, models=(model,) * 5, in_time=123_456, joined=123_456, applied=123_456))
+    assert all(len(text) <= 160 for text in (*shown.splitlines(), *KEY.splitlines()))
+    assert shown.count("boosting (broken) 54% 0.0% 1024 123.4 0") == 5
+
+
+def test_without_a_terminal_each_second_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     """Looking more often, or after the end, says nothing twice."""
     ran = whole_run()
     with display(Console(force_terminal=False)) as show:
         for now_us in (0, 500_000, SECOND, SECOND + 1, 2 * SECOND, 9 * SECOND, 10 * SECOND, 12 * SECOND):
             show(take(ran.tally, ran.recorder, seconds=9, feedback_sent=900, now_us=now_us, breaking="svc"))
-    key, *lines = capsys.readouterr().out.splitlines()
-    assert "one line a second" in key
+    out = capsys.readouterr().out
+    assert out.startswith(KEY)
+    lines = [text for text in out.removeprefix(KEY).splitlines() if text and not text.startswith(INDENT)]
     assert [text.split(" s ")[0].strip() for text in lines] == ["1", "2", "9"]
 
 

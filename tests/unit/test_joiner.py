@@ -502,6 +502,31 @@ def test_what_shadows_answer_is_bounded() -> None:
     assert scores(joiner) == {"1": (3, 0.0), "2": (2, 0.0)}
 
 
+def test_what_shadows_answer_to_a_query_that_nobody_predicts_is_forgotten_in_time() -> None:
+    """Its window ended long ago, or what was answered is of no record any more."""
+    joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000))
+    joiner.on_records([versions({"2": 0.0}), shadowed("q", 0, 7)], 0)
+    assert joiner.next_deadline() == 130_000_000
+    joiner.on_timer(129_000_000)
+    assert joiner.statistics()["shadows_waiting"] == 1
+    joiner.on_timer(130_000_000)
+    assert joiner.statistics()["shadows_waiting"] == 0
+    assert joiner.next_deadline() is None
+
+
+def test_what_shadows_answer_to_a_query_that_waits_for_nothing_is_forgotten_at_once() -> None:
+    """There was no room for it, nothing had been decided, or it was joined before this joiner began."""
+    joiner = Joiner(CODEC, JoinerSettings(1, 60_000_000, 5_000_000, predictions=2))
+    joiner.on_assigned({0: 1})
+    answered_without_decision = CODEC.decode(Prediction, prediction("undecided", 1).value)._replace(decision=None)
+    undecided = record(topics.PREDICTIONS, 1, answered_without_decision)
+    joiner.on_records([versions({"2": 0.0})], 0)
+    joiner.on_records([shadowed(name, n, 7) for n, name in enumerate(("before", "undecided", "waits", "refused"))], 0)
+    joiner.on_records([prediction("before", 0), undecided, prediction("waits", 2), prediction("refused", 3)], 0)
+    assert joiner.statistics()["shadows_waiting"] == 1
+    assert joiner.statistics()["predictions_waiting"] == 1
+
+
 def test_a_shadow_that_waited_when_the_joiner_died_is_scored_all_the_same() -> None:
     """Its record is complete, and read again; what was joined before is not scored again."""
     loop = Loop({"good": lambda _: 7}, digits(models=("good",)), (Crash(5_000_000, "joiner"),))

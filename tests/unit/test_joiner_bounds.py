@@ -163,12 +163,22 @@ def test_ids_too_long_to_wait_are_refused() -> None:
     assert causes(found) == ["over_limit", "over_limit"]
 
 
+def test_feedback_with_an_id_too_long_is_told_so_whether_it_comes_first_or_not() -> None:
+    """Nobody has too large a share of the room; a shorter id is what helps."""
+    alone = joiner()
+    found = alone.on_records([prediction("q" * 600, 0), told("q" * 600, 0), told("p" * 600, 1)], 0)
+    refused = [effect for effect in found if isinstance(effect, DeadLetter)]
+    assert [effect.cause for effect in refused] == ["over_limit", "over_limit"]
+    for effect in refused:
+        assert effect.message == "its query id has more than 512 bytes, and such do not wait: ask with shorter ones"
+
+
 def test_what_one_model_answers_too_late_takes_no_room_from_another() -> None:
     """Its own first outputs are forgotten, and counted."""
     kept = Shadows(Room(1_000, 100_000))
-    kept.keep(model_predictions("quiet", {"q": 7}), lambda _: False, is_late=True)
+    kept.keep(model_predictions("quiet", {"q": 7}), lambda _: False, 0, is_late=True)
     for number in range(100):
-        kept.keep(model_predictions("noisy", {f"n{number}": "x" * 5_000}), lambda _: False, is_late=True)
+        kept.keep(model_predictions("noisy", {f"n{number}": "x" * 5_000}), lambda _: False, 0, is_late=True)
     assert len(kept.get("q")) == len(kept.get("n99")) == 1
     assert kept.get("n0") == ()
     assert kept.forgotten == 101 - len(kept)

@@ -224,15 +224,15 @@ def test_what_is_no_record_does_not_wait_to_be_read() -> None:
         marked = Fetched(tuple(PLACES[0]), 0, 2, batch(b"a") + mark(1))
         deleted = Fetched(tuple(PLACES[1]), errors.OffsetOutOfRangeError.errno, -1, b"")
         await broker.answer(marked, deleted)
-        assert stage.fetcher.lag() == 2
+        assert (stage.fetcher.lag(), stage.fetcher.unread()) == (2, set(PLACES))
         assert list(await stage.poll()) == [PLACES[0]]
-        assert stage.fetcher.lag() == 0
+        assert (stage.fetcher.lag(), stage.fetcher.unread()) == (0, {PLACES[1]})  # of which nobody has told
         stage.subscriptions.subscription.assignment.state_value(PLACES[1]).reset_to(8)
         await asyncio.sleep(2 * BACKOFF_S)
         await broker.answer(sent(PLACES[0], high_watermark=2), sent(PLACES[1], high_watermark=8))
         assert stage.fetcher.lag() == 0
         await broker.answer(sent(PLACES[0], high_watermark=5), sent(PLACES[1], high_watermark=8))
-        assert stage.fetcher.lag() == 3
+        assert (stage.fetcher.lag(), stage.fetcher.unread()) == (3, {PLACES[0]})
 
     play(act)
 

@@ -63,6 +63,12 @@ def test_offsets_are_committed_with_the_next_ones_and_polls_tried_again(caplog: 
     assert "poll failed (1 in a row): RuntimeError" in caplog.text
 
 
+def test_nothing_is_unread_before_the_first_start() -> None:
+    """As there is no lag: a role that asks early learns nothing, and goes on."""
+    consumer = KafkaConsumer(KafkaConnection("b:9092"), ("queries",), "g", SystemClock())
+    assert (consumer.unread(), consumer.vitals().lag) == (frozenset(), 0)
+
+
 def test_requests_of_aiokafka_itself_fail_as_over_a_broken_connection() -> None:
     """An error of another kind would end its background tasks, and nobody would find the group's coordinator again."""
 

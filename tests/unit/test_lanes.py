@@ -12,7 +12,8 @@ import pytest
 from streams.operators.contract import Emit, Position
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
 from streams.runtime.lanes import BACKOFF_MAX_S, STANDS_STILL_S, LaneEvents, Lanes
-from tests.fakes import ROUND_TRIP_S, FakeBroker, FakeTransport
+from streams.testing.broker import FakeBroker
+from tests.fakes import ROUND_TRIP_S, FakeTransport
 from tests.virtual import elapse, run
 
 if TYPE_CHECKING:

@@ -11,13 +11,14 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
+from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
 from streams.runtime.loop import RoleLoop
 from streams.runtime.roles import Role
+from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,
-    FakeBroker,
     FakeConsumer,
     FakePositions,
     FakeTransport,
@@ -457,6 +458,28 @@ def test_a_stuck_consumer_ends_the_process() -> None:
         with pytest.RaisesGroup(StuckError):
             async with running(ScriptedKernel()) as s:
                 s.consumer.fault = StuckError("20 polls failed")
+                await elapse(2)
+        assert s.consumer.stopped
+
+    run(scene())
+
+
+def test_a_machine_s_clock_that_is_set_far_back_ends_the_process() -> None:
+    """Not a step that the clock has followed soon; the new process starts with the right time."""
+
+    async def scene() -> None:
+        back_ns = 0
+
+        def passed_ns() -> int:
+            return int(asyncio.get_running_loop().time() * 1e9)
+
+        clock = SystemClock(lambda: START_US * 1000 + passed_ns() - back_ns, passed_ns)
+        with pytest.RaisesGroup(pytest.RaisesExc(StuckError, match="clock was set back by 60 s")):
+            async with running(ScriptedKernel(), clock=clock) as s:
+                back_ns = 5_000_000_000
+                await elapse(30)
+                assert not s.consumer.stopped
+                back_ns += 60_000_000_000
                 await elapse(2)
         assert s.consumer.stopped
 

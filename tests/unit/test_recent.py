@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 from streams.operators.recent import RecentIds
 
 
@@ -50,3 +55,30 @@ def test_an_id_with_another_token_is_new_and_a_copy_of_it_is_not() -> None:
     for number in range(30):
         assert recent.add(0, str(number), "mine")
     assert recent.add(0, "a")
+
+
+def test_tokens_are_told_apart_alike_in_every_process() -> None:
+    """Some pairs are not, one in 4,096: which ones, depends on no process's seed."""
+    program = "from tests.unit.test_recent import taken_for_copies; print(taken_for_copies())"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert found == {f"{taken_for_copies()}\n"}
+    assert taken_for_copies()
+
+
+def taken_for_copies() -> list[int]:
+    """Return which of many queries with other tokens are taken for copies."""
+    recent = RecentIds(50_000)
+    asked = range(20_000)
+    for number in asked:
+        recent.add(0, str(number), f"one{number}")
+    return [number for number in asked if not recent.add(0, str(number), f"one{number * 7919}")]

@@ -11,8 +11,9 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Report, Tensor
+from streams.testing.broker import FakeBroker
 from streams.topology import worker_role
-from tests.fakes import FakeBroker, FakeConsumer, fake_ports
+from tests.fakes import FakeConsumer, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError

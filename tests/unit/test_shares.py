@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_what_gives_another_kind_of_answer_cannot_share_queries() -> None:
 
 
 @pytest.mark.parametrize("other", [{"shape": (2,)}, {"dtype": "int64"}, {"dtype": None}, {"output": "scores"}])
-def test_what_takes_or_gives_something_else_does_not_succeed_unless_forced(other: dict[str, object]) -> None:
+def test_what_takes_or_gives_something_else_does_not_succeed_unless_forced(other: dict[str, Any]) -> None:
     """What is asked now would be answered by default: the message says both, and what to do."""
     with pytest.raises(UsageError, match=r"digits.* 2 .*1, which serves.*another --name, or .* with --force"):
         check_successor(replace(version("2"), **other), version("1"))

@@ -14,7 +14,8 @@ from streams.operators.contract import StateKey
 from streams.operators.selection import Selection, SelectionSettings
 from streams.runtime.loop import STATES_S, RoleLoop
 from streams.runtime.roles import Role
-from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, FaultyStore, fake_ports
+from streams.testing.broker import FakeBroker
+from tests.fakes import FakeBroadcast, FakeConsumer, FaultyStore, fake_ports
 from tests.loops import CODEC, row
 from tests.virtual import VirtualClock, elapse, run
 

@@ -16,7 +16,8 @@ from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Report, Tensor
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
-from tests.fakes import FakeBroadcast, FakeBroker, FakeConsumer, FakeRecent, fake_ports
+from streams.testing.broker import FakeBroker
+from tests.fakes import FakeBroadcast, FakeConsumer, FakeRecent, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, in_virtual_time
 from workers.errors import HungError, PackageError
@@ -109,6 +110,7 @@ class Scene:
         recent: FakeRecent | None = None,
         starts: str = "1",
         faults: Mapping[str, Exception] | None = None,
+        starting: Model | None = None,
     ) -> None:
         self.broker = FakeBroker()
         self.consumer = FakeConsumer(self.broker, [(TOPIC, 0)])
@@ -120,10 +122,9 @@ class Scene:
         models = FakeBroadcast(self.broker, (topics.MODELS,))
         ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode, broadcast=models, recent=recent)
         self.quiet = False  # whether nothing is asked before the block of `playing`
-        self.made_worker = lambda model: Worker(
-            model, "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make
+        self.worker = Worker(
+            starting or version(starts), "worker-1", settings or WorkerSettings(), ports, CODEC, make=self.make
         )
-        self.worker = self.made_worker(version(starts))
 
     def make(self, model: Model) -> Answering:
         """Make what runs a version."""
@@ -403,8 +404,7 @@ async def test_a_version_that_takes_nothing_of_what_was_asked_does_not_take_over
 async def test_a_worker_that_starts_with_a_version_that_takes_nothing_falls_back_on_the_one_before() -> None:
     """Until somebody asks what it takes."""
     recent = FakeRecent([Record(TOPIC, 0, n, 0, None, CODEC.encode(asked_long_ago(n))) for n in range(3)])
-    scene = of_another_shape(Scene(recent=recent, starts="2"))
-    scene.worker = scene.made_worker(WIDER)
+    scene = of_another_shape(Scene(recent=recent, starting=WIDER))
     scene.history.append((b"digits", CODEC.encode(WIDER)))
     scene.quiet = True
     async with scene.playing():

@@ -6,7 +6,7 @@ import pytest
 
 from streams.runtime.errors import StuckError
 from streams.runtime.ports import Vitals
-from streams.runtime.watchdog import SILENT_US, STALLED_US, Watchdog
+from streams.runtime.watchdog import AHEAD_MS, SILENT_US, STALLED_US, Watchdog
 
 NOW_US = 10**15
 
@@ -49,3 +49,11 @@ def test_a_step_of_the_clock_is_no_silence() -> None:
     watchdog = Watchdog()
     watchdog.check(vitals(), NOW_US, throttled=False)
     watchdog.check(vitals(silent_us=10 * SILENT_US, lag=5), NOW_US + 10 * SILENT_US, throttled=False)
+
+
+def test_a_clock_that_was_set_far_back_ends_the_role() -> None:
+    """A new process has the right time at once; this one would answer by default for twice as long as the step."""
+    Watchdog().check(vitals(), NOW_US, throttled=False, ahead_ms=AHEAD_MS)
+    Watchdog().check(vitals(), NOW_US, throttled=False, ahead_ms=-60_000.0)
+    with pytest.raises(StuckError, match=r"clock was set back by 60 s; restart"):
+        Watchdog().check(vitals(), NOW_US, throttled=True, ahead_ms=60_000.0)
