@@ -143,15 +143,15 @@ async def test_bytes_that_are_no_record_are_dead_letters(there: Deployed, topic:
     "row",
     [
         np.zeros(3, np.float32),
-        np.zeros((2, 1), np.float32),
-        np.zeros(2, np.float64),
+        np.zeros((2, 2), np.float32),
+        np.full(2, 1e300),
         np.array([np.nan, 0], np.float32),
         np.array([0, np.inf], np.float32),
         "text",
         b"bytes",
         Tensor("float32", (1 << 30, 0), b""),
     ],
-    ids=["wide", "two-axes", "dtype", "nan", "inf", "text", "bytes", "vast"],
+    ids=["wide", "two-axes", "out-of-range", "nan", "inf", "text", "bytes", "vast"],
 )
 async def test_an_input_that_does_not_fit_gets_the_default(there: Deployed, row: object) -> None:
     """Wrong shape, type or number: the default output, marked so, at once and not at the deadline."""
@@ -160,6 +160,15 @@ async def test_an_input_that_does_not_fit_gets_the_default(there: Deployed, row:
     prediction = await bad
     assert (prediction.status, prediction.reason, prediction.answer) == (Status.DEFAULT, "invalid_input", -1)
     assert prediction.answered_us < prediction.deadline_us - 1_000_000
+
+
+@pytest.mark.parametrize("row", [[1, 0], [1.0, 0.0], np.array([1, 0], np.int64), np.array([1.0, 0.0]), (True, False)])
+async def test_what_can_be_cast_without_loss_is_answered(there: Deployed, row: object) -> None:
+    """Lists, whole numbers and doubles, as users have them; what does not fit is told in words."""
+    prediction = await there.client.predict("sums", row)
+    assert (prediction.status, prediction.answer) == (Status.COMPLETE, 1)
+    refused = await there.client.predict("sums", [1, 2, 3])
+    assert refused.message == "model parity takes float32[2], got int64[3]"
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,10 @@ def _echo(bootstrap: str, prefix: str, ready: asyncio.Event, loop: asyncio.Abstr
 def _answer(query: Query) -> Prediction:
     context, sent_us = query.context, query.sent_us
     status = Status.COMPLETE
-    return Prediction(query.query_id, query.application, context, None, status, None, 3, 1.0, (), sent_us, 0, 0, 0)
+    times = sent_us, 0, 0, 0
+    return Prediction(
+        query.query_id, query.application, context, None, status, None, 3, 1.0, (), *times, query.reply_token
+    )
 
 
 @pytest.mark.usefixtures("echo")

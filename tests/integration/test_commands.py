@@ -232,5 +232,6 @@ async def test_what_cannot_run_beside_another_version_is_refused(there: Deployed
     ]
     one = json.loads(await asyncio.to_thread(run, "model", "show", "parity", "1", "--json", "--config", config))
     assert (one["name"], one["version"], one["runtime"]) == ("parity", "1", "function")
-    prediction = await said("query", "sums", "--input", "[1, 2]", "--version", "2", "--config", config)
+    asked = "query", "sums", "--input", "[1, 2]", "--version", "2"
+    prediction = await said(*asked, "--config", config, code=1)
     assert prediction["reason"] == "unknown_version"
