@@ -132,7 +132,7 @@ class Laws:
     def _first_in_time(self, query_id: str) -> Told | None:
         """Return the first feedback that can be joined, if it was written inside the window of a decided query."""
         answer = self._ledger.answers.get(query_id)
-        if answer is None or answer.prediction.decision is None:
+        if answer is None or answer.prediction.decision is None or query_id in self._ledger.turned_away:
             return None
         end_us = answer.stamp_us + self._ledger.window_us(answer.prediction.application) - self._tolerance_us
         for told in self._ledger.told[query_id]:

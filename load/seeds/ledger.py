@@ -49,6 +49,7 @@ class Ledger:
         log: observations by partition, with their timestamps.
         dead: causes of dead letters, by the position of what is dead.
         early: commits that passed a record without an outcome.
+        turned_away: queries whose predictions were committed although nothing had become of them: there was no room.
     """
 
     def __init__(self, plan: Plan, broker: FakeBroker, store: SharedStore, codec: Codec, tolerance_us: int) -> None:
@@ -59,6 +60,7 @@ class Ledger:
         self.log: dict[int, list[tuple[int, Observation]]] = {}
         self.dead: dict[Position, str] = {}
         self.early: list[str] = []
+        self.turned_away: set[str] = set()
         self._plan = plan
         self._broker = broker
         self._store = store
@@ -144,13 +146,19 @@ class Ledger:
         first = self.answers[prediction.query_id]
         if prediction.query_id in self.observed or first.position != record.position:
             return True
-        if prediction.decision is None or self._plan.is_bounded:  # nothing to learn; perhaps there was no room for it
+        if prediction.decision is None or self._is_expired(prediction, record.timestamp_us):
             return True
-        window_us = self.window_us(prediction.application)
-        is_over = self._now_us() >= record.timestamp_us + window_us - self._tolerance_us
-        return is_over and (
-            self.default_loss(prediction.application) is None
-            or self._now_us() > record.timestamp_us + self._plan.joiner.memory_us - self._tolerance_us
+        if self._plan.is_bounded:
+            self.turned_away.add(prediction.query_id)
+        return self._plan.is_bounded
+
+    def _is_expired(self, prediction: Prediction, timestamp_us: int) -> bool:
+        """Tell whether a window has ended by now, with nothing to learn from that."""
+        application, late_us = prediction.application, self._now_us() + self._tolerance_us
+        return late_us >= timestamp_us + self.window_us(application) and (
+            self.default_loss(application) is None
+            # By when it was answered, not written: after a long outage that may be far apart.
+            or late_us > prediction.answered_us + self._plan.joiner.memory_us
         )
 
     def has_outcome(self, record: Record) -> bool:
@@ -159,7 +167,9 @@ class Ledger:
         answer = self.answers.get(query_id)
         before = takewhile(lambda told: told.record.position != record.position, self.told[query_id])
         is_copy = any(told.record.value == record.value or told.record.position not in self.dead for told in before)
-        return query_id in self.observed or is_copy or (answer is not None and answer.prediction.decision is None)
+        is_nothing = answer is not None and answer.prediction.decision is None
+        # A joiner that has not read them itself skips feedback on predictions that were turned away.
+        return query_id in self.observed or is_copy or is_nothing or query_id in self.turned_away
 
     def _now_us(self) -> int:
         return VirtualClock().now_us()

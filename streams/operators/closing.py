@@ -37,6 +37,7 @@ _new = tuple.__new__  # half the cost of a named tuple's constructor
 NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
 NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
 TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
+LATE = "the window had ended before this feedback came"
 _USUAL_NAME = 128
 # Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
 # core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
@@ -50,6 +51,10 @@ class Told(NamedTuple):
     record: Record
     feedback: Feedback
     stored: bytes  # the prediction, as it waits
+
+
+class LateError(ValueError):
+    """Feedback that was written when the learner had forgotten its query: joined, it could count twice."""
 
 
 # What feedback and prediction make together: the prediction, what shadows answered, on which terms, the observation.
@@ -126,12 +131,13 @@ class Closing:
     def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
         mark = self._spans.mark()
         try:
-            made = [*self._made(told, partition)]
+            made = [*self._made(told, partition, now_us)]
             written = self._written([one[-1] for one in made])
-        except (LossError, DecodeError, SchemaError) as error:
+        except (LossError, LateError, DecodeError, SchemaError) as error:
             self._spans.restore(mark)
             if len(told) == 1:
-                self.refuse(told[0].record, "invalid_feedback", str(error), effects)
+                cause = "late" if isinstance(error, LateError) else "invalid_feedback"
+                self.refuse(told[0].record, cause, str(error), effects)
                 return
             middle = len(told) // 2  # nothing was done for any of them yet
             self._join(told[:middle], partition, now_us, effects)
@@ -154,9 +160,10 @@ class Closing:
         partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
-    def _made(self, told: Sequence[Told], partition: Waiting) -> Iterable[_Made]:
+    def _made(self, told: Sequence[Told], partition: Waiting, now_us: int) -> Iterable[_Made]:
         codec, terms_of, classes = self._codec, self._windows.of, self._configuration.classes
         predictions = [codec.decode(Prediction, value_of(one.stored)) for one in told]
+        self._check_time(told, predictions, now_us)
         beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
         if partition.shadows:
             come = [partition.shadows.get(one.query_id) for one in told]
@@ -175,6 +182,15 @@ class Closing:
             for prediction, its, one in zip(predictions, terms, told, strict=True)
         ]
         return zip(predictions, beside, terms, seen, strict=True)
+
+    def _check_time(self, told: Sequence[Told], predictions: Sequence[Prediction], now_us: int) -> None:
+        """Raise `LateError` for what was told long after its window.
+
+        Only after an outage such predictions wait still, and what they once were joined with is forgotten.
+        """
+        for one, prediction in zip(told, predictions, strict=True):
+            if min(one.record.timestamp_us, now_us) > prediction.answered_us + self._memory_us:
+                raise LateError(LATE)
 
     def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
         """Return the error that costs 1; None where the feedback says what the answer cost."""

@@ -11,7 +11,7 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
     after the window                  dead letter, cause `late`
     for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
     on an answer nobody decided       skipped, counted as `nothing_to_learn`; such predictions do not wait
-    without room to wait              dead letter, cause `over_limit`
+    without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
 
 A window ends when its time is over and the partition's feedback has been read so far; a window later at the latest.
@@ -43,7 +43,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelPredictions
 from streams.operators.applications import Configuration
-from streams.operators.closing import Closing, Told
+from streams.operators.closing import LATE, Closing, Told
 from streams.operators.contract import Operator, Skip
 from streams.operators.decided import may_be_decided
 from streams.operators.ended import How
@@ -345,7 +345,7 @@ class Joiner(Operator):
         if how is How.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
             how = How.OVER  # whatever became of the prediction then, this comes after its window
         if how is How.OVER:
-            self._closing.refuse(record, "late", "the window had ended before this feedback came", effects)
+            self._closing.refuse(record, "late", LATE, effects)
         elif how is How.REFUSED:
             self._closing.refuse_unkept(record, query_id, effects)
         else:

@@ -64,8 +64,8 @@ class ScrapeServer(WSGIServer):
             pass  # the other side is gone, or was too slow
         finally:
             end.cancel()
+            self._room.release()  # before the other side can see the end and come again
             self.shutdown_request(request)
-            self._room.release()
 
 
 def _end(request: socket.socket) -> None:

@@ -249,6 +249,20 @@ def test_a_prediction_read_after_its_window_still_waits_for_feedback_to_be_read(
     assert isinstance(joined, Emit)
 
 
+def test_what_is_told_long_after_the_window_is_late_though_its_prediction_waits_once_more() -> None:
+    """Read again after an outage, the prediction may have been joined before, and the learner has forgotten that."""
+    joiner = alone()
+    long_after_us = JoinerSettings(1, 60_000_000, 5_000_000).memory_us + 1
+    answered_us = CODEC.decode(Prediction, prediction("q", 0).value).answered_us
+    first, second = told("a", 0), told("q", 1)._replace(timestamp_us=answered_us + long_after_us)
+    now_us = answered_us + long_after_us
+    joiner.on_records([prediction("a", 0), prediction("q", 1)], now_us)
+    effects = joiner.on_records([first, second], now_us)
+
+    assert [effect.cause for effect in effects if isinstance(effect, DeadLetter)] == ["late"]
+    assert [effect.completes[1] for effect in effects if isinstance(effect, Emit)] == [first.position]
+
+
 def alone(**changes: int) -> Joiner:
     """Return a joiner without applications: every window is a minute."""
     given = {"partitions": 1, "window_us": 60_000_000, "early_us": 5_000_000, **changes}
