@@ -23,8 +23,8 @@ from schemas.codec import Codec  # noqa: E402
 from schemas.records import Application, Feedback, Model, Observation, Observations, Prediction, Query, Status, Tensor  # noqa: E402
 from streams.client import Client, UnansweredError  # noqa: E402
 from streams.sync import SyncClient  # noqa: E402
-from workers.loading import load_package  # noqa: E402
-from workers.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
+from workers.packages.loading import load_package  # noqa: E402
+from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
 
 # What it says by itself about a broker that is gone, an application gets as an exception.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from deploy.clients import TIMEOUT_S, admin, answering, librdkafka
+from deploy.connect.clients import TIMEOUT_S, admin, answering, librdkafka
 from deploy.errors import UsageError
 from schemas import topics
 from schemas.errors import DecodeError
@@ -22,7 +22,7 @@ from schemas.records import Report
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
 
 RECENT_S = 3.0  # every process reports once a second

@@ -21,30 +21,32 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deploy import configuration, desired, metrics, topics
-from deploy.addresses import connection
+from deploy import metrics
+from deploy.config import configuration
+from deploy.config.addresses import connection
+from deploy.config.settings import Settings
+from deploy.connect.codec import codec_for
 from deploy.errors import StartError
-from deploy.listening import fault_of, require_free
 from deploy.local.logs import tail
 from deploy.local.process import free_port
 from deploy.local.supervisor import Child, Supervisor
+from deploy.ports import fault_of, require_free
 from deploy.progress import Silent
-from deploy.registry import codec_for
-from deploy.settings import Settings
+from deploy.state import desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.runtime.kafka_tail import KafkaTail
+from streams.runtime.kafka.tail import KafkaTail
 from streams.topology import worker_role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Container, Iterable, Mapping
     from types import TracebackType
 
-    from deploy.desired import CreateTopics
     from deploy.local.supervisor import ChildStatus
     from deploy.progress import Progress
-    from load.system import Deployment, Launch
+    from deploy.state.desired import CreateTopics
+    from load.harness.system import Deployment, Launch
     from schemas.codec import Codec
     from schemas.records import Application, Model
 
@@ -342,7 +344,7 @@ def _name(role: str, model: str | None, number: int = 1) -> str:
 
 
 def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
-    """Return what starts deployments for load scenarios: an implementation of `load.system.Launch`.
+    """Return what starts deployments for load scenarios: an implementation of `load.harness.system.Launch`.
 
     Args:
         bootstrap: of the broker.

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from deploy.errors import StartError
-from deploy.listening import fault_of, is_ours
+from deploy.ports import fault_of, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from deploy.settings import Metrics
+    from deploy.config.settings import Metrics
     from streams.runtime.metrics import MetricsHook
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ def exporting(settings: Metrics) -> Iterator[tuple[MetricsHook, ...]]:
     if not settings.port:
         yield ()
         return
-    from streams.runtime.prometheus import PrometheusExporter  # 2 MB, its HTTP server included
+    from streams.runtime.process.prometheus import PrometheusExporter  # 2 MB, its HTTP server included
 
     port = _port(settings)
     try:

@@ -18,34 +18,34 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from deploy.addresses import connection, redis_place, redis_url
+from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.errors import StartError, UsageError
-from deploy.listening import fault_of
 from deploy.metrics import exporting
+from deploy.ports import fault_of
 from schemas import topics
 from streams import topology
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
-from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
-from streams.runtime.kafka_producer import KafkaTransport
-from streams.runtime.kafka_reader import KafkaBroadcast, KafkaRecent
-from streams.runtime.process import run_process
-from streams.runtime.roles import Ports, Role
-from streams.runtime.sampler import sampling
+from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
+from streams.runtime.kafka.producer import KafkaTransport
+from streams.runtime.process.cpu_profiler import sampling
+from streams.runtime.process.run import run_process
+from streams.runtime.role.definition import Ports, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model
     from streams.operators.contract import Operator
-    from streams.operators.joiner import JoinerSettings
-    from streams.runtime.kafka_client import KafkaConnection
-    from streams.runtime.loop import RoleLoop
+    from streams.operators.join.kernel import JoinerSettings
+    from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.metrics import MetricsHook
-    from streams.runtime.redis_store import RedisStore
+    from streams.runtime.role.loop import RoleLoop
+    from streams.runtime.stores.redis import RedisStore
     from workers.inline import InlineLoop
     from workers.runner import Worker
     from workers.settings import WorkerSettings
@@ -88,7 +88,7 @@ def shared(settings: Settings, codec: Codec, instance: str, hooks: tuple[Metrics
 
 def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     """Build the role that decides and combines, with the models that run inside it."""
-    from streams.operators.selection import Selection, SelectionSettings
+    from streams.operators.selection.kernel import Selection, SelectionSettings
 
     # Models inside have the room that they have in a worker.
     bound = {"outstanding": common.settings.worker.queue_rows} if inline else {}
@@ -115,7 +115,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
 
 def joiner(common: Shared) -> RoleLoop:
     """Build the role that joins predictions and feedback."""
-    from streams.operators.joiner import Joiner
+    from streams.operators.join.kernel import Joiner
 
     # No topic is read while too much is on its way out: what feedback leads to may be dead letters as large as itself.
     role = _role(
@@ -129,7 +129,7 @@ def joiner(common: Shared) -> RoleLoop:
 
 
 def _joiner_settings(common: Shared) -> JoinerSettings:
-    from streams.operators.joiner import JoinerSettings
+    from streams.operators.join.kernel import JoinerSettings
 
     given = common.settings.joiner
     return JoinerSettings(
@@ -142,7 +142,7 @@ def _joiner_settings(common: Shared) -> JoinerSettings:
 
 def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
-    from streams.operators.learner import Learner
+    from streams.operators.learn.kernel import Learner
 
     return _loop(
         _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000, at_once=LEARNER_AT_ONCE),
@@ -234,7 +234,7 @@ def _loop(
 
 
 def _store(common: Shared) -> RedisStore:
-    from streams.runtime.redis_store import RedisSettings, RedisStore
+    from streams.runtime.stores.redis import RedisSettings, RedisStore
 
     return RedisStore(RedisSettings(redis_url(common.settings), common.settings.prefix), common.codec)
 

@@ -23,14 +23,14 @@ from schemas.codec import Codec
 from schemas.framing import peek_id
 from schemas.records import Application, Feedback, Model, Query, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, Record, WriteStates
-from streams.operators.joiner import Joiner, JoinerSettings
-from streams.operators.learner import Learner
-from streams.operators.selection import Selection, SelectionSettings
-from workers.answering import Asked, Identity, inputs_of
-from workers.batcher import Batcher
+from streams.operators.join.kernel import Joiner, JoinerSettings
+from streams.operators.learn.kernel import Learner
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from workers.inputs.rows import predict_rows
+from workers.kernel.batcher import Batcher
+from workers.kernel.results import Asked, Identity, inputs_of
+from workers.kernel.worker import ModelWorker
 from workers.manifest import Manifest, Signature
-from workers.operator import ModelWorker
-from workers.rows import predict_rows
 from workers.runtimes.contract import Outputs, Rows
 
 if TYPE_CHECKING:

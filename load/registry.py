@@ -6,15 +6,15 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from load import scale_page
-from load.account import page
-from load.paper import page as paper_page
-from load.paper import run as paper
-from load.peers import batching as batching_peers
-from load.peers import forest_page, trio_page
-from load.peers import page as peers_page
+from load.research.account import page
+from load.research.account import scenario as account
+from load.research.paper import page as paper_page
+from load.research.paper import run as paper
+from load.research.peers import batching as batching_peers
+from load.research.peers import forest, forest_page, trio, trio_page
+from load.research.peers import page as peers_page
+from load.research.peers import scenario as peers
 from load.scenarios import (
-    account,
     agreement,
     batching,
     cache,
@@ -22,7 +22,6 @@ from load.scenarios import (
     delayed,
     figure8,
     floor,
-    forest,
     hostile,
     idle,
     latecomer,
@@ -31,7 +30,6 @@ from load.scenarios import (
     loop,
     overload,
     parm,
-    peers,
     personal,
     policies,
     recall,
@@ -43,15 +41,15 @@ from load.scenarios import (
     specialists,
     straggler,
     takeover,
-    trio,
 )
+from load.scenarios.parts import scale_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from load.results import Result
-    from load.system import Stage
-    from load.tables import Table
+    from load.harness.system import Stage
+    from load.results.results import Result
+    from load.results.tables import Table
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from streams.link import KafkaLink
 from streams.murmur2 import partition_of
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StreamError
-from streams.runtime.kafka_client import KafkaConnection
+from streams.runtime.kafka.connection import KafkaConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

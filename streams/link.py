@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
-from streams.runtime.kafka_producer import KafkaTransport
-from streams.runtime.kafka_tail import KafkaTail
-from streams.runtime.lanes import LaneEvents, Lanes
+from streams.runtime.kafka.producer import KafkaTransport
+from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.role.accumulator import LaneEvents, Lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streams.operators.contract import Record
     from streams.runtime.errors import RecordRefusedError
-    from streams.runtime.kafka_client import KafkaConnection
+    from streams.runtime.kafka.connection import KafkaConnection
 
 _log = logging.getLogger(__name__)
 

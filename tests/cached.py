@@ -10,7 +10,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Model, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, Record
-from streams.operators.selection import Selection, SelectionSettings
+from streams.operators.selection.kernel import Selection, SelectionSettings
 from tests.loops import row
 
 if TYPE_CHECKING:

@@ -19,17 +19,17 @@ import aiohttp
 from aiokafka.admin import AIOKafkaAdminClient
 from confluent_kafka import Producer
 
-from deploy.addresses import connection
-from deploy.clients import asking, librdkafka
+from deploy.config.addresses import connection
+from deploy.config.settings import Settings
+from deploy.connect.clients import asking, librdkafka
+from deploy.connect.codec import codec_for
 from deploy.launch import System
-from deploy.registry import codec_for
-from deploy.settings import Settings
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.records import Prediction, Report
-from streams.runtime.kafka_reader import KafkaBroadcast
-from workers.packaging import package_function
+from streams.runtime.kafka.log_reader import KafkaBroadcast
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.client import Client
     from streams.operators.contract import Record
-    from streams.runtime.kafka_client import KafkaConnection
+    from streams.runtime.kafka.connection import KafkaConnection
 
 T = TypeVar("T")
 ROLES = ("selection", "worker", "joiner", "learner")

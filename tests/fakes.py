@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from streams.operators.contract import Emit, Operator, Record
 from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
 from streams.runtime.ports import Vitals
-from streams.runtime.roles import Ports
-from streams.runtime.store import MemoryStore
+from streams.runtime.role.definition import Ports
+from streams.runtime.stores.base import MemoryStore
 from tests.virtual import VirtualClock
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState, Report
     from streams.operators.contract import Effects, StateKey, WriteStates
     from streams.runtime.ports import Rebalanced, TopicPartition
-    from streams.runtime.store import Found, Verdict
+    from streams.runtime.stores.base import Found, Verdict
     from streams.testing.broker import FakeBroker
 
 ROUND_TRIP_S = 0.001

@@ -10,17 +10,17 @@ from streams.operators.contract import Emit, Record
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError
-from streams.runtime.kafka_consumer import ConsumerSettings
-from streams.runtime.kafka_producer import KafkaTransport, ProducerSettings
-from streams.runtime.kafka_reader import KafkaBroadcast
+from streams.runtime.kafka.consumer import ConsumerSettings
+from streams.runtime.kafka.log_reader import KafkaBroadcast
+from streams.runtime.kafka.producer import KafkaTransport, ProducerSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
     from streams.operators.contract import Operator
-    from streams.runtime.kafka_client import KafkaConnection
-    from streams.runtime.loop import RoleLoop
-    from streams.runtime.roles import Role
+    from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.role.definition import Role
+    from streams.runtime.role.loop import RoleLoop
 
 CLOCK = SystemClock()
 # Quick group membership: a member that vanishes is replaced after 3 s.

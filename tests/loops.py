@@ -22,12 +22,12 @@ from schemas.records import (
     Tensor,
 )
 from streams.operators.contract import Emit, Operator, Skip
-from streams.operators.joiner import Joiner, JoinerSettings
-from streams.operators.learner import Learner
-from streams.operators.selection import Selection, SelectionSettings
+from streams.operators.join.kernel import Joiner, JoinerSettings
+from streams.operators.learn.kernel import Learner
+from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.testing import START_US, Driver
 from streams.topology import build, worker_role
-from workers.columns import Column
+from workers.inputs.columns import Column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from schemas.records import ModelPredictions, Outcome, Tensor
-from streams.operators.admission import Admission
+from streams.operators.selection.admission import Admission
 
 NOW = 1_700_000_000_000_000
 BATCH_US = 5_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from load.wire import Arrival
+    from load.harness.wire import Arrival
 
 
 class VirtualWire:

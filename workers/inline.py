@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from workers.loopback import Loopback
-from workers.predicting import Predicting
+from workers.predict_loop import Predicting
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Model
     from streams.operators.contract import Effects, Operator
-    from streams.runtime.loop import RoleLoop
+    from streams.runtime.role.loop import RoleLoop
     from workers.settings import WorkerSettings
 
 

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from streams.runtime.errors import StreamError
-from streams.runtime.loop import RoleLoop
-from streams.runtime.roles import Ports, Role
+from streams.runtime.role.definition import Ports, Role
+from streams.runtime.role.loop import RoleLoop
 from streams.topology import worker_role
-from workers.predicting import Predicting
-from workers.rehearsal import asked_in
+from workers.predict_loop import Predicting
+from workers.rollout.warm_up import asked_in
 
 if TYPE_CHECKING:
     import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Model
     from streams.runtime.ports import RecentRecords
-    from workers.executor import Executor
+    from workers.executors.thread import Executor
     from workers.settings import WorkerSettings
 
 _log = logging.getLogger(__name__)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from workers.operator import ModelWorker
+from workers.kernel.worker import ModelWorker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
     from streams.operators.contract import Effects, Record
-    from workers.answering import Asked, Identity
-    from workers.batcher import Batcher
-    from workers.beside import Beside
-    from workers.versions import Versions
+    from workers.kernel.batcher import Batcher
+    from workers.kernel.results import Asked, Identity
+    from workers.rollout.candidates import Beside
+    from workers.rollout.switch import Versions
 
 
 class Waking(ModelWorker):

@@ -1,7 +1,7 @@
 """The command line: `skysail VERB`. One file for each group of verbs; this one finds them and words their failures.
 
 Verbs are imported when they are used: `skysail --help` must not load scikit-learn, Kafka clients and matplotlib. This
-table and `workers.loading` are the only places of the project that import by name.
+table and `workers.packages.loading` are the only places of the project that import by name.
 """
 
 from __future__ import annotations

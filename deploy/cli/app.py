@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from deploy import catalog, desired
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
+from deploy.connect.codec import codec_for
 from deploy.errors import UsageError
-from deploy.registry import codec_for
+from deploy.state import catalog, desired
 from schemas.records import Application, Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
 
 PARAMETER = "parameters."

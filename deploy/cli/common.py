@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from deploy.configuration import load
+from deploy.config.configuration import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

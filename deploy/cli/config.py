@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.configuration import masked, to_yaml
-from deploy.reference import reference, schema
+from deploy.config.configuration import masked, to_yaml
+from deploy.config.reference import reference, schema
 
 if TYPE_CHECKING:
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
 
 EXAMPLES = """\
 skysail config show                      every key with its value, passwords masked

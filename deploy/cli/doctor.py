@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import Verb, json_option, print_json, with_settings
-from deploy.doctor import Level, diagnose
-from deploy.health import advise, examine
+from deploy.diagnose.doctor import Level, diagnose
+from deploy.diagnose.health import advise, examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from deploy.doctor import Check
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
+    from deploy.diagnose.doctor import Check
 
 MARKS = {Level.OK: "ok", Level.WARN: "note", Level.DOWN: "DOWN", Level.MISSING: "MISSING"}
 LACKS, DOWN = 1, 3  # exit codes; 2 is what click says when it does not understand

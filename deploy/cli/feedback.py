@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from deploy.addresses import connection
 from deploy.cli.common import Verb, json_option, print_json, with_settings
-from deploy.clients import answering, asking
+from deploy.config.addresses import connection
+from deploy.connect.clients import answering, asking
+from deploy.connect.codec import codec_for
 from deploy.errors import UsageError
-from deploy.registry import codec_for
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.jsonable import feedback_from_json, to_json
 from schemas.records import Observation, Observations
-from streams.runtime.kafka_tail import KafkaTail
+from streams.runtime.kafka.tail import KafkaTail
 
 if TYPE_CHECKING:
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Feedback
     from streams.operators.contract import Record

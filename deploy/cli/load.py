@@ -16,17 +16,17 @@ from deploy.errors import UsageError
 from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
-from load import report, results, targets
-from load.arrivals import POISSON, named
-from load.compare import compare
-from load.environment import environment
+from load.harness.arrivals import POISSON, named
+from load.harness.environment import environment
+from load.harness.system import Stage
 from load.registry import SCENARIOS, find
-from load.system import Stage
+from load.results import report, results, targets
+from load.results.compare import compare
 
 if TYPE_CHECKING:
-    from load.arrivals import Arrivals
+    from load.harness.arrivals import Arrivals
     from load.registry import Scenario
-    from load.results import Result
+    from load.results.results import Result
 
 MISSED = 1  # exit status: a target was not reached, or a figure got worse
 

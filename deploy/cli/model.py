@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deploy import catalog, desired, packing
+from deploy.cli import packing
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_package, print_timings, print_versions
+from deploy.connect.codec import codec_for
 from deploy.errors import UsageError
-from deploy.registry import codec_for
+from deploy.state import catalog, desired
 from schemas.records import Application, Model
 from workers import manifest as manifests
-from workers.conversion import CONVERSIONS
+from workers.packages.conversion import CONVERSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
@@ -309,7 +310,7 @@ def list_(settings: Settings, *, as_json: bool) -> None:
     listed = sorted(catalog.versions(settings, codec).items())
     print_versions([(r, serving[name]) for name, versions in listed for r in versions], as_json=as_json)
     if serving and not as_json:
-        from deploy.health import failing_versions
+        from deploy.diagnose.health import failing_versions
 
         for check in failing_versions(settings, codec):
             click.echo(f"{check.found}; {check.advice}", err=True)

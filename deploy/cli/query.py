@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from deploy import catalog
 from deploy.cli.common import Verb, json_option, print_json, with_settings
-from deploy.clients import asking
+from deploy.connect.clients import asking
+from deploy.connect.codec import codec_for
 from deploy.errors import UsageError
-from deploy.registry import codec_for
+from deploy.state import catalog
 from schemas import topics
 from schemas.features import as_features
 from schemas.jsonable import query_from_json, to_json
 from schemas.records import Application, Input, Query, Tensor
 
 if TYPE_CHECKING:
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Prediction
 

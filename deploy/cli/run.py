@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import click
 import uvloop
 
-from deploy.aside import aside
 from deploy.cli.common import Verb, with_settings
-from deploy.configuration import doubts, masked, to_yaml
+from deploy.config.configuration import doubts, masked, to_yaml
+from deploy.config.settings import ROLES
+from deploy.connect.codec import codec_for
+from deploy.connect.forked import aside
 from deploy.errors import UsageError
-from deploy.registry import codec_for
+from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
-from deploy.seldom import Seldom
-from deploy.settings import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Model
 
@@ -71,7 +71,7 @@ def run(
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
     if not roles:
-        from deploy.desired import verify
+        from deploy.state.desired import verify
 
         verify(settings)  # before the settings are printed: what is wrong with them is the last that is said
     if not quiet:
@@ -92,7 +92,7 @@ def run(
 def _prepared(
     settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str]
 ) -> tuple[list[Model], list[Model]]:
-    from deploy.preparing import prepared
+    from deploy.preflight import prepared
 
     return prepared(settings, codec, roles, models)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy import background
 from deploy.cli.common import VerbGroup, json_option, print_json
+from deploy.config.folder import PASSWORD_FILE, STATE
 from deploy.local import admin, apache, process
+from deploy.local import daemons as background
 from deploy.local import redis as redis_server
-from deploy.state import PASSWORD_FILE, STATE
 
 if TYPE_CHECKING:
-    from deploy.background import Running
+    from deploy.local.daemons import Running
 
 folder_option = click.option(
     "--folder",

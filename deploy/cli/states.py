@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.clients import connect_redis
-from streams.runtime.pruning import prune
+from deploy.connect.clients import connect_redis
+from streams.runtime.stores.pruning import prune
 
 if TYPE_CHECKING:
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
 
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 604_800}
 

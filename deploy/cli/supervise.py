@@ -12,15 +12,15 @@ import click
 import uvloop
 from rich.console import Console
 
-from deploy import catalog, desired
 from deploy.alone import require_alone
-from deploy.clients import check_redis
+from deploy.config.folder import held
+from deploy.connect.clients import check_redis
 from deploy.launch import System
 from deploy.local.logs import cut, size
-from deploy.newcomers import follow
+from deploy.log_throttle import Quoted
+from deploy.new_models import follow
 from deploy.progress import shown
-from deploy.seldom import Quoted
-from deploy.state import held
+from deploy.state import catalog, desired
 from schemas.records import Model
 
 _LOOK_S = 1.0
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from deploy.settings import Settings
-    from deploy.state import Place
+    from deploy.config.folder import Place
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
 
 

@@ -11,10 +11,10 @@ import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.cli.common import Verb, with_settings
-from deploy.clients import TIMEOUT_S, answering, librdkafka
+from deploy.connect.clients import TIMEOUT_S, answering, librdkafka
+from deploy.connect.codec import codec_for
 from deploy.errors import UsageError
-from deploy.registry import codec_for
-from deploy.topics import partition_counts
+from deploy.state.topics import partition_counts
 from schemas import records
 from schemas.errors import DecodeError
 from schemas.jsonable import to_json
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
     from schemas.codec import Codec
 
 POLL_S = 0.5

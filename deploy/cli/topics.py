@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deploy import desired
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.registry import codec_for
-from deploy.topics import check, create
+from deploy.connect.codec import codec_for
+from deploy.state import desired
+from deploy.state.topics import check, create
 from streams.topology import describe
 
 if TYPE_CHECKING:
-    from deploy.settings import Settings
+    from deploy.config.settings import Settings
 
 
 EXAMPLES = """\

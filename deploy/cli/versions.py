@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy.cli.common import print_json, print_table
-from workers.loading import checked
-from workers.traffic import STABLE, label
+from workers.kernel.routing import STABLE, label
+from workers.packages.loading import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workers.loading import load_package
+from workers.packages.loading import load_package
 
 if TYPE_CHECKING:
     from pathlib import Path

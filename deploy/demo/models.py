@@ -13,8 +13,8 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from deploy.demo.breakable import FOLDER_VARIABLE, INNER
-from workers.loading import load_package
-from workers.packaging import package_function, package_sklearn
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.openloop import Asked, OpenLoop
-from load.recorder import Recorder
-from load.workload import Rows
+from load.harness.openloop import Asked, OpenLoop
+from load.harness.recorder import Recorder
+from load.harness.workload import Rows
 from schemas.records import Tensor
 
 if TYPE_CHECKING:

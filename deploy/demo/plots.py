@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, PercentFormatter
 
-from load.drawing import COLOURS, STYLE, panels, svg
+from load.results.drawing import COLOURS, STYLE, panels, svg
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from deploy import desired
 from deploy.errors import DeployError
+from deploy.state import desired
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deploy.demo.pens import Pens
     from deploy.demo.stage import Plan, Stage
     from deploy.demo.tally import Phase, Tally
-    from load.recorder import Recorder
+    from load.harness.recorder import Recorder
 
 PHASES: tuple[Phase, ...] = ("before", "during", "after")
 # Where each figure comes from, for whoever reads the report.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
+from deploy.connect.codec import codec_for
 from deploy.demo import models, report
 from deploy.demo.digits import repeating, sample
 from deploy.demo.interrupt import Interrupts, own_terminal
@@ -31,12 +32,11 @@ from deploy.demo.steps import Steps
 from deploy.demo.summary import say as say_summary
 from deploy.demo.tally import Tally
 from deploy.demo.traffic import Link, Queries, Traffic, WarmUp, followed
-from deploy.desired import build
 from deploy.launch import System
-from deploy.registry import codec_for
-from load import arrivals
-from load.recorder import Recorder
-from load.wire import Wire
+from deploy.state.desired import build
+from load.harness import arrivals
+from load.harness.recorder import Recorder
+from load.harness.wire import Wire
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

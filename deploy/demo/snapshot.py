@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deploy.demo.tally import Tally
-    from load.recorder import Recorder
+    from load.harness.recorder import Recorder
 
 WINDOW_S = 5
 

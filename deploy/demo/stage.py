@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from deploy.clients import librdkafka
+from deploy.config.settings import Settings
+from deploy.connect.clients import librdkafka
 from deploy.demo import models, pens
 from deploy.demo.breakable import FLAG, FOLDER_VARIABLE
 from deploy.demo.digits import Digits, digits
@@ -15,9 +16,8 @@ from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
 from deploy.local.redis import RedisServer
 from deploy.local.services import RunningBroker, open_broker
-from deploy.settings import Settings
-from deploy.topics import create
-from load.topics import delete
+from deploy.state.topics import create
+from load.harness.topics import delete
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.demo.steps import Steps
-    from deploy.desired import CreateTopics
     from deploy.local.services import Broker
+    from deploy.state.desired import CreateTopics
     from streams.topology import Topology
 
 APPLICATION = "digits"
@@ -98,7 +98,7 @@ class Stage(NamedTuple):
         if not isinstance(self.broker, EmbeddedBroker):
             return create
         # It cannot tell how topics are configured, either, and nobody could do anything about that.
-        logging.getLogger("deploy.topics").setLevel(logging.ERROR)
+        logging.getLogger("deploy.state.topics").setLevel(logging.ERROR)
 
         def create_embedded(settings: Settings, topology: Topology) -> None:
             self.broker.create_topics({f"{settings.prefix}.{t.name}": t.partitions for t in topology.topics.values()})

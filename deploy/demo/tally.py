@@ -1,7 +1,7 @@
 """What the demo's client counts about models, out of nothing but what it read off the topics. Reads no clock.
 
-Answers and latencies are counted by `load.recorder`; here is who was asked, who was right, how the workers batched,
-what was joined and learnt. Whatever is about a query belongs to the second in which it was meant to be sent.
+Answers and latencies are counted by `load.harness.recorder`; here is who was asked, who was right, how the workers
+batched, what was joined and learnt. Whatever is about a query belongs to the second in which it was meant to be sent.
 """
 
 from __future__ import annotations

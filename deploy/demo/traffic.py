@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from load.openloop import Asked, OpenLoop
-from load.recorder import Recorder
-from load.workload import Rows
+from load.harness.openloop import Asked, OpenLoop
+from load.harness.recorder import Recorder
+from load.harness.workload import Rows
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import ModelPredictions, Observation, Observations, Prediction, Tensor
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deploy.demo.digits import Digits
     from deploy.demo.tally import Tally
-    from load.wire import Arrival, Wire
+    from load.harness.wire import Arrival, Wire
     from schemas.codec import Codec
     from streams.topology import Topology
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from streams.runtime.kafka_admin import create
+from streams.runtime.kafka.admin import create
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -26,7 +26,7 @@ from deploy.local.logs import tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-_TETHER = str(Path(__file__).with_name("tether.py"))
+_TETHER = str(Path(__file__).with_name("die_with_parent.py"))
 _POLL_S = 0.02
 
 

@@ -22,10 +22,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from deploy.config.folder import PASSWORD_FILE
 from deploy.local.errors import MissingError
 from deploy.local.properties import HOST
 from deploy.local.server import LocalServer, run_in_foreground
-from deploy.state import PASSWORD_FILE
 
 # With these whoever is let in writes files as the owner of the process, loads libraries into it, or crashes it.
 FORBIDDEN = ("CONFIG", "MODULE", "DEBUG")

@@ -19,8 +19,8 @@ from schemas import topics
 from schemas.records import Application, Model, Query, Status
 from streams.client import Client
 from streams.topology import state_partition
-from workers.forms import EXAMPLES_FILE
-from workers.packaging import package_sklearn
+from workers.packages.packaging import package_sklearn
+from workers.packages.variants import EXAMPLES_FILE
 
 if TYPE_CHECKING:
     from pathlib import Path

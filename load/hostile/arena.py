@@ -28,7 +28,7 @@ from schemas.codec import Codec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from load.system import Stage, System
+    from load.harness.system import Stage, System
 
 ANY = -1  # partition: as the key says
 _ANSWER_S = 60.0

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.openloop import OpenLoop
-from load.recorder import Recorder
-from load.wire import Wire
-from load.workload import Rows
+from load.harness.openloop import OpenLoop
+from load.harness.recorder import Recorder
+from load.harness.wire import Wire
+from load.harness.workload import Rows
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Tensor
@@ -113,6 +113,6 @@ def _serve(pipe: Connection, bootstrap: str, prefix: str, application: str) -> N
 
 
 def _workload(application: str) -> Rows:
-    """Return rows whose number is their label: `load.models:right` answers it, `wrong` the next."""
+    """Return rows whose number is their label: `load.models.functions:right` answers it, `wrong` the next."""
     inputs = [Tensor.of(np.full(1, number, np.float32)) for number in range(ROWS)]
     return Rows(application, inputs, labels=range(ROWS))

@@ -11,10 +11,10 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import Observations, PolicyState
-from streams.operators.folding import taught
-from streams.operators.joiner import JoinerSettings
-from streams.operators.seen import SeenIds
-from streams.runtime.redis_store import OFFSET_FIELD, unstamped
+from streams.operators.ids.window import SeenIds
+from streams.operators.join.kernel import JoinerSettings
+from streams.operators.learn.fold import taught
+from streams.runtime.stores.redis import OFFSET_FIELD, unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

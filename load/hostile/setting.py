@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from load.harness.system import Deployment
 from load.hostile.honest import SLO_MS
-from load.system import Deployment
 from schemas.records import Application, Tensor
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,5 +50,5 @@ def deployment(prefix: str, folder: Path) -> Deployment:
     """Package the models and return what is to run."""
     packages = {name: folder / name for name in _FUNCTIONS}
     for name, function in _FUNCTIONS.items():
-        package_function(f"load.models:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
+        package_function(f"load.models.functions:{function}", packages[name], name, "1", np.zeros((1, 1), np.float32))
     return Deployment(prefix, _APPLICATIONS, packages, PARTITIONS)

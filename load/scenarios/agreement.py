@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from load import replayed, topics
-from load.data import DATA, need
-from load.driving import deployed
-from load.openloop import Asked
-from load.results import Result
-from load.system import Deployment
-from load.workload import query_id
+from load.harness import topics
+from load.harness.data import DATA, need
+from load.harness.driving import deployed
+from load.harness.openloop import Asked
+from load.harness.system import Deployment
+from load.harness.workload import query_id
+from load.models import recorded as replayed
+from load.results.results import Result
 from schemas.records import Application, Query, Tensor
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.system import Stage
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "agreement"

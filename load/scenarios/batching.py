@@ -4,8 +4,8 @@ The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms
 does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
 Then each other controller does the same work; `fixed` has the best size for the rows before they become dearer.
 
-At last the controllers are held against the best fixed batches of real models (`load.contest`), which decides what is
-the default.
+At last the controllers are held against the best fixed batches of real models (`load.scenarios.parts.contest`), which
+decides what is the default.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.contest import behind, contest, shares, verdict
-from load.models import BATCH_S, ROW_S
-from load.results import Result
-from load.system import Deployment
-from load.wire import Wire
-from load.workload import query_id
+from load.harness import topics
+from load.harness.system import Deployment
+from load.harness.wire import Wire
+from load.harness.workload import query_id
+from load.models.functions import BATCH_S, ROW_S
+from load.results.results import Result
+from load.scenarios.parts.contest import behind, contest, shares, verdict
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Application, ModelPredictions, ModelQueries, Tensor
 from streams.runtime.clock import SystemClock
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from load.system import Stage
+    from load.harness.system import Stage
 
 NAME = "batching"
 _MODEL = "timed"
@@ -63,7 +63,7 @@ class Batch:
 async def run(stage: Stage) -> Result:
     """Let AIMD find the size, double the cost, and compare with batches of one and with the other controllers."""
     package = stage.folder / _MODEL
-    package_function("load.models:timed", package, _MODEL, "1", np.ones((2, 1), np.float32))
+    package_function("load.models.functions:timed", package, _MODEL, "1", np.ones((2, 1), np.float32))
     costs = [1.0] * _CHEAP_ROWS + [2.0] * _DEAR_ROWS
     batches, _ = await _work(stage, package, _worker("aimd", {}), costs)
     singles, single_s = await _work(stage, package, _worker("fixed", {"rows": 1.0}), [1.0] * _SINGLE_ROWS)

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.data import DATA, need
-from load.driving import deployed
-from load.models import MODULUS, residue
-from load.replacement import clock, lru
-from load.results import Result
-from load.system import Deployment
-from load.watching import written
-from load.wire import linger_ms
-from load.workload import Rows, query_id
+from load.harness import topics
+from load.harness.data import DATA, need
+from load.harness.driving import deployed
+from load.harness.probes import written
+from load.harness.system import Deployment
+from load.harness.wire import linger_ms
+from load.harness.workload import Rows, query_id
+from load.models.functions import MODULUS, residue
+from load.results.results import Result
+from load.scenarios.parts.replacement import clock, lru
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import (
@@ -40,15 +40,15 @@ from schemas.records import (
     Status,
     Tensor,
 )
-from streams.operators.cache import ENTRY_BYTES
 from streams.operators.contract import Emit, FetchStates, Record
-from streams.operators.selection import Selection, SelectionSettings
-from workers.packaging import package_function
+from streams.operators.selection.cache import ENTRY_BYTES
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from load.system import Stage
+    from load.harness.system import Stage
     from streams.operators.contract import Effects
 
 NAME = "cache"
@@ -201,7 +201,7 @@ class Replay:
 
 
 async def _through_the_system(stage: Stage, keys: Sequence[int], rate: float) -> dict[str, float]:
-    package_function("load.models:residue", stage.folder / _MODEL, _MODEL, "1", np.zeros((2, 1), np.int64))
+    package_function("load.models.functions:residue", stage.folder / _MODEL, _MODEL, "1", np.zeros((2, 1), np.int64))
     deployment = Deployment(
         topics.new_prefix(NAME),
         (_APPLICATION,),

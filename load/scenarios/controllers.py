@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from load import topics
-from load.backlog import Asker, settled
-from load.contest import OBJECTIVE_MS
-from load.driving import Driver
-from load.results import Result
-from load.system import Deployment
-from load.training import clippers, digits, linear_svm, package_all, pixels
-from load.workload import Rows
+from load.harness import topics
+from load.harness.backlog import Asker, settled
+from load.harness.driving import Driver
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models.training import clippers, digits, linear_svm, package_all, pixels
+from load.results.results import Result
+from load.scenarios.parts.contest import OBJECTIVE_MS
 from schemas.records import Application
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.draining import Drained
-    from load.system import Stage
-    from load.training import Digits
+    from load.harness.draining import Drained
+    from load.harness.system import Stage
+    from load.models.training import Digits
 
 NAME = "controllers"
 MODELS = ("no-op", "linear-svm", "logistic", "network", "forest", "kernel-svm")
@@ -86,7 +86,7 @@ async def run(stage: Stage) -> Result:
 
 
 def _package(data: Digits, folder: Path) -> dict[str, Path]:
-    package_function("load.models:nothing", folder / "no-op", "no-op", "1", data.test_x[:5])
+    package_function("load.models.functions:nothing", folder / "no-op", "no-op", "1", data.test_x[:5])
     return {"no-op": folder / "no-op", **package_all(clippers(data), data.test_x, folder)}
 
 

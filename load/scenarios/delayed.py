@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.driving import deployed
-from load.results import Result
-from load.system import Deployment
-from load.watching import written
-from load.workload import Rows
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.probes import written
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.results.results import Result
 from schemas import topics as names
 from schemas.records import Application, ModelPredictions, Tensor
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from load.system import Stage
+    from load.harness.system import Stage
 
 NAME = "delayed"
 WAITS_MS = (0, 2, 5, 10, 20, 40)
@@ -43,7 +43,7 @@ _SECONDS, _SHORT_SECONDS = 20.0, 8.0
 async def run(stage: Stage) -> Result:
     """Ask with each longest wait."""
     package = stage.folder / _MODEL
-    package_function("load.models:timed", package, _MODEL, "1", np.ones((2, 1), np.float32))
+    package_function("load.models.functions:timed", package, _MODEL, "1", np.ones((2, 1), np.float32))
     waits_ms = _FEW_MS if stage.short else WAITS_MS
     figures: dict[str, float] = {}
     for wait_ms in waits_ms:

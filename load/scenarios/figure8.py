@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.data import DATA
-from load.driving import deployed
-from load.models import COLUMNS
-from load.openloop import Asked
-from load.results import Result
-from load.system import Deployment
-from load.training import digits, rivals
-from load.workload import query_id
+from load.harness import topics
+from load.harness.data import DATA
+from load.harness.driving import deployed
+from load.harness.openloop import Asked
+from load.harness.system import Deployment
+from load.harness.workload import query_id
+from load.models.functions import COLUMNS
+from load.models.training import digits, rivals
+from load.results.results import Result
 from schemas.records import Application, Query, Tensor
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from load.system import Stage
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "figure8"

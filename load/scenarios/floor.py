@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import joblib
 
-from load.floor.measure import VARIANTS, chain, drain
-from load.results import Result
-from load.rounds import ROUNDS, over_rounds
-from load.training import digits, linear_models
-from load.workload import Rows
+from load.baseline.measure import VARIANTS, chain, drain
+from load.harness.rounds import ROUNDS, over_rounds
+from load.harness.workload import Rows
+from load.models.training import digits, linear_models
+from load.results.results import Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.floor.job import Done
-    from load.floor.measure import Chain
-    from load.openloop import Workload
-    from load.recorder import Recorder
-    from load.system import Stage
+    from load.baseline.job import Done
+    from load.baseline.measure import Chain
+    from load.harness.openloop import Workload
+    from load.harness.recorder import Recorder
+    from load.harness.system import Stage
 
 NAME = "floor"
 BACKLOG = 60_000

@@ -13,8 +13,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from load import topics as made
-from load.driving import deployed
+from load.harness import topics as made
+from load.harness.driving import deployed
 from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
 from load.hostile.floods import FLOODS
@@ -23,17 +23,17 @@ from load.hostile.learnt import Learnt
 from load.hostile.records import RECORDS
 from load.hostile.setting import HONEST, PARTITIONS, deployment, row
 from load.hostile.watch import Before, DeadLetters
-from load.results import Result
-from load.tables import Table
+from load.results.results import Result
+from load.results.tables import Table
 from schemas import topics
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.system import Stage
     from load.hostile.attack import Attack
     from load.hostile.honest import Honest
-    from load.system import Stage
 
 NAME = "hostile"
 ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *ACCIDENTS)}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from load import topics
-from load.driving import deployed
-from load.processes import cpu_seconds, usage
-from load.results import Result
-from load.system import Deployment
-from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
-from load.workload import Rows
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.processes import cpu_seconds, usage
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
+from load.results.results import Result
 from schemas.records import Application
 
 if TYPE_CHECKING:
-    from load.system import Stage
+    from load.harness.system import Stage
 
 NAME = "idle"
 _IDLE_S = 30.0

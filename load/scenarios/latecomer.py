@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import replayed, topics
-from load.driving import deployed
-from load.results import Result
-from load.system import Deployment
-from load.training import digits, trees
-from load.workload import Rows
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models import recorded as replayed
+from load.models.training import digits, trees
+from load.results.results import Result
 from schemas.records import Application, Outcome, Tensor
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from load.driving import Driver
-    from load.system import Stage
+    from load.harness.driving import Driver
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "latecomer"

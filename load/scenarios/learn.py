@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.models import COLUMNS
-from load.processes import cpu_seconds, usage
-from load.results import Result
-from load.system import Deployment
-from load.watching import await_gauge, await_learnt
-from load.wire import Wire
-from load.workload import query_id
+from load.harness import topics
+from load.harness.probes import await_gauge, await_learnt
+from load.harness.processes import cpu_seconds, usage
+from load.harness.system import Deployment
+from load.harness.wire import Wire
+from load.harness.workload import query_id
+from load.models.functions import COLUMNS
+from load.results.results import Result
 from policies.registry import create, spec
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status
 from streams.runtime.clock import SystemClock
 from streams.topology import state_name
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from load.system import Stage
+    from load.harness.system import Stage
 
 NAME = "learn"
 _OBSERVATIONS = 100_000

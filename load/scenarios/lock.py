@@ -1,8 +1,8 @@
 """`lock`: what a model that predicts in a thread does to the event loop beside it, and the event loop to the model.
 
 Python runs one thread at a time. How late the loop wakes up beside a model, and how much longer the model takes beside
-the loop, tell those that leave the lock alone while they compute from those that keep it. `workers/quickness.py`
-decides by this where batches run. Nothing here goes over Kafka.
+the loop, tell those that leave the lock alone while they compute from those that keep it.
+`workers/executors/loop_budget.py` decides by this where batches run. Nothing here goes over Kafka.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.results import Result
-from load.training import digits, forest
-from workers.loading import load_package
-from workers.packaging import package_sklearn
+from load.models.training import digits, forest
+from load.results.results import Result
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
-    from load.system import Stage
-    from load.training import Digits
+    from load.harness.system import Stage
+    from load.models.training import Digits
 
 NAME = "lock"
 TREES, ROWS = 100, 4

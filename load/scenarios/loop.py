@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import joblib
 
-from load import topics
-from load.driving import deployed
-from load.floor.measure import WARM_UP_RATE, WARM_UP_S, chain, drain
-from load.one_hop import beside_one_hop
-from load.rates import central_rate
-from load.results import Result
-from load.rounds import ROUNDS, over_rounds, starts
+from load.baseline.measure import WARM_UP_RATE, WARM_UP_S, chain, drain
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.rates import central_rate
+from load.harness.rounds import ROUNDS, over_rounds, starts
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
+from load.results.results import Result
 from load.scenarios.floor import BACKLOG, RATES, chain_figures, drain_figures
-from load.system import Deployment
-from load.training import LINEAR_RUNTIME, digits, linear_models, package_all
-from load.workload import Rows
+from load.scenarios.parts.one_hop import beside_one_hop
 from schemas.records import Application
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from load.driving import Driver, Stretch
-    from load.floor.measure import Chain
-    from load.recorder import Recorder
-    from load.system import Stage
-    from load.training import Digits
+    from load.baseline.measure import Chain
+    from load.harness.driving import Driver, Stretch
+    from load.harness.recorder import Recorder
+    from load.harness.system import Stage
+    from load.models.training import Digits
     from schemas.records import Prediction
 
 NAME = "loop"

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.driving import deployed
-from load.models import BATCH_S, ROW_S
-from load.results import Result
-from load.system import Deployment
-from load.workload import Rows
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models.functions import BATCH_S, ROW_S
+from load.results.results import Result
 from schemas.records import Application, Status, Tensor
 from streams.runtime.clock import SystemClock
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from load.driving import Stretch
-    from load.openloop import Asked
-    from load.system import Stage
+    from load.harness.driving import Stretch
+    from load.harness.openloop import Asked
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "overload"
@@ -85,7 +85,7 @@ class Ranked:
 async def run(stage: Stage) -> Result:
     """Ask at both rates, with admission and without; then with priorities, and with batches that size themselves."""
     package = stage.folder / _MODEL
-    package_function("load.models:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
+    package_function("load.models.functions:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
     figures: dict[str, float] = {}
     for how, lane in _LANES.items():
         stretches = await _stretches(stage, package, TIMES, lane)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from load import topics
-from load.data import DATA, need
-from load.driving import deployed
-from load.results import Result
-from load.system import Deployment
-from load.workload import Rows, query_id
+from load.harness import topics
+from load.harness.data import DATA, need
+from load.harness.driving import deployed
+from load.harness.system import Deployment
+from load.harness.workload import Rows, query_id
+from load.results.results import Result
 from schemas.records import Application, Tensor
-from workers.dotted import resolve
-from workers.packaging import package_torch
+from workers.entry_point import resolve
+from workers.packages.packaging import package_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.driving import Stretch
-    from load.system import Stage
+    from load.harness.driving import Stretch
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "parm"
@@ -56,11 +56,11 @@ async def run(stage: Stage) -> Result:
     """
     need(WEIGHTS, IMAGES)
     # By dotted path, as the worker does it: who lists scenarios needs no torch.
-    network = resolve("load.parm_network:load_published")(WEIGHTS)
+    network = resolve("load.models.parm_network:load_published")(WEIGHTS)
     images, labels = read_images(IMAGES), read_labels(IMAGES)
-    form: dict[str, Any] = {"architecture": "load.parm_network:build", "output": "scores", "min_rows": _MIN_ROWS}
+    form: dict[str, Any] = {"architecture": "load.models.parm_network:build", "output": "scores", "min_rows": _MIN_ROWS}
     package_torch(network, stage.folder / _MODEL, _MODEL, "1", images[:5], **form)
-    expected = resolve("load.parm_network:logits")(network, images)
+    expected = resolve("load.models.parm_network:logits")(network, images)
     figures: dict[str, float] = {"direct_right": int((expected.argmax(axis=1) == labels).sum())}
     stretches: list[tuple[Stretch, _Check]] = []
     for limit, worker in LIMITS.items():

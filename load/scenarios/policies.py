@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from load.errors import MissingDataError
-from load.offline import Stream, play
-from load.results import Result
+from load.harness.offline import Stream, play
+from load.results.results import Result
+from load.results.tables import Table
 from load.scenarios import figure8, personal
-from load.tables import Table
 from policies.registry import parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.system import Stage
+    from load.harness.system import Stage
 
 NAME = "policies"
 POLICIES: Mapping[str, str] = {

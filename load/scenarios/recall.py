@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import replayed, topics
-from load.driving import Driver
-from load.processes import cpu_seconds, usage
-from load.results import Result
-from load.rounds import ROUNDS, over_rounds
-from load.system import Deployment
-from load.training import digits, trees
-from load.watching import await_learnt
-from load.workload import Rows
+from load.harness import topics
+from load.harness.driving import Driver
+from load.harness.probes import await_learnt
+from load.harness.processes import cpu_seconds, usage
+from load.harness.rounds import ROUNDS, over_rounds
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models import recorded as replayed
+from load.models.training import digits, trees
+from load.results.results import Result
 from schemas.records import Application, Tensor
 from streams.runtime.clock import SystemClock
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from load.system import Stage
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "recall"

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.backlog import Asker
-from load.models import BATCH_S, ROW_S
-from load.results import Result
-from load.system import Deployment
+from load.harness import topics
+from load.harness.backlog import Asker
+from load.harness.system import Deployment
+from load.models.functions import BATCH_S, ROW_S
+from load.results.results import Result
 from schemas.records import Application
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from load.backlog import Answered
-    from load.system import Stage
+    from load.harness.backlog import Answered
+    from load.harness.system import Stage
 
 NAME = "replicas"
 COUNTS = (1, 2, 3, 4)
@@ -39,7 +39,7 @@ _SECONDS, _SHORT_SECONDS = 20.0, 6.0
 async def run(stage: Stage) -> Result:
     """Drain a backlog with each number of workers."""
     package = stage.folder / _MODEL
-    package_function("load.models:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
+    package_function("load.models.functions:slow", package, _MODEL, "1", np.ones((2, 1), np.float32))
     seconds = _SHORT_SECONDS if stage.short else max(_SECONDS, stage.seconds)
     figures: dict[str, float] = {}
     for workers in COUNTS:

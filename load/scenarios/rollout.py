@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from load import topics
-from load.driving import deployed
-from load.results import Result
-from load.system import Deployment
-from load.training import Digits, digits
-from load.workload import Rows, query_id
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.system import Deployment
+from load.harness.workload import Rows, query_id
+from load.models.training import Digits, digits
+from load.results.results import Result
 from schemas.records import Application, Outcome
 from streams.runtime.clock import SystemClock
-from workers.packaging import package_sklearn
+from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from load.recorder import Recorder
-    from load.system import Stage, System
+    from load.harness.recorder import Recorder
+    from load.harness.system import Stage, System
     from schemas.records import Prediction
 
 NAME = "rollout"

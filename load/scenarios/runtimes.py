@@ -16,22 +16,22 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
-from load.results import Result
-from load.section import section
-from load.tables import Table, number
-from load.training import digits
-from workers.choice import measure
+from load.models.training import digits
+from load.results.results import Result
+from load.results.section import section
+from load.results.tables import Table, number
 from workers.errors import PackageError
-from workers.forms import ON_REQUEST, answers, apart, compiled, runtime_module
-from workers.packaging import package_sklearn
-from workers.sealed import sealed
+from workers.packages.autotune import measure
+from workers.packages.packaging import package_sklearn
+from workers.packages.sealed import sealed
+from workers.packages.variants import ON_REQUEST, answers, apart, compiled, runtime_module
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from load.system import Stage
-    from load.training import Digits
+    from load.harness.system import Stage
+    from load.models.training import Digits
     from workers.runtimes.contract import Runtime
 
 NAME = "runtimes"
@@ -44,7 +44,7 @@ _LOADED: Final = {
     "logistic regression": ("none", "load", "linear"),
 }
 _LOAD = (
-    "import sys, time, psutil; from workers.loading import load_package; load_package(sys.argv[1]); "
+    "import sys, time, psutil; from workers.packages.loading import load_package; load_package(sys.argv[1]); "
     "print(time.process_time(), psutil.Process().memory_info().rss)"
 )
 TITLE: Final = "What a batch takes under each runtime"

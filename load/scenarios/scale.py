@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.results import Result
-from load.scaling import SLO_MS, Many, application, by_role, measure
-from load.system import Deployment
+from load.harness import topics
+from load.harness.system import Deployment
+from load.results.results import Result
+from load.scenarios.parts.scaling import SLO_MS, Many, application, by_role, measure
 from schemas.records import Application, Tensor
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
-    from load.scaling import Size
-    from load.system import Stage
+    from load.harness.system import Stage
+    from load.scenarios.parts.scaling import Size
 
 NAME = "scale"
 WORKERS, MODELS = (2, 4, 8), (1, 8, 64)
@@ -46,7 +46,7 @@ SIZES: Mapping[str, tuple[int, ...]] = {
 }
 PARTS = (*SIZES, "memory")
 _LOOP = ("selection", "joiner", "learner")
-_ROWS = 40  # of a batch of `load.models.slow`: 45 ms
+_ROWS = 40  # of a batch of `load.models.functions.slow`: 45 ms
 _WORKER_PER_S = _ROWS / (5e-3 + _ROWS * 1e-3)
 _WORK_S, _SHORT_WORK_S = 6.0, 3.0
 _BACKLOG, _SHORT_BACKLOG = 30_000, 6_000
@@ -129,7 +129,7 @@ def growth(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 async def _workers(stage: Stage, size: int) -> Size:
     """Every worker has a model of its own, since a model's topic has four partitions; Exp3 asks them alike."""
     sample = np.ones((2, 1), np.float32)
-    packages = _packages(stage.folder / f"workers-{size}", size, "load.models:slow", sample)
+    packages = _packages(stage.folder / f"workers-{size}", size, "load.models.functions:slow", sample)
     deployment = Deployment(
         topics.new_prefix(NAME),
         (Application(application(0), tuple(packages), "exp3", max_slo_ms=SLO_MS),),
@@ -172,7 +172,7 @@ async def _inline(
     backlogs: Sequence[int] = (),
 ) -> Size:
     rows = np.tile(np.arange(10, dtype=np.uint8)[:, None], (1, 5))
-    packages = _packages(stage.folder / folder, models, "load.models:first", rows)
+    packages = _packages(stage.folder / folder, models, "load.models.functions:first", rows)
     deployment = Deployment(
         topics.new_prefix(NAME),
         tuple(

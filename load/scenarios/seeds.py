@@ -12,7 +12,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
-from load.results import Result
+from load.results.results import Result
 from load.seeds.laws import LAWS, Violation
 from load.seeds.plan import plan
 from load.seeds.world import Outcome, simulate
@@ -20,7 +20,7 @@ from load.seeds.world import Outcome, simulate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from load.system import Stage
+    from load.harness.system import Stage
 
 NAME = "seeds"
 SHORT_HOURS = 2.0

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import replayed, topics
-from load.driving import deployed
-from load.openloop import Asked
-from load.results import Result
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.openloop import Asked
+from load.harness.system import Deployment
+from load.harness.workload import query_id
+from load.models import recorded as replayed
+from load.models.training import digits, rivals
+from load.results.results import Result
 from load.scenarios import agreement
-from load.system import Deployment
-from load.training import digits, rivals
-from load.workload import query_id
 from schemas.records import Application, Query, Tensor
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.system import Stage
+    from load.harness.system import Stage
     from schemas.records import Prediction
 
 NAME = "specialists"

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import arrivals, replayed, topics
-from load.driving import deployed
-from load.results import Result
-from load.system import Deployment
-from load.training import digits, trees
-from load.workload import Rows
+from load.harness import arrivals, topics
+from load.harness.driving import deployed
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models import recorded as replayed
+from load.models.training import digits, trees
+from load.results.results import Result
 from schemas.records import Application, Outcome, Tensor
 from streams.runtime.clock import SystemClock
 
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.driving import Driver, Stretch
-    from load.system import Stage
-    from load.training import Digits
+    from load.harness.driving import Driver, Stretch
+    from load.harness.system import Stage
+    from load.models.training import Digits
     from schemas.records import Prediction
 
 NAME = "straggler"

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load import topics
-from load.driving import deployed
-from load.results import Result
-from load.system import Deployment
-from load.workload import Rows
+from load.harness import topics
+from load.harness.driving import deployed
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.results.results import Result
 from schemas.records import Application, Status, Tensor
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from load.driving import Driver
-    from load.openloop import Asked
-    from load.system import Stage, System
+    from load.harness.driving import Driver
+    from load.harness.openloop import Asked
+    from load.harness.system import Stage, System
     from schemas.records import Prediction
 
 NAME = "takeover"
@@ -83,7 +83,7 @@ class Faulty:
 async def run(stage: Stage) -> Result:
     """Break one worker after the other way, each in a stretch of its own."""
     package, row = stage.folder / _MODEL, np.zeros((1, 1), np.float32)
-    package_function("load.models:sleeping", package, _MODEL, "1", row)
+    package_function("load.models.functions:sleeping", package, _MODEL, "1", row)
     deployment = Deployment(
         topics.new_prefix(NAME),
         (Application(_APPLICATION, (_MODEL,), "single", slo_ms=_SLO_MS),),

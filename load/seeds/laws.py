@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
 from schemas.records import JoinStatus, PolicyState
-from streams.operators.folding import fold
+from streams.operators.learn.fold import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -9,8 +9,8 @@ import numpy as np
 
 from schemas.records import Model, Outcome, Tensor
 from workers.errors import HungError
-from workers.executor import Elsewhere, Timed
-from workers.rows import Predicted
+from workers.executors.thread import Elsewhere, Timed
+from workers.inputs.rows import Predicted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ def model(name: str) -> Model:
 
 
 class SimulatedModel(Elsewhere):
-    """Implements `workers.executor.Executor`.
+    """Implements `workers.executors.thread.Executor`.
 
     Args:
         name: of the model.

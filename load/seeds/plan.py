@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from load.seeds.faults import Fault, drawn
 from schemas.records import Application
-from streams.operators.joiner import JoinerSettings
-from streams.operators.selection import SelectionSettings
+from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.kernel import SelectionSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

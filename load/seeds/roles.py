@@ -6,11 +6,11 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from load.seeds.models import SimulatedModel, model
-from streams.operators.joiner import Joiner
-from streams.operators.learner import Learner
-from streams.operators.selection import Selection
-from streams.runtime.loop import RoleLoop
-from streams.runtime.roles import Ports, Role
+from streams.operators.join.kernel import Joiner
+from streams.operators.learn.kernel import Learner
+from streams.operators.selection.kernel import Selection
+from streams.runtime.role.definition import Ports, Role
+from streams.runtime.role.loop import RoleLoop
 from streams.testing.connections import SimulatedBroadcast, SimulatedPositions, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SimulatedStore

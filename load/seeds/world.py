@@ -21,7 +21,7 @@ from load.seeds.roles import Builder
 from schemas import topics
 from schemas.codec import Codec
 from streams import topology
-from streams.operators.joiner import Joiner
+from streams.operators.join.kernel import Joiner
 from streams.testing import virtual
 from streams.testing.broker import FakeBroker
 from streams.testing.connections import Process

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
-from streams.runtime.kafka_reader import KafkaBroadcast, KafkaPositions
-from streams.runtime.loop import RoleLoop
-from streams.runtime.roles import Ports
+from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
+from streams.runtime.role.definition import Ports
+from streams.runtime.role.loop import RoleLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from schemas.records import Report
     from streams.operators.contract import Operator
     from streams.runtime.clock import Clock
-    from streams.runtime.kafka_client import KafkaConnection
-    from streams.runtime.kafka_producer import KafkaTransport
+    from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.kafka.producer import KafkaTransport
     from streams.runtime.metrics import MetricsHook
-    from streams.runtime.roles import Role
-    from streams.runtime.store import StateStore
+    from streams.runtime.role.definition import Role
+    from streams.runtime.stores.base import StateStore
 
 
 def kafka_loop(

@@ -166,3 +166,11 @@ class RecentRecords(Protocol):
             BrokerUnavailableError: this cannot be had now, within seconds.
         """
         ...
+
+
+def size_of(emit: Emit) -> int:
+    """Return the bytes of value, key and headers, without what frames them."""
+    size = len(emit.value) + len(emit.key or b"")
+    if emit.headers:
+        size += sum(len(name.encode()) + len(value or b"") for name, value in emit.headers)
+    return size

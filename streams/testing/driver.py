@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from schemas import topics
 from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Record, Skip, StateKey, WriteStates
 from streams.runtime.offsets import OffsetTracker
-from streams.runtime.store import StateTable
+from streams.runtime.stores.base import StateTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.store import MemoryStore
+from streams.runtime.stores.base import MemoryStore
 from streams.testing.virtual import later
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from schemas.codec import Codec
 from schemas.records import PolicyState
-from streams.operators.folding import fold
+from streams.operators.learn.fold import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

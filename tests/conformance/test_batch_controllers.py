@@ -10,7 +10,7 @@ import pytest
 
 from policies.allowed import Allowed
 from policies.batching import CONTROLLERS, BatchController, create_controller
-from workers.batcher import Batcher
+from workers.kernel.batcher import Batcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -30,14 +30,24 @@ from sklearn.pipeline import make_pipeline
 
 from schemas.codec import Codec
 from schemas.records import Model
-from workers import frames
-from workers.choice import EXAMPLES, EXAMPLES_BYTES, SIZES, BySize, Choice, difference, examples, measure, spans_of
 from workers.errors import PackageError, WorkerError
-from workers.forms import CONVERTERS, RUNTIMES
-from workers.loading import load_package
+from workers.executors import frames
 from workers.manifest import MANIFEST, digest
-from workers.packaging import package_onnx, package_sklearn
-from workers.predicting import Predicting
+from workers.packages.autotune import (
+    EXAMPLES,
+    EXAMPLES_BYTES,
+    SIZES,
+    BySize,
+    Choice,
+    difference,
+    examples,
+    measure,
+    spans_of,
+)
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_onnx, package_sklearn
+from workers.packages.variants import CONVERTERS, RUNTIMES
+from workers.predict_loop import Predicting
 from workers.runtimes.contract import Outputs
 from workers.runtimes.trees import TreesRuntime
 from workers.settings import WorkerSettings

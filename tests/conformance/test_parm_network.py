@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome, Tensor
-from workers.loading import load_package
-from workers.packaging import package_torch
-from workers.rows import predict_rows
+from workers.inputs.rows import predict_rows
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from workers.loading import LoadedModel
-    from workers.rows import Predicted
+    from workers.inputs.rows import Predicted
+    from workers.packages.loading import LoadedModel
 
 DATA = Path(__file__).parents[3] / "shared/data"
 NETWORK = DATA / "vectors/parm/mnist-base-mlp.t7"

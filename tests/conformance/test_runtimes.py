@@ -34,14 +34,14 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Outcome, Tensor
-from workers.choice import Choice
 from workers.errors import PackageError
-from workers.forms import ON_REQUEST, RUNTIMES
-from workers.loading import load_package
+from workers.inputs.padding import Padded
+from workers.inputs.rows import Predicted, predict_rows
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
-from workers.packaging import package_function, package_onnx, package_sklearn, package_torch
-from workers.padding import Padded
-from workers.rows import Predicted, predict_rows
+from workers.packages.autotune import Choice
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
+from workers.packages.variants import ON_REQUEST, RUNTIMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
-    from workers.loading import LoadedModel
+    from workers.packages.loading import LoadedModel
 
 ROWS = 41  # odd, so that no split is even
 _RANDOM = np.random.default_rng(7)
@@ -266,7 +266,9 @@ def packaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     case.package(folder)
     with pytest.MonkeyPatch.context() as patch:
         if case.fastest:
-            patch.setattr("workers.choice.measure", lambda *_: Choice(((1, case.fastest),), {case.fastest: {1: 1.0}}))
+            patch.setattr(
+                "workers.packages.autotune.measure", lambda *_: Choice(((1, case.fastest),), {case.fastest: {1: 1.0}})
+            )
         yield folder, case
 
 
@@ -403,7 +405,7 @@ def test_a_scikit_learn_worker_loads_no_torch_and_stays_small(tmp_path: Path) ->
     """Only a torch model pays for torch: 140 MB without, 630 with it (measured)."""
     CASES["sklearn-forest-threads-scores"].package(tmp_path / "package")
     code = (
-        "import psutil, sys; from workers.loading import load_package; load_package(sys.argv[1]); "
+        "import psutil, sys; from workers.packages.loading import load_package; load_package(sys.argv[1]); "
         "assert 'torch' not in sys.modules; print(psutil.Process().memory_info().rss // 2**20)"
     )
     done = subprocess.run(
@@ -431,7 +433,7 @@ def test_a_worker_of_a_converted_model_loads_neither_scikit_learn_nor_torch(
     """The original lies in its package, but it needs ONNX Runtime or NumPy alone: 80 MB with the model (measured)."""
     CASES[case].package(tmp_path / "package")
     code = (
-        "import psutil, sys; from workers.loading import load_package; load_package(sys.argv[1]); "
+        "import psutil, sys; from workers.packages.loading import load_package; load_package(sys.argv[1]); "
         f"assert not {{'torch', 'sklearn', 'skops', *{others}}} & set(sys.modules); "
         "print(psutil.Process().memory_info().rss // 2**20)"
     )

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import redis.asyncio
 
-from deploy.addresses import redis_url
+from deploy.config.addresses import redis_url
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
-from streams.operators.joiner import JoinerSettings
-from streams.runtime.redis_store import unstamped
+from streams.operators.join.kernel import JoinerSettings
+from streams.runtime.stores.redis import unstamped
 from streams.testing.validator import Evidence, Log, Stored
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SAMPLE = np.ones((2, 2), np.float32)
 # One takes 6 ms a row in batches of one: 50 rows in an objective of 300 ms, 333 in one of 2 s, which is long enough for
 # the other one, which takes next to nothing, on a machine that does much else.
-MODELS = {"slow": Toy("load.models:slow", SAMPLE), "quick": Toy("tests.toys:parity", SAMPLE)}
+MODELS = {"slow": Toy("load.models.functions:slow", SAMPLE), "quick": Toy("tests.toys:parity", SAMPLE)}
 APPLICATIONS = {
     "alone": {"models": ["slow"], "policy": "single", "slo_ms": 300, "default_output": -1},
     "pair": {"models": ["slow", "quick"], "policy": "exp4", "slo_ms": 2_000, "default_output": -1},

@@ -11,12 +11,12 @@ import redis.asyncio
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, Observation
 from streams.operators.contract import StateKey
-from streams.operators.folding import fold
-from streams.operators.learner import Learner
+from streams.operators.learn.fold import fold
+from streams.operators.learn.kernel import Learner
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.redis_store import RedisSettings, RedisStore
-from streams.runtime.roles import Role
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.role.definition import Role
+from streams.runtime.stores.redis import RedisSettings, RedisStore
 from tests.fakes import ScriptedKernel
 from tests.kafka import looping, producing, put, take, until
 

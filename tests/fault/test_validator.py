@@ -10,7 +10,7 @@ import pytest
 
 from schemas.codec import Codec
 from schemas.records import Decision, JoinStatus, ModelOutput, Observation, Outcome, PolicyState, Prediction, Status
-from streams.operators.folding import fold
+from streams.operators.learn.fold import fold
 from streams.testing.validator import Evidence, Log, Stored, faults
 
 if TYPE_CHECKING:

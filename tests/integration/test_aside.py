@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def ran(program: str) -> subprocess.CompletedProcess[str]:
     """Run a program of these lines to its end."""
-    text = f"from deploy.aside import aside\n{program}"
+    text = f"from deploy.connect.forked import aside\n{program}"
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False, cwd=ROOT)
 
 
@@ -62,7 +62,7 @@ def test_a_copy_that_is_killed_is_an_error_that_says_so() -> None:
 def test_the_copy_ends_with_the_process_that_waits_for_it() -> None:
     """A role that is stopped while it waits for a broker leaves nobody behind."""
     program = (
-        "import os, time\nfrom deploy.aside import aside\n"
+        "import os, time\nfrom deploy.connect.forked import aside\n"
         "def work():\n    print(os.getpid(), flush=True)\n    time.sleep(600)\naside(work)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:

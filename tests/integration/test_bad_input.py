@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from deploy import catalog, desired
-from deploy import topics as created_topics
+from deploy.state import catalog, desired
+from deploy.state import topics as created_topics
 from schemas import topics
 from schemas.codec import MAX_BYTES, Codec
 from schemas.errors import SchemaError
@@ -34,7 +34,7 @@ from schemas.records import (
 from streams.runtime.errors import RecordTooLargeError
 from tests.deployments import Deployed, Toy, deployed
 from tests.samples import model_query
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

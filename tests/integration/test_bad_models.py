@@ -16,7 +16,7 @@ import pytest_asyncio
 from schemas import topics
 from schemas.records import Status
 from tests.deployments import Deployed, Toy, deployed
-from workers.quickness import PROOFS
+from workers.executors.loop_budget import PROOFS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -108,7 +108,7 @@ async def test_a_model_that_was_quick_and_hangs_is_replaced(there: Deployed) -> 
         assert outcome(await there.client.predict("alone", f"fine {number}"))[0] is Status.COMPLETE
     await test_a_model_that_hangs_is_replaced(there)
     told = there.system.log("worker.moody").read_text()
-    assert ("workers.sentinel: the model did not answer" in told) != bool(there.settings.worker.processes)
+    assert ("workers.executors.hang_monitor: the model did not answer" in told) != bool(there.settings.worker.processes)
 
 
 async def test_a_model_that_ends_its_process_is_replaced(there: Deployed) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from load import arrivals
-from load.openloop import OpenLoop
-from load.recorder import Recorder
-from load.wire import Wire
-from load.workload import Rows
+from load.harness import arrivals
+from load.harness.openloop import OpenLoop
+from load.harness.recorder import Recorder
+from load.harness.wire import Wire
+from load.harness.workload import Rows
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from deploy import configuration
 from deploy.cli import skysail
+from deploy.config import configuration
+from deploy.config.settings import Settings
 from deploy.errors import UsageError
 from deploy.local.process import free_port
-from deploy.settings import Settings
 from schemas.records import Status
 from tests.deployments import Toy, deployed
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,8 +16,8 @@ from schemas.records import Report
 from streams.control.app import Options, create
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.kafka_producer import KafkaTransport
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.producer import KafkaTransport
 from streams.topology import CONTROL_TABLE
 
 if TYPE_CHECKING:

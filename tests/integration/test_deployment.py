@@ -14,15 +14,15 @@ import pytest
 from click.testing import CliRunner
 from sklearn.naive_bayes import GaussianNB
 
-from deploy import configuration
 from deploy.cli import skysail
+from deploy.config import configuration
+from deploy.config.settings import Settings
+from deploy.connect.codec import codec_for
 from deploy.launch import System
-from deploy.registry import codec_for
-from deploy.settings import Settings
-from deploy.topics import partition_counts
+from deploy.state.topics import partition_counts
 from schemas.records import Status
 from streams.client import Client
-from workers.packaging import package_sklearn
+from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome
-from workers import frames
 from workers.errors import HungError, OutputError, PackageError, WorkerError
-from workers.executor import ThreadExecutor, patience_s
-from workers.packaging import package_function
-from workers.pool import PoolExecutor
-from workers.process import ProcessExecutor
-from workers.quickness import PROOFS, SURPRISE_US
-from workers.rows import Predicted
+from workers.executors import frames
+from workers.executors.loop_budget import PROOFS, SURPRISE_US
+from workers.executors.pool import PoolExecutor
+from workers.executors.process import ProcessExecutor
+from workers.executors.thread import ThreadExecutor, patience_s
+from workers.inputs.rows import Predicted
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,8 +148,8 @@ async def test_a_model_that_keeps_pythons_lock_predicts_on_the_event_loops_threa
 TIRED = """
 import asyncio, logging, threading, time
 from schemas.records import Outcome
-from workers.executor import ThreadExecutor
-from workers.rows import Predicted
+from workers.executors.thread import ThreadExecutor
+from workers.inputs.rows import Predicted
 
 served = 0
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from deploy.launch import launcher
+from load.harness.system import Stage
 from load.scenarios import hostile
-from load.system import Stage
 
 if TYPE_CHECKING:
     from pathlib import Path

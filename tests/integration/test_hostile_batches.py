@@ -11,12 +11,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError
 
 from deploy.local.admin import admin_client
+from load.harness.topics import delete
 from load.hostile.batches import lz4_with_a_wrong_checksum
-from load.topics import delete
 from streams.operators.contract import DeadLetter, Emit
-from streams.runtime.kafka_admin import create
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.roles import Role
+from streams.runtime.kafka.admin import create
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.role.definition import Role
 from streams.topology import build
 from tests.batches import TWO, batch, compressed
 from tests.fakes import ScriptedKernel
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aiokafka.structs import TopicPartition as KafkaPartition
 
     from deploy.local.services import Broker
-    from streams.runtime.kafka_producer import KafkaTransport
+    from streams.runtime.kafka.producer import KafkaTransport
 
 ROLE = Role("echo", "echo-1", ("in",))
 LIMIT = 300_000

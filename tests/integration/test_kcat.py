@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from deploy import configuration
+from deploy.config import configuration
 from schemas.codec import Codec
 from schemas.records import Prediction, Status
 from tests.deployments import Toy, deployed

@@ -9,13 +9,13 @@ import psutil
 import pytest
 import redis
 
-from deploy.clients import check_redis
-from deploy.doctor import Level
+from deploy.config.settings import Settings
+from deploy.connect.clients import check_redis
+from deploy.diagnose.doctor import Level
+from deploy.diagnose.servers import check_redis_answers
 from deploy.errors import RefusedError
 from deploy.local.logs import tail
 from deploy.local.redis import RedisServer, find_redis
-from deploy.servers import check_redis_answers
-from deploy.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from tests.kafka import CLOCK
 
 if TYPE_CHECKING:

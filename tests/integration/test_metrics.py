@@ -13,10 +13,10 @@ import aiohttp
 import numpy as np
 import pytest
 
-from deploy import configuration
-from deploy import topics as deployed_topics
+from deploy.config import configuration
+from deploy.config.settings import ROLES, Settings
 from deploy.local.process import free_port
-from deploy.settings import ROLES, Settings
+from deploy.state import topics as deployed_topics
 from streams.topology import build
 from tests.deployments import Toy, deployed
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deploy import catalog, desired
+from deploy.state import catalog, desired
 from schemas.records import Status
 from tests.deployments import Toy, deployed
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from pathlib import Path

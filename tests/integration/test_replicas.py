@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deploy.launch import launcher
-from load.backlog import Asker
-from load.system import Deployment, Stage
+from load.harness.backlog import Asker
+from load.harness.system import Deployment, Stage
 from schemas.records import Application
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ ROWS = np.ones((2, 1), np.float32)
 
 def two_workers(prefix: str, folder: Path) -> Deployment:
     """Package a model that two workers share."""
-    package_function("load.models:slow", folder, "slow", "1", ROWS)
+    package_function("load.models.functions:slow", folder, "slow", "1", ROWS)
     return Deployment(
         prefix,
         (Application("slow", ("slow",), "single"),),

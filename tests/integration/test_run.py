@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from deploy import configuration, desired
+from deploy.config import configuration
+from deploy.config.settings import Settings
+from deploy.connect.codec import codec_for
 from deploy.local.process import free_port
-from deploy.registry import codec_for
-from deploy.settings import Settings
-from workers.packaging import package_function
+from deploy.state import desired
+from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process

@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import CorruptRecordException
 
 from deploy.local.admin import admin_client
-from load.topics import delete
+from load.harness.topics import delete
 from streams.operators.contract import DeadLetter, Emit, Record
 from streams.runtime.assemble import kafka_loop
 from streams.runtime.errors import (
@@ -20,13 +20,13 @@ from streams.runtime.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
-from streams.runtime.kafka_admin import create
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.kafka_consumer import KafkaConsumer
-from streams.runtime.kafka_producer import KafkaTransport
-from streams.runtime.kafka_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
-from streams.runtime.process import run_process
-from streams.runtime.roles import Role
+from streams.runtime.kafka.admin import create
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.consumer import KafkaConsumer
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
+from streams.runtime.kafka.producer import KafkaTransport
+from streams.runtime.process.run import run_process
+from streams.runtime.role.definition import Role
 from tests.fakes import ScriptedKernel, echo
 from tests.kafka import CLOCK, QUICK, looping, producing, put, take, until
 

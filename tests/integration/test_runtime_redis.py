@@ -15,8 +15,8 @@ from schemas.codec import Codec
 from schemas.records import PolicyState
 from streams.operators.contract import FetchStates, StateKey, WriteStates
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.keeper import Keeper, KeeperEvents
-from streams.runtime.redis_store import DAMAGED, OFFSET_FIELD, RedisSettings, RedisStore
+from streams.runtime.role.state_queue import Keeper, KeeperEvents
+from streams.runtime.stores.redis import DAMAGED, OFFSET_FIELD, RedisSettings, RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,14 +7,14 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from streams.runtime.sampler import LOOP, THREADS, Samples, sampling
+from streams.runtime.process.cpu_profiler import LOOP, THREADS, Samples, sampling
 
 # Burns CPU in a callback, in a thread and in the event loop, until SIGTERM; then says what it has used.
 BUSY = """
 import asyncio, hashlib, os, signal, sys, time
 from pathlib import Path
 import uvloop
-from streams.runtime.sampler import sampling
+from streams.runtime.process.cpu_profiler import sampling
 
 def burn(until_s):
     while time.process_time() < until_s:

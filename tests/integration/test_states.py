@@ -13,7 +13,7 @@ from deploy.cli.states import states
 from schemas.codec import Codec
 from schemas.records import PolicyState
 from streams.operators.contract import StateKey, WriteStates
-from streams.runtime.redis_store import RedisSettings, RedisStore
+from streams.runtime.stores.redis import RedisSettings, RedisStore
 
 if TYPE_CHECKING:
     from pathlib import Path

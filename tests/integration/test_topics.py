@@ -18,21 +18,22 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     ResourceType,
 )
 
-from deploy import catalog, configuration, desired
-from deploy import topics as deployed_topics
 from deploy.cli import skysail
-from deploy.clients import librdkafka
+from deploy.config import configuration
+from deploy.config.settings import Settings
+from deploy.connect.clients import librdkafka
+from deploy.connect.codec import codec_for
 from deploy.errors import StartError
 from deploy.local.admin import admin_client
 from deploy.local.embedded import EmbeddedBroker
 from deploy.local.errors import MissingError
-from deploy.registry import codec_for
-from deploy.settings import Settings
-from load.topics import delete
+from deploy.state import catalog, desired
+from deploy.state import topics as deployed_topics
+from load.harness.topics import delete
 from schemas import topics
 from schemas.records import Application
 from streams.runtime.errors import MisconfiguredError
-from streams.runtime.kafka_admin import ANSWER_S, create, find
+from streams.runtime.kafka.admin import ANSWER_S, create, find
 from streams.topology import build
 
 if TYPE_CHECKING:

@@ -13,18 +13,18 @@ import pytest
 from click.testing import CliRunner
 from sklearn.dummy import DummyClassifier
 
-from deploy import configuration
-from deploy.addresses import connection
 from deploy.cli import skysail
+from deploy.config import configuration
+from deploy.config.addresses import connection
+from deploy.config.settings import Settings
+from deploy.connect.codec import codec_for
 from deploy.launch import System
-from deploy.registry import codec_for
-from deploy.settings import Settings
 from schemas import topics
 from schemas.records import Prediction, Report, Status
 from streams.client import Client
-from streams.runtime.kafka_tail import KafkaTail
+from streams.runtime.kafka.tail import KafkaTail
 from tests.kafka import until
-from workers.packaging import package_sklearn
+from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,17 +14,17 @@ from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Tensor
 from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.kafka_consumer import KafkaConsumer
-from streams.runtime.kafka_producer import KafkaTransport
-from streams.runtime.kafka_reader import KafkaRecent
-from streams.runtime.kafka_tail import KafkaTail
-from streams.runtime.roles import Ports
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.consumer import KafkaConsumer
+from streams.runtime.kafka.log_reader import KafkaRecent
+from streams.runtime.kafka.producer import KafkaTransport
+from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.role.definition import Ports
 from streams.topology import worker_role
 from tests.samples import model_query
 from workers.manifest import digest
-from workers.packaging import package_function
-from workers.rehearsal import asked_in
+from workers.packages.packaging import package_function
+from workers.rollout.warm_up import asked_in
 from workers.runner import Worker
 from workers.settings import WARM_UP_ROWS, WorkerSettings
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.records import Outcome
-from streams.operators.cache import ENTRY_BYTES
+from streams.operators.selection.cache import ENTRY_BYTES
 from tests.cached import Cached
 from tests.loops import row
 

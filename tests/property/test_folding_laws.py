@@ -23,9 +23,9 @@ from schemas.records import (
     Prediction,
     Status,
 )
-from streams.operators.folding import Folding
-from streams.operators.observing import observation
-from streams.operators.seen import SeenIds
+from streams.operators.ids.window import SeenIds
+from streams.operators.join.observation import observation
+from streams.operators.learn.fold import Folding
 
 ARMS = st.sampled_from([("a", "b"), ("b", "a"), ("a", "b", "c")])
 POLICIES = (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.records import Application, Decision, Feedback, ModelOutput, Observations, Outcome, Prediction, Status
 from streams.operators.contract import Emit, Record, Skip
-from streams.operators.joiner import Joiner, JoinerSettings
+from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.testing import Crash, Delay, Duplicate, Fault, Reorder
 from tests.loops import CODEC, Loop, digits
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schemas import topics
 from schemas.records import Prediction
 from streams.operators.contract import StateKey
-from streams.operators.folding import fold
+from streams.operators.learn.fold import fold
 from streams.testing import Crash, Delay, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from tests.loops import CODEC, Loop, digits
 

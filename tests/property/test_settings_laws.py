@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.configuration import masked, to_yaml, without_secrets
-from deploy.settings import Settings
+from deploy.config.configuration import masked, to_yaml, without_secrets
+from deploy.config.settings import Settings
 
 CANARY = "hunter2"
 ANY = st.text(max_size=12)

@@ -10,12 +10,12 @@ import pytest
 
 from schemas.records import Decision, JoinStatus, Observation, Observations
 from streams.operators.contract import StateKey
-from streams.operators.folding import fold
-from streams.operators.learner import Learner
+from streams.operators.learn.fold import fold
+from streams.operators.learn.kernel import Learner
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.loop import RoleLoop
-from streams.runtime.roles import Role
-from streams.runtime.store import MemoryStore
+from streams.runtime.role.definition import Role
+from streams.runtime.role.loop import RoleLoop
+from streams.runtime.stores.base import MemoryStore
 from streams.testing.broker import FakeBroker
 from tests.fakes import FakeConsumer, FakePositions, fake_ports
 from tests.loops import CODEC
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from schemas.records import PolicyState
     from streams.operators.contract import WriteStates
-    from streams.runtime.store import Found, Verdict
+    from streams.runtime.stores.base import Found, Verdict
 
     _T = TypeVar("_T")
 

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from load.account import page
-from load.account.figures import Measured, accounted, with_legs
-from load.account.profile import Profile, Spent, Window, spent_by
-from load.account.steps import OTHER, STEPS, step_of
-from load.account.traffic import LEGS, Traffic, legs_ms
-from load.account.words import DONE
-from load.driving import Stretch
-from load.recorder import Recorder
-from load.results import Result
-from load.wire import Arrival
+from load.harness.driving import Stretch
+from load.harness.recorder import Recorder
+from load.harness.wire import Arrival
+from load.research.account import page
+from load.research.account.figures import Measured, accounted, with_legs
+from load.research.account.profile import Profile, Spent, Window, spent_by
+from load.research.account.steps import OTHER, STEPS, step_of
+from load.research.account.traffic import LEGS, Traffic, legs_ms
+from load.research.account.words import DONE
+from load.results.results import Result
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import ModelOutput, Outcome, Prediction, Status
-from streams.runtime.sampler import LOOP, THREADS
+from streams.runtime.process.cpu_profiler import LOOP, THREADS
 
 WINDOW = Window(1_000, 2_000)
 ENVIRONMENT = {"cores_usable": 2, "processor": "some", "broker": "Kafka", "python": "3.11", "packages": {}}
@@ -28,16 +28,26 @@ ENVIRONMENT = {"cores_usable": 2, "processor": "some", "broker": "Kafka", "pytho
 @pytest.mark.parametrize(
     ("stack", "step"),
     [
-        (("schemas.decoders:read", "streams.operators.selection:Selection.on_records"), "decode"),
-        (("numpy:stack", "policies.draw:uniform", "streams.operators.selection:Selection.on_records"), "select"),
-        (("streams.operators.selection:Selection.on_timer",), "heap"),
-        (("streams.operators.views:__create_fn__.<locals>.__eq__", "streams.runtime.lanes:Lane.add"), "append"),
+        (("schemas.decoders:read", "streams.operators.selection.kernel:Selection.on_records"), "decode"),
+        (("numpy:stack", "policies.draw:uniform", "streams.operators.selection.kernel:Selection.on_records"), "select"),
+        (("streams.operators.selection.kernel:Selection.on_timer",), "heap"),
         (
-            ("sklearn.base:predict", "workers.runtimes.sklearn:SklearnRuntime.predict_batch", "workers.rows:_attempt"),
+            (
+                "streams.operators.selection.state_view:__create_fn__.<locals>.__eq__",
+                "streams.runtime.role.accumulator:Lane.add",
+            ),
+            "append",
+        ),
+        (
+            (
+                "sklearn.base:predict",
+                "workers.runtimes.sklearn:SklearnRuntime.predict_batch",
+                "workers.inputs.rows:_attempt",
+            ),
             "predict",
         ),
-        (("numpy:max", "workers.rows:validate", "workers.executor:ThreadExecutor.run_quick"), "stack"),
-        (("workers.executor:ThreadExecutor.run_quick", "workers.predicting:Predicting._batch"), "hand over"),
+        (("numpy:max", "workers.inputs.rows:validate", "workers.executors.thread:ThreadExecutor.run_quick"), "stack"),
+        (("workers.executors.thread:ThreadExecutor.run_quick", "workers.predict_loop:Predicting._batch"), "hand over"),
         (("asyncio.events:Handle._run",), "loop"),
         ((LOOP,), "loop"),
         ((THREADS,), "predict"),
@@ -74,7 +84,7 @@ def test_threads_are_the_model_only_in_a_worker() -> None:
 
 def test_what_ran_on_the_event_loops_thread_is_not_split_again() -> None:
     """Its stacks have told stacking and the model apart."""
-    stacks = ((THREADS,), ("workers.rows:validate",), ("workers.runtimes.sklearn:SklearnRuntime.predict_batch",))
+    stacks = ((THREADS,), ("workers.inputs.rows:validate",), ("workers.runtimes.sklearn:SklearnRuntime.predict_batch",))
     profile = Profile(stacks, ((1_500, 0, 1_000), (1_500, 1, 2_000), (1_500, 2, 4_000)))
     assert spent_by(profile, WINDOW, 0.75).steps == pytest.approx({"stack": 2.25e-6, "predict": 4.75e-6})
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import Feedback, ModelPredictions, Outcome, Tensor
-from streams.operators.admission import FEW_ROWS, LOST_US, PROBE_US, Admission
-from streams.operators.observing import default_observation, observation
+from streams.operators.join.observation import default_observation, observation
+from streams.operators.selection.admission import FEW_ROWS, LOST_US, PROBE_US, Admission
 from tests.cached import Cached
 from tests.loops import row
 from tests.overload import BATCH_US, CAPACITY, NOW, ROW_US, SLO_US, simulate
@@ -136,7 +136,7 @@ class _Asks:
     def __init__(self, *models: str, busy: str = "m") -> None:
         self.cached = Cached(*models, admission=True)
         load = self.cached.kernel._serving._admission.load(busy)  # type: ignore[union-attr]
-        load.report(report(40, BATCH_US + 40 * ROW_US), self.cached.now_us)
+        load.results.report(report(40, BATCH_US + 40 * ROW_US), self.cached.now_us)
         for _ in range(1_000):
             load.ask(self.cached.now_us, self.cached.now_us)
         load._probed_us = self.cached.now_us

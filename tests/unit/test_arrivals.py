@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from load import arrivals
+from load.harness import arrivals
 
 
 def test_constant_arrivals_are_evenly_spaced() -> None:

@@ -8,7 +8,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Input, Model, ModelQueries, Prediction, Query, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, Record
-from streams.operators.selection import Selection, SelectionSettings
+from streams.operators.selection.kernel import Selection, SelectionSettings
 
 CODEC = Codec()
 NOW = 1_700_000_000_000_000

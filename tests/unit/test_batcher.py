@@ -9,8 +9,8 @@ import pytest
 
 from policies.aimd import Aimd
 from policies.fixed import Fixed
-from workers.batcher import Batcher, Take
-from workers.estimates import (
+from workers.kernel.batcher import Batcher, Take
+from workers.kernel.service_times import (
     DEFAULT_OBJECTIVE_US,
     MIN_OBJECTIVE_US,
     REMEMBERED,

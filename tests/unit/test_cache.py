@@ -11,9 +11,9 @@ from policies import draw
 from schemas import topics
 from schemas.codec import MAX_BYTES
 from schemas.records import Outcome, Query, Tensor
-from streams.operators.cache import ENTRY_BYTES
 from streams.operators.contract import Record
-from streams.operators.pending import Pending
+from streams.operators.selection.cache import ENTRY_BYTES
+from streams.operators.selection.pending import Pending
 from tests.cached import CODEC, NOW, Cached, said
 from tests.loops import row
 

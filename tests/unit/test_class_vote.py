@@ -15,7 +15,7 @@ from policies.contract import is_judging
 from policies.errors import PolicyError
 from schemas.records import Status
 from streams.operators.contract import StateKey
-from streams.operators.folding import apply, fold
+from streams.operators.learn.fold import apply, fold
 from streams.testing import Crash, Duplicate
 from tests.loops import Loop, digits
 

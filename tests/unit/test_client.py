@@ -191,7 +191,7 @@ def test_a_script_without_logging_reads_nothing_of_what_is_tried_again(capfd: py
     """Neither ours nor the Kafka library's: errors are raised, and whoever sets logging up sees all."""
     script = (
         "import logging, streams.client; logging.getLogger('aiokafka.producer').error('lost');"
-        "logging.getLogger('streams.runtime.lanes').warning('tries again')"
+        "logging.getLogger('streams.runtime.role.accumulator').warning('tries again')"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
     assert capfd.readouterr().err == ""

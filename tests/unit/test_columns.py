@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from schemas.records import Tensor
-from workers.columns import Column, Stacked, stacked
+from workers.inputs.columns import Column, Stacked, stacked
+from workers.inputs.validation import validate
 from workers.manifest import Signature
-from workers.validation import validate
 
 
 def tensor(*rows: tuple[int, ...], dtype: str = "int16") -> Tensor:

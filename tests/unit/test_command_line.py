@@ -20,19 +20,19 @@ from sklearn.naive_bayes import GaussianNB
 from deploy.cli import VERBS, main, skysail
 from deploy.cli.app import _changed
 from deploy.cli.feedback import _record
+from deploy.cli.packing import labels, sample
 from deploy.cli.query import ADVICE
 from deploy.cli.run import _told
-from deploy.configuration import load
+from deploy.config.configuration import load
 from deploy.errors import SettingsError, UsageError
-from deploy.packing import labels, sample
-from load import results
-from load.results import Result
+from load.results import results
+from load.results.results import Result
 from schemas.records import Application, Decision, Prediction, Status, Tensor
 from streams.control.advice import REASONS
 from workers.errors import PackageError
-from workers.loading import load_package
 from workers.manifest import sha256
-from workers.packaging import package_sklearn
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

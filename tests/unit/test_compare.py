@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from load import results
-from load.compare import Better, compare, rule_of
-from load.results import Result
-from load.targets import TARGETS
+from load.results import results
+from load.results.compare import Better, compare, rule_of
+from load.results.results import Result
+from load.results.targets import TARGETS
 
 
 def _result(**figures: float) -> Result:

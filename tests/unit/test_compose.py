@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from deploy.cli import skysail
 from deploy.cli.run import EXAMPLES
-from deploy.configuration import load
-from deploy.settings import ROLES
+from deploy.config.configuration import load
+from deploy.config.settings import ROLES
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[

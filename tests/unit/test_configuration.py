@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from deploy.addresses import connection, redis_url
-from deploy.configuration import doubts, load, masked, to_yaml, write
+from deploy.config.addresses import connection, redis_url
+from deploy.config.configuration import doubts, load, masked, to_yaml, write
+from deploy.config.reference import reference
+from deploy.config.settings import Settings
 from deploy.errors import SettingsError
-from deploy.reference import reference
-from deploy.settings import Settings
-from streams.runtime.redis_store import RedisSettings
+from streams.runtime.stores.redis import RedisSettings
 
 
 def settings_from(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> Settings:

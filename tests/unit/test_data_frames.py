@@ -14,10 +14,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from schemas.records import Outcome, Tensor
 from streams.client import as_input
 from workers.errors import PackageError
-from workers.loading import load_package
+from workers.inputs.rows import predict_rows
 from workers.manifest import Manifest, Signature
-from workers.packaging import package_function, package_sklearn
-from workers.rows import predict_rows
+from workers.packages.loading import load_package
+from workers.packages.packaging import package_function, package_sklearn
 from workers.runtimes.tables import shaper
 
 if TYPE_CHECKING:

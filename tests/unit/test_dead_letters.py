@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from streams.operators.contract import DeadLetter, Emit, Position, Record
-from streams.runtime.dead_letters import CAUSE_BYTES, MESSAGE_BYTES, TRUNCATED_BYTES, DeadLetters
 from streams.runtime.errors import MisconfiguredError, RecordRefusedError
-from streams.runtime.sizes import size_of
+from streams.runtime.ports import size_of
+from streams.runtime.role.dead_letters import CAUSE_BYTES, MESSAGE_BYTES, TRUNCATED_BYTES, DeadLetters
 
 RECORD = Record("queries", 3, 17, 1_000_123, b"\xffkey", b"\x00\xff garbage", (("traceparent", b"00-ab"),))
 LETTERS = DeadLetters("selection", "0.1.0")

@@ -23,7 +23,7 @@ from deploy.demo.summary import say
 from deploy.demo.tally import Tally
 from deploy.demo.trial import Trial, tried
 from deploy.demo.view import INDENT, KEY, line, screen
-from load.recorder import Recorder
+from load.harness.recorder import Recorder
 from policies.registry import create
 from schemas.records import (
     Decision,

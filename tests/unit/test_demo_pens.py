@@ -11,7 +11,7 @@ from deploy.demo import pen_figures, plots
 from deploy.demo.digits import Digits
 from deploy.demo.pens import PARTS, PENS, PenCount, Pens
 from deploy.demo.traffic import Link
-from load.wire import Arrival
+from load.harness.wire import Arrival
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, ModelOutput, Outcome, Prediction, Query, Status, Tensor

@@ -9,8 +9,8 @@ from deploy.demo.digits import Digits
 from deploy.demo.tally import Tally
 from deploy.demo.traffic import QUIET_S, Link, Queries, Traffic, WarmUp
 from deploy.demo.trial import Trial
-from load.recorder import Recorder
-from load.wire import Arrival
+from load.harness.recorder import Recorder
+from load.harness.wire import Arrival
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import (

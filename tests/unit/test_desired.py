@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy import catalog, desired
-from deploy.desired import add
+from deploy.config.settings import Settings
 from deploy.errors import UsageError
-from deploy.settings import Settings
+from deploy.state import catalog, desired
+from deploy.state.desired import add
 from schemas.codec import Codec
 from schemas.records import Model
 

@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from redis import Redis
 from redis.exceptions import AuthenticationError
 
-from deploy import servers
 from deploy.cli import skysail
-from deploy.doctor import (
+from deploy.config.settings import Settings
+from deploy.diagnose import servers
+from deploy.diagnose.doctor import (
     Check,
     Level,
     check_compiled,
@@ -24,9 +25,16 @@ from deploy.doctor import (
     check_python,
     check_redis,
 )
-from deploy.health import advise, check_applications, check_clocks, check_models, check_versions, examine, newest
-from deploy.servers import check_kafka, check_page, check_redis_answers
-from deploy.settings import Settings
+from deploy.diagnose.health import (
+    advise,
+    check_applications,
+    check_clocks,
+    check_models,
+    check_versions,
+    examine,
+    newest,
+)
+from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers
 from schemas.records import Application, Model, Report
 
 if TYPE_CHECKING:
@@ -143,8 +151,8 @@ def test_where_nobody_listens_the_advice_starts_a_server_there(tmp_path: Path, m
 def test_whoever_has_taken_the_place_is_named(listener: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A listener that is no Kafka, no Redis and no page of ours is told from one that is; no password is shown."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("deploy.servers.ANSWER_S", 0.2)
-    monkeypatch.setattr("deploy.servers.PAGE_S", 0.2)
+    monkeypatch.setattr("deploy.diagnose.servers.ANSWER_S", 0.2)
+    monkeypatch.setattr("deploy.diagnose.servers.PAGE_S", 0.2)
     checks = (check_kafka(settings(listener)), check_redis_answers(settings(listener)), check_page(settings(listener)))
     assert [check.level for check in checks] == [Level.DOWN, Level.DOWN, Level.WARN]
     assert all(f"process {os.getpid()}" in check.found for check in checks)
@@ -237,8 +245,8 @@ def test_the_list_of_models_says_which_version_is_wanted_and_fails(monkeypatch: 
     """Beside the table, which shows what is wanted."""
     model = Model("forest", "4", "function", "", "", "value", "float32", (4,))
     said = Check("version of forest", Level.DOWN, "forest 4 is wanted, 2 answers", "skysail model rollback forest")
-    monkeypatch.setattr("deploy.catalog.read", lambda *_: {"forest": model})
-    monkeypatch.setattr("deploy.catalog.versions", lambda *_: {"forest": [model]})
-    monkeypatch.setattr("deploy.health.failing_versions", lambda *_: [said])
+    monkeypatch.setattr("deploy.state.catalog.read", lambda *_: {"forest": model})
+    monkeypatch.setattr("deploy.state.catalog.versions", lambda *_: {"forest": [model]})
+    monkeypatch.setattr("deploy.diagnose.health.failing_versions", lambda *_: [said])
     result = CliRunner().invoke(skysail, ["model", "list"])
     assert "forest 4 is wanted, 2 answers; skysail model rollback forest" in result.output

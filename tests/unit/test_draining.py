@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from load import draining
-from load.draining import Drained, drain
-from load.flood import make
-from load.wire import Arrival, Wire
-from load.workload import Rows
+from load.harness import draining
+from load.harness.draining import Drained, drain
+from load.harness.flood import make
+from load.harness.wire import Arrival, Wire
+from load.harness.workload import Rows
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Prediction, Query, Status

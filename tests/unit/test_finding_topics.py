@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from streams.runtime import kafka_producer
+from streams.runtime.kafka import producer as kafka_producer
 from tests.virtual import run
 
 if TYPE_CHECKING:

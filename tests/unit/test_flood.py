@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from load.flood import Taken, flood, make
-from load.recorder import Recorder
-from load.wire import Arrival, Wire
-from load.workload import Rows
+from load.harness.flood import Taken, flood, make
+from load.harness.recorder import Recorder
+from load.harness.wire import Arrival, Wire
+from load.harness.workload import Rows
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from load.peers import batching, by_turns, forest_page
-from load.peers.batching import figures, rows
-from load.peers.climbing import Step, best_rate, climb
-from load.results import Result
-from load.training import digits, enlarged, linear_svm, pixels
+from load.models.training import digits, enlarged, linear_svm, pixels
+from load.research.peers import batching, by_turns, forest_page
+from load.research.peers.batching import figures, rows
+from load.research.peers.climbing import Step, best_rate, climb
+from load.results.results import Result
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from streams.runtime.garbage import FREEZE_S, SWEEP_S, THRESHOLDS, swept
+from streams.runtime.process.gc_schedule import FREEZE_S, SWEEP_S, THRESHOLDS, swept
 
 if TYPE_CHECKING:
     import asyncio

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from deploy.desired import model_record
+from deploy.state.desired import model_record
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, Outcome, Tensor
@@ -16,7 +16,7 @@ from streams.operators.contract import HandOver, Record
 from tests.fakes import ScriptedKernel
 from tests.samples import model_query
 from workers.inline import Inline
-from workers.packaging import package_function
+from workers.packages.packaging import package_function
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

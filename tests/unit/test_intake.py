@@ -11,7 +11,7 @@ import pytest
 from schemas import topics
 from schemas.records import Application, Model, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Tensor
 from streams.operators.contract import Emit, FetchStates, Record, Skip
-from streams.operators.selection import Selection, SelectionSettings
+from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.topology import MAX_CONTEXT_BYTES
 from tests.loops import CODEC, model_predictions, row
 

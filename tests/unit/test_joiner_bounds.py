@@ -9,10 +9,10 @@ import pytest
 from schemas import topics
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
-from streams.operators.decided import may_be_decided
-from streams.operators.joiner import Joiner, JoinerSettings
-from streams.operators.room import Room
-from streams.operators.shadows import Shadows
+from streams.operators.join.decided import may_be_decided
+from streams.operators.join.kernel import Joiner, JoinerSettings
+from streams.operators.join.room import Room
+from streams.operators.join.shadows import Shadows
 from tests.loops import CODEC, model_predictions
 
 MIB = 1 << 20

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from load.hostile.batches import gzip_with_a_tail, lz4_with_a_wrong_checksum
 from streams.operators.contract import Record
-from streams.runtime import kafka_batches
 from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
-from streams.runtime.kafka_batches import unpack
-from streams.runtime.kafka_inflation import MOST_BYTES, InflationError, inflate
+from streams.runtime.kafka.fast import record_batches as kafka_batches
+from streams.runtime.kafka.fast.inflation import MOST_BYTES, InflationError, inflate
+from streams.runtime.kafka.fast.record_batches import unpack
 from tests.batches import TWO, Said, batch, bomb, compressed, with_checksum
 
 SAID = st.tuples(
@@ -185,7 +185,7 @@ def test_what_inflates_to_more_than_a_batch_may_be_is_left_for_the_next_fetch() 
 
 UNPACK_WITHIN_160_MIB = """
 import resource, sys
-from streams.runtime.kafka_batches import unpack
+from streams.runtime.kafka.fast.record_batches import unpack
 with open("/proc/self/status") as status:
     used = next(int(line.split()[1]) for line in status if line.startswith("VmData")) << 10
 resource.setrlimit(resource.RLIMIT_DATA, (used + (160 << 20),) * 2)

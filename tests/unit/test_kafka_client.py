@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from streams.runtime.errors import MisconfiguredError
-from streams.runtime.kafka_client import KafkaConnection
+from streams.runtime.kafka.connection import KafkaConnection
 
 LOGIN = {
     "security_protocol": "SASL_PLAINTEXT",

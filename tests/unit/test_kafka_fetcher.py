@@ -15,15 +15,15 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
-from streams.runtime.kafka_fetcher import DirectFetcher
-from streams.runtime.kafka_wire import Api, FetchAnswer, Fetched
+from streams.runtime.kafka.fast.fetcher import DirectFetcher
+from streams.runtime.kafka.fast.protocol import Api, FetchAnswer, Fetched
 from tests.virtual import run
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from streams.operators.contract import Record
-    from streams.runtime.kafka_calls import Calls
+    from streams.runtime.kafka.fast.requests import Calls
 
 PLACES = (TopicPartition("p.t", 0), TopicPartition("p.t", 1))
 BACKOFF_S = 0.1

@@ -13,13 +13,13 @@ from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.admin import ApiVersionRequest
 from aiokafka.protocol.metadata import MetadataResponse_v0
 
-from streams.runtime import kafka_wire
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StuckError
-from streams.runtime.kafka_calls import Calls
-from streams.runtime.kafka_client import KafkaConnection
-from streams.runtime.kafka_consumer import ConsumerSettings, KafkaConsumer
-from streams.runtime.kafka_producer import KafkaTransport
+from streams.runtime.kafka.connection import KafkaConnection
+from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka.fast import protocol as kafka_wire
+from streams.runtime.kafka.fast.requests import Calls
+from streams.runtime.kafka.producer import KafkaTransport
 from tests.virtual import run
 
 CLOSED = RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")

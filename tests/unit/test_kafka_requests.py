@@ -10,12 +10,12 @@ import pytest
 from aiokafka import errors
 from aiokafka.protocol.produce import ProduceRequest_v7
 
-from streams.runtime.kafka_calls import Calls
-from streams.runtime.kafka_requests import Requests
+from streams.runtime.kafka.fast.produce_queue import Requests
+from streams.runtime.kafka.fast.requests import Calls
 from tests.virtual import run
 
 if TYPE_CHECKING:
-    from streams.runtime.kafka_wire import Api
+    from streams.runtime.kafka.fast.protocol import Api
 
 Sent = dict[str, list[tuple[int, bytes]]]
 

@@ -10,7 +10,7 @@ from aiokafka.protocol.produce import ProduceRequest_v7, ProduceResponse_v7
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.runtime.kafka_wire import (
+from streams.runtime.kafka.fast.protocol import (
     FETCH,
     PRODUCE,
     Fetched,

@@ -11,7 +11,7 @@ import pytest
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.lanes import BACKOFF_MAX_S, STANDS_STILL_S, LaneEvents, Lanes
+from streams.runtime.role.accumulator import BACKOFF_MAX_S, STANDS_STILL_S, LaneEvents, Lanes
 from streams.testing.broker import FakeBroker
 from tests.fakes import ROUND_TRIP_S, FakeTransport
 from tests.virtual import elapse, run

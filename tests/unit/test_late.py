@@ -7,7 +7,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import Model, ModelOutput, ModelPredictions, Outcome, Prediction, Status, Tensor
-from streams.operators.late import Beside, LateOutputs, completed
+from streams.operators.late_outputs import Beside, LateOutputs, completed
 from tests.loops import CODEC, Loop, digits, model_predictions
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import ValidationError
 
-from deploy import desired
+from deploy.config.settings import Settings
 from deploy.errors import StartError
 from deploy.launch import System, plan, replicated
 from deploy.local.supervisor import ChildStatus
-from deploy.newcomers import removed_by
-from deploy.settings import Settings
+from deploy.new_models import removed_by
+from deploy.state import desired
 from schemas.codec import Codec
 from schemas.records import Model
 from streams.operators.contract import Record

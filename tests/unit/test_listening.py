@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from deploy.errors import StartError
-from deploy.listening import fault_of, require_free
 from deploy.local.process import free_port
+from deploy.ports import fault_of, require_free
 
 
 def test_every_port_that_is_taken_is_named_with_its_owner() -> None:

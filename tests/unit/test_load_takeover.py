@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from load.harness.workload import Rows
 from load.scenarios.takeover import Faulty
-from load.workload import Rows
 from schemas.records import Prediction, Status, Tensor
 
 ROWS = Rows("takeover", [Tensor.of(np.zeros(1, np.float32))])

@@ -14,8 +14,8 @@ from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, 
 from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
-from streams.runtime.loop import RoleLoop
-from streams.runtime.roles import Role
+from streams.runtime.role.definition import Role
+from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,

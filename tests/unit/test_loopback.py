@@ -9,13 +9,13 @@ from schemas import topics
 from schemas.codec import MAX_BYTES, Codec
 from schemas.records import Application, Model, ModelPredictions, Outcome, Prediction, Query, Status, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, HandOver, Position, Record
-from streams.operators.selection import Selection, SelectionSettings
-from workers.answering import Identity
-from workers.batcher import Batcher
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from workers.inputs.rows import Predicted
+from workers.kernel.batcher import Batcher
+from workers.kernel.results import Identity
+from workers.kernel.routing import Routes, label
+from workers.kernel.worker import ModelWorker
 from workers.loopback import Loopback
-from workers.operator import ModelWorker
-from workers.rows import Predicted
-from workers.traffic import Routes, label
 
 CODEC = Codec()
 NOW = 1_700_000_000_000_000

@@ -12,13 +12,13 @@ from urllib.request import urlopen
 
 import pytest
 
+from deploy.config.settings import Metrics
 from deploy.errors import StartError
 from deploy.metrics import exporting, ports
-from deploy.settings import Metrics
 from schemas.records import Report
-from streams.runtime.meanings import MEANINGS, meaning
 from streams.runtime.metrics import Composer, is_counter
-from streams.runtime.prometheus import PrometheusExporter, parse
+from streams.runtime.process.meanings import MEANINGS, meaning
+from streams.runtime.process.prometheus import PrometheusExporter, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from load.openloop import Asked, OpenLoop
-from load.recorder import Recorder
-from load.wire import Arrival
-from load.workload import Rows
+from load.harness.openloop import Asked, OpenLoop
+from load.harness.recorder import Recorder
+from load.harness.wire import Arrival
+from load.harness.workload import Rows
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from load.pacing import IDLE_S, pace
+from load.harness.pacing import IDLE_S, pace
 
 
 class VirtualSide:

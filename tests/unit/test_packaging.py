@@ -13,17 +13,17 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import FunctionTransformer
 
-from deploy.desired import model_record
+from deploy.state.desired import model_record
 from workers import manifest as manifests
-from workers.dotted import resolve
+from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
-from workers.examples import stored_examples
-from workers.executors import executor_of
-from workers.loading import checked, load_package
+from workers.executors.factory import executor_of
 from workers.manifest import MANIFEST, Manifest, Signature
-from workers.packaging import package_function, package_sklearn
+from workers.packages.examples import stored_examples
+from workers.packages.loading import checked, load_package
+from workers.packages.packaging import package_function, package_sklearn
+from workers.packages.sealed import sealed
 from workers.runtimes import contract
-from workers.sealed import sealed
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def test_what_was_checked_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyP
             (where / name).write_bytes(b"exchanged")
         return found
 
-    monkeypatch.setattr("workers.loading.sealed", exchanged)
+    monkeypatch.setattr("workers.packages.loading.sealed", exchanged)
     assert load_package(folder).runtime.predict_batch(X[:2]).answers is not None
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from schemas.records import Outcome, Tensor
 from workers.errors import OutputError
-from workers.loading import LoadedModel
+from workers.executors.predictor import predictor
+from workers.inputs.padding import Padded
 from workers.manifest import Manifest, Signature
-from workers.padding import Padded
-from workers.predictor import predictor
+from workers.packages.loading import LoadedModel
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:

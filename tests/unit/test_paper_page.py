@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from load import registry
-from load.backlog import Answered, keys
 from load.errors import MissingDataError
-from load.paper import parts, run
-from load.paper.page import page
-from load.paper.words import DIFFERENCES
-from load.results import Result
+from load.harness.backlog import Answered, keys
+from load.harness.system import Stage
+from load.harness.workload import Rows
+from load.research.paper import parts, run
+from load.research.paper.page import page
+from load.research.paper.words import DIFFERENCES
+from load.results.results import Result
 from load.scenarios import delayed, figure8, overload, replicas
-from load.system import Stage
-from load.workload import Rows
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
 from streams.murmur2 import partition_of
 

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from load.peers import grid, ladder, page
-from load.peers.client import Part
-from load.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE
-from load.peers.ledger import Ledger, Tally
-from load.peers.speech import V2, Avro, Echo, Said
-from load.peers.summary import Summary, behind, best, figures, spread
-from load.peers.visit import Plan, Seen, share_name
-from load.results import Result
-from load.scenarios import peers
+from load.research.peers import grid, ladder, page
+from load.research.peers import scenario as peers
+from load.research.peers.client import Part
+from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE
+from load.research.peers.ledger import Ledger, Tally
+from load.research.peers.speech import V2, Avro, Echo, Said
+from load.research.peers.summary import Summary, behind, best, figures, spread
+from load.research.peers.visit import Plan, Seen, share_name
+from load.results.results import Result
 from schemas.codec import Codec
 from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from load.offline import Played, Stream, play
-from load.results import Result
+from load.harness.offline import Played, Stream, play
+from load.results.results import Result
 from load.scenarios import policies
 from policies.registry import POLICIES, parse
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from schemas.codec import Codec
 from schemas.records import Model, Outcome
+from workers.executors.pool import edges_of, joined
+from workers.inputs.rows import Predicted
 from workers.manifest import digest
-from workers.packaging import package_function
-from workers.pool import edges_of, joined
-from workers.predicting import Predicting
-from workers.rows import Predicted
+from workers.packages.packaging import package_function
+from workers.predict_loop import Predicting
 from workers.settings import WorkerSettings
 
 OK, FAILED, INVALID = Outcome.OK, Outcome.FAILED, Outcome.INVALID

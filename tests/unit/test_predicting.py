@@ -14,9 +14,9 @@ from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import Emit, Record
 from tests.virtual import VirtualClock, elapse, run
-from workers.executor import Timed
-from workers.predicting import Predicting
-from workers.rows import Predicted
+from workers.executors.thread import Timed
+from workers.inputs.rows import Predicted
+from workers.predict_loop import Predicting
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome, Tensor
-from workers.loading import LoadedModel
+from workers.executors.predictor import blank, predictor
 from workers.manifest import Manifest, Signature
-from workers.predictor import blank, predictor
+from workers.packages.loading import LoadedModel
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:

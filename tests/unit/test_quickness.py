@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from workers.estimates import ServiceTimes
-from workers.quickness import HAND_OVER_US, LOCKED_US, PROOFS, PROOFS_AGAIN, QUICK_US, SURPRISE_US, Quickness
-from workers.sentinel import LOOKS, Sentinel
+from workers.executors.hang_monitor import LOOKS, Sentinel
+from workers.executors.loop_budget import (
+    HAND_OVER_US,
+    LOCKED_US,
+    PROOFS,
+    PROOFS_AGAIN,
+    QUICK_US,
+    SURPRISE_US,
+    Quickness,
+)
+from workers.kernel.service_times import ServiceTimes
 
 
 def proven(cpu_us: int, rows: int = 1, wait_us: int = 0, *, keeps_lock: bool = False) -> Quickness:

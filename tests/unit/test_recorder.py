@@ -2,7 +2,7 @@
 
 import pytest
 
-from load.recorder import Recorder
+from load.harness.recorder import Recorder
 from schemas.records import Status
 
 SLO_US = 100_000

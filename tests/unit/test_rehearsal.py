@@ -12,9 +12,9 @@ from schemas.records import ModelQueries, Outcome, Tensor
 from streams.operators.contract import Record
 from tests.virtual import run
 from workers.errors import HungError, PackageError
-from workers.executor import Timed
-from workers.rehearsal import Recent, Trial, asked_in, prepare
-from workers.rows import Predicted
+from workers.executors.thread import Timed
+from workers.inputs.rows import Predicted
+from workers.rollout.warm_up import Recent, Trial, asked_in, prepare
 from workers.settings import WARM_UP_ROWS
 
 if TYPE_CHECKING:

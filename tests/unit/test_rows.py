@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome, Tensor
+from workers.inputs.rows import MAX_CULPRITS, predict_rows
+from workers.inputs.validation import validate
 from workers.manifest import Manifest, Signature
-from workers.rows import MAX_CULPRITS, predict_rows
 from workers.runtimes.contract import Outputs
-from workers.validation import validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,8 +17,8 @@ from tests.fakes import FakeConsumer, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
-from workers.executor import Timed
-from workers.rows import Predicted
+from workers.executors.thread import Timed
+from workers.inputs.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
 

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from load import registry, report
-from load.compare import compare
-from load.rates import central_rate
-from load.replacement import lru
-from load.report import describe
-from load.results import Result
+from load import registry
+from load.harness.rates import central_rate
+from load.results import report
+from load.results.compare import compare
+from load.results.report import describe
+from load.results.results import Result
+from load.results.targets import TARGETS, verdicts
 from load.scenarios import batching, cache, figure8
 from load.scenarios.batching import Batch
-from load.targets import TARGETS, verdicts
+from load.scenarios.parts.replacement import lru
 
 
 def test_every_target_belongs_to_a_scenario() -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from deploy.schema_registry import SUBJECTS, Registry
+from deploy.connect.schema_registry import SUBJECTS, Registry
 from schemas.codec import Codec
 from schemas.definitions import CURRENT
 from schemas.errors import RegistryError

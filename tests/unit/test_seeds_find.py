@@ -12,10 +12,10 @@ import pytest
 from load.seeds.faults import Fault
 from load.seeds.plan import Burst, plan
 from load.seeds.world import simulate
-from streams.operators.joiner import Joiner, JoinerSettings
-from streams.runtime import lanes
-from streams.runtime.keeper import Keeper
-from streams.runtime.store import MemoryStore, Verdict
+from streams.operators.join.kernel import Joiner, JoinerSettings
+from streams.runtime.role import accumulator as lanes
+from streams.runtime.role.state_queue import Keeper
+from streams.runtime.stores.base import MemoryStore, Verdict
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SharedStore
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from load.seeds.plan import Plan
     from streams.operators.contract import Record, StateKey, WriteStates
     from streams.runtime.ports import TopicPartition
-    from streams.runtime.store import Found
+    from streams.runtime.stores.base import Found
 
 LEARNT_TWICE = (7, 18)  # seeds of `busy_learners`
 IDLE = {

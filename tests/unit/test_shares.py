@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.errors import UsageError
-from deploy.shares import canaries, check_successor, ended, given, shared, without_canaries
+from deploy.state.traffic_split import canaries, check_successor, ended, given, shared, without_canaries
 from schemas.records import Model
 
 if TYPE_CHECKING:

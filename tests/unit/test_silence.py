@@ -6,7 +6,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import Decision, Feedback, ModelOutput, Outcome, Prediction, Status
-from streams.operators.observing import default_observation, observation
+from streams.operators.join.observation import default_observation, observation
 from tests.loops import CODEC, Loop, digits, model_predictions
 
 DECISION = Decision((0,), 0, "digits", "exp3", ("one", "other"), (0.5, 0.5))

@@ -10,10 +10,10 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.features import MAX_FEATURES
 from schemas.records import Decision, JoinStatus, Observation, PolicyState, Status
+from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
-from streams.operators.folding import apply, fold
-from streams.operators.latencies import PROBE_US, SAMPLES, Latencies
-from streams.operators.starts import started
+from streams.operators.learn.fold import apply, fold
+from streams.operators.selection.latencies import PROBE_US, SAMPLES, Latencies
 from streams.testing import Crash, Fault, StoreLoss
 from streams.topology import state_partition
 from tests.loops import Loop, digits

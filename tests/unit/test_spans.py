@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.configuration import Settings
-from deploy.desired import applications
+from deploy.config.configuration import Settings
+from deploy.state.desired import applications
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Feedback, ModelOutput, Outcome, Prediction, Status
-from streams.operators.applications import check
-from streams.operators.spans import Spans
+from streams.operators.configuration import check
+from streams.operators.join.spans import Spans
 from streams.testing import Delay
 from tests.loops import Loop, digits
 

@@ -8,8 +8,8 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Query
 from streams.operators.contract import FetchStates, Record, StateKey
-from streams.operators.selection import Selection, SelectionSettings
-from streams.operators.views import STALE_US
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.operators.selection.state_view import STALE_US
 
 CODEC = Codec()
 NOW_US = 1_700_000_000_000_000

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from deploy.config.folder import held, private
 from deploy.errors import StartError, UsageError
-from deploy.state import held, private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from deploy.state import held
+from deploy.config.folder import held
 with held("skysail", Path(sys.argv[1])):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from deploy.cli.supervise import errors_since, tell
-from deploy.settings import Settings
+from deploy.config.settings import Settings
 
 if TYPE_CHECKING:
     import pytest
 
     from deploy.launch import System
 
-LOG = """2026-01-01 10:00:00,000 INFO workers.versions: forest 2 is ready
-2026-01-01 10:00:01,000 ERROR workers.versions: forest 3 cannot take over, 2 goes on: no such file
+LOG = """2026-01-01 10:00:00,000 INFO workers.rollout.switch: forest 2 is ready
+2026-01-01 10:00:01,000 ERROR workers.rollout.switch: forest 3 cannot take over, 2 goes on: no such file
 Traceback (most recent call last): ERROR
 """
 

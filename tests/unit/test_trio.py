@@ -4,10 +4,10 @@ import time
 
 import numpy as np
 
-from load.dawdling import InLine, dawdling, first, second
-from load.peers import trio_page
-from load.results import Result
-from load.scenarios.trio import figures, summary
+from load.models.slow import InLine, dawdling, first, second
+from load.research.peers import trio_page
+from load.research.peers.trio import figures, summary
+from load.results.results import Result
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}
 ROWS = np.array([[1, 2, 2, 0], [3, 3, 4, 0], [5, 6, 7, 0]], np.float32)

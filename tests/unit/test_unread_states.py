@@ -11,9 +11,9 @@ from policies import registry
 from schemas import topics
 from schemas.records import Application, Model, PolicyState, Prediction, Query
 from streams.operators.contract import StateKey
-from streams.operators.selection import Selection, SelectionSettings
-from streams.runtime.loop import STATES_S, RoleLoop
-from streams.runtime.roles import Role
+from streams.operators.selection.kernel import Selection, SelectionSettings
+from streams.runtime.role.definition import Role
+from streams.runtime.role.loop import STATES_S, RoleLoop
 from streams.testing.broker import FakeBroker
 from tests.fakes import FakeBroadcast, FakeConsumer, FaultyStore, fake_ports
 from tests.loops import CODEC, row

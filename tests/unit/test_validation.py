@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from schemas.records import Input, Tensor
-from workers.casting import cast, is_same_form
-from workers.columns import Column, stacked
+from workers.inputs.casting import cast, is_same_form
+from workers.inputs.columns import Column, stacked
+from workers.inputs.rows import predict_rows
+from workers.inputs.validation import Checked, validate
 from workers.manifest import Manifest, Signature
-from workers.rows import predict_rows
 from workers.runtimes.contract import Outputs, Rows
-from workers.validation import Checked, validate
 
 NUMBERS = Signature("tensor", "float32", (4,))
 
@@ -163,7 +163,7 @@ def test_rows_that_fit_are_neither_cast_nor_copied_twice(monkeypatch: pytest.Mon
     def unwanted(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("workers.validation.cast", unwanted)
+    monkeypatch.setattr("workers.inputs.validation.cast", unwanted)
     assert both(NUMBERS, tensor(range(4), "float32")).good == [0, 1, 2]
 
 

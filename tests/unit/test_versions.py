@@ -21,8 +21,8 @@ from tests.fakes import FakeBroadcast, FakeConsumer, FakeRecent, fake_ports
 from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, in_virtual_time
 from workers.errors import HungError, PackageError
-from workers.executor import Timed
-from workers.rows import Predicted
+from workers.executors.thread import Timed
+from workers.inputs.rows import Predicted
 from workers.runner import Worker
 from workers.settings import DRAIN_US, WARM_UP_ROWS, WorkerSettings
 

@@ -7,7 +7,7 @@ import pytest
 from policies import registry
 from schemas.records import PolicyState
 from streams.operators.contract import StateKey
-from streams.operators.views import ENTRY_BYTES, StateView
+from streams.operators.selection.state_view import ENTRY_BYTES, StateView
 
 POLICY = registry.create("single", {})
 NOW = 10**15

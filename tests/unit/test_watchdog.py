@@ -6,7 +6,7 @@ import pytest
 
 from streams.runtime.errors import StuckError
 from streams.runtime.ports import Vitals
-from streams.runtime.watchdog import AHEAD_MS, SILENT_US, STALLED_US, Watchdog
+from streams.runtime.role.watchdog import AHEAD_MS, SILENT_US, STALLED_US, Watchdog
 
 NOW_US = 10**15
 

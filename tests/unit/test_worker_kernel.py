@@ -11,11 +11,11 @@ from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record, Skip
 from tests.samples import model_query
-from workers.answering import Asked, Identity, size_of
-from workers.batcher import Batcher
-from workers.operator import ModelWorker
-from workers.rows import Predicted
-from workers.traffic import Routes
+from workers.inputs.rows import Predicted
+from workers.kernel.batcher import Batcher
+from workers.kernel.results import Asked, Identity, size_of
+from workers.kernel.routing import Routes
+from workers.kernel.worker import ModelWorker
 
 CODEC = Codec()
 TOPIC = topics.model_queries("digits")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workers.dotted import resolve
+from workers.entry_point import resolve
 from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, labels, scored, values
 from workers.runtimes.tables import shaper

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_bytes
 from safetensors.torch import load_file, save_file
 
-from workers.dotted import resolve
+from workers.entry_point import resolve
 from workers.errors import PackageError
 from workers.runtimes.contract import part, scored, values
 

@@ -1,0 +1,172 @@
+"""Packages what lies in files: functions, networks, estimators. What lives in Python: `workers.packages.packaging`.
+
+A pickle is read only if its digest is given: that says both that its owner means it and which file is meant.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deploy.errors import UsageError
+from schemas.errors import SchemaError
+from schemas.jsonable import query_from_json
+from schemas.records import Tensor
+from workers.manifest import sha256
+from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from workers.manifest import Manifest
+
+SAFETENSORS, ONNX = ".safetensors", ".onnx"
+
+
+def package(
+    source: str,
+    folder: Path,
+    rows: Any,
+    *,
+    classes: str | None,
+    architecture: str | None,
+    arguments: Sequence[str],
+    trust_pickle: str | None,
+    allow_pickle: bool,
+    convert: str = "load",
+    **options: Any,
+) -> Manifest:
+    """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
+
+    Args:
+        source: `module:name`, or a file.
+        folder: of the package; created.
+        rows: a batch that the model answers.
+        classes: labels of the scores, separated by commas; of networks and functions.
+        architecture: factory of the network, `module:name`.
+        arguments: of the factory, each NAME=JSON.
+        trust_pickle: SHA-256 of the source if that is a pickle.
+        allow_pickle: store an estimator as a pickle.
+        convert: of an estimator, see `package_sklearn`.
+        options: name, version, output, allow_nan.
+
+    Raises:
+        UsageError: these do not go together.
+        PackageError: no package can be made of it.
+    """
+    file = Path(source)
+    if not file.exists():
+        if ":" not in source:
+            raise UsageError(f"{source} is neither a file nor a function, module:name")
+        return package_function(source, folder, sample_input=rows, classes=labels(classes), **_labelled(options))
+    if convert not in {"load", "none"} and (architecture is not None or file.suffix in {SAFETENSORS, ONNX}):
+        raise UsageError(
+            "--convert is for scikit-learn estimators; export a network to .onnx yourself and package that"
+        )
+    if file.suffix == ONNX:
+        return package_onnx(file, folder, sample_input=rows, classes=labels(classes), **_labelled(options))
+    if file.suffix != SAFETENSORS:
+        _check(file, trust_pickle)
+    if architecture is None:
+        if file.suffix == SAFETENSORS:
+            raise UsageError("the state of a network needs what builds the network: add --architecture module:factory")
+        options |= {"allow_pickle": allow_pickle, "convert": convert}
+        return package_sklearn(_read(file), folder, sample_input=rows, **options)
+    return package_torch(
+        file,
+        folder,
+        sample_input=rows,
+        architecture=architecture,
+        arguments=dict(map(_argument, arguments)),
+        classes=labels(classes),
+        **_labelled(options),
+    )
+
+
+def _labelled(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of what nothing is known about: unless something else is said it answers labels."""
+    return {**options, "output": options.get("output") or "label"}
+
+
+def sample(text: str) -> Any:
+    """Return the rows in a file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
+
+    Objects, and a .csv file, are the rows of a data frame.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        if text.endswith(".npy"):
+            return np.load(text, allow_pickle=False)
+        if text.endswith(".csv"):
+            return _pandas().read_csv(text)
+        rows = json.loads(text)
+        if isinstance(rows, list) and rows and isinstance(rows[0], str):
+            return rows
+        if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+            return _pandas().DataFrame(rows)
+        found = query_from_json({"query_id": "", "application": "", "input": rows}).input
+    except (OSError, ValueError, SchemaError) as error:
+        raise UsageError(f"--sample: {text} is neither a readable .npy or .csv file nor JSON: {error}") from error
+    if not isinstance(found, Tensor):
+        raise UsageError("--sample: a list of rows is needed, such as [[0.0, 1.0]]")
+    return found.numpy()
+
+
+def _pandas() -> Any:
+    try:
+        return importlib.import_module("pandas")
+    except ModuleNotFoundError as error:
+        raise UsageError("a sample of a data frame needs pandas: pip install pandas") from error
+
+
+def labels(text: str | None) -> tuple[int | str, ...]:
+    """Return the labels in a list separated by commas: numbers if all are."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if all(name.removeprefix("-").isdecimal() for name in names):
+        return tuple(map(int, names))
+    return tuple(names)
+
+
+def _check(file: Path, digest: str | None) -> None:
+    """Refuse a pickle that nobody has vouched for."""
+    found = sha256(file)
+    if digest is None:
+        raise UsageError(
+            f"{file} may be a pickle, and reading one runs the code in it. If it is yours and unchanged, add:"
+            f" --trust-pickle {found}"
+        )
+    if digest.lower() != found:
+        raise UsageError(f"{file} is not the file that you trust: its SHA-256 is {found}, not {digest}")
+
+
+def _read(file: Path) -> Any:
+    """Read a fitted estimator.
+
+    Raises:
+        UsageError: it holds none.
+    """
+    import joblib
+
+    try:
+        found = joblib.load(file)
+    except (ValueError, TypeError, EOFError, LookupError, ImportError, AttributeError, UnpicklingError) as error:
+        message = f"{file} cannot be read as joblib or pickle ({error}); a network needs --architecture"
+        raise UsageError(message) from error
+    if not hasattr(found, "predict"):
+        raise UsageError(f"{file} holds a {type(found).__name__}, which cannot predict: save the fitted estimator")
+    return found
+
+
+def _argument(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError as error:
+        raise UsageError(f"--argument {text}: write NAME=JSON, such as hidden=[16]") from error

@@ -1,0 +1,1 @@
+"""Settings: their form, where they are read from, the page that lists them."""

@@ -1,0 +1,66 @@
+"""Where the broker and Redis are, out of settings: all that a role needs to know of them.
+
+Apart from `clients`, which loads librdkafka: a role has no use for that while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from pydantic import SecretStr
+
+from deploy.config.folder import PASSWORD_FILE, STATE
+from streams.runtime.kafka.connection import KafkaConnection
+
+if TYPE_CHECKING:
+    from deploy.config.settings import Settings
+
+REDIS_PORT = 6379
+
+
+def properties(settings: Settings) -> dict[str, Any]:
+    """Return the pass-through properties with secrets in the clear, in aiokafka's words."""
+    return {
+        name: value.get_secret_value() if isinstance(value, SecretStr) else value
+        for name, value in settings.kafka.properties.items()
+    }
+
+
+def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnection:
+    """Return how the roles and the client reach Kafka."""
+    return KafkaConnection(settings.kafka.bootstrap, settings.prefix, properties(settings), client_id)
+
+
+def redis_url(settings: Settings) -> str:
+    """Return the URL of Redis with its password: of the settings, or of the one that was started from this folder."""
+    url = settings.redis.url
+    parts = urlsplit(url)
+    password = settings.redis.password.get_secret_value() if settings.redis.password is not None else ""
+    if not password and not parts.password:
+        password = _local_password(url)
+    if not password:
+        return url
+    place = parts.netloc.rpartition("@")[2]
+    user = parts.username or ""
+    return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{place}"))
+
+
+def _local_password(url: str) -> str:
+    """Return the password of the Redis that `skysail redis start` has started from this folder, if it is this one."""
+    try:
+        remembered = json.loads((STATE / "redis.json").read_text(encoding="utf-8"))
+        is_it = urlsplit(str(remembered["address"]))[:2] == urlsplit(url)[:2]
+        return (STATE / "redis" / PASSWORD_FILE).read_text(encoding="ascii") if is_it else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def redis_place(settings: Settings) -> str:
+    """Return where Redis is, without user and password: host:port, or a socket's path."""
+    parts = urlsplit(settings.redis.url)
+    if parts.scheme == "unix":
+        return parts.path
+    host = parts.hostname or "127.0.0.1"
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or REDIS_PORT}"

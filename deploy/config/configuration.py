@@ -1,0 +1,208 @@
+"""Reads settings from one YAML file and the environment over it; prints them masked; writes them for children.
+
+    skysail.yaml  ◀── SKYSAIL_KAFKA__BOOTSTRAP=… (`__` nests)  ◀── `password_file: PATH`
+
+pydantic-settings is not used for the environment: it ignores a misspelt variable, and here that must be an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, SecretStr, ValidationError
+
+from deploy.config.settings import SHOWN_PROPERTIES, ApplicationSettings, Settings
+from deploy.config.variables import value_of
+from deploy.config.wording import explained
+from deploy.errors import SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ENVIRONMENT_PREFIX = "SKYSAIL_"
+# Variables with the prefix that are no settings: where the file is, and where downloads are kept.
+OTHER_VARIABLES = frozenset({"SKYSAIL_CONFIG", "SKYSAIL_CACHE", "SKYSAIL_DATA"})
+DEFAULT_FILE = Path("skysail.yaml")
+SECRET_WORDS = re.compile(r"passw|passphrase|secret|token|credential|jaas|api[-_]?key", re.IGNORECASE)
+MASK = "********"
+# Where passwords stand in a URL: in its query (`?password=`), and between user and last `@`, since they may hold any
+# character; without a colon it may be a token. What is hidden too much does no harm.
+URL_SECRETS = (
+    (re.compile(rf"((?:{SECRET_WORDS.pattern})[^=]*=).*", re.DOTALL | re.IGNORECASE), rf"\1{MASK}"),
+    (re.compile(r"(://[^:]*:).*@", re.DOTALL), rf"\1{MASK}@"),
+    (re.compile(r"(://)[^:]*@", re.DOTALL), rf"\1{MASK}@"),
+)
+# YAML's complaints about these quote the value; it may be a password that begins with `!` or `*`.
+QUOTED = re.compile(r"(tag|alias) '.*", re.DOTALL)
+
+
+def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings.
+
+    Args:
+        path: the file; without it `SKYSAIL_CONFIG`, else `skysail.yaml` if it exists, else defaults alone.
+        environment: instead of the process's own.
+
+    Raises:
+        SettingsError: no such file, no YAML, an unknown key, or a value of the wrong form; names file and key.
+    """
+    variables = os.environ if environment is None else environment
+    file = _find(path, variables)
+    data = _from_folder(_read(file), file.parent) if file else {}
+    for location, value in _variables(variables):
+        _put(data, location, value)
+    data = _from_folder(data, Path())
+    try:
+        return Settings.model_validate(data)
+    except ValidationError as error:
+        source = f"in {file} or the environment" if file else "in the environment"
+        raise SettingsError("\n".join(_explain(item, source) for item in error.errors())) from None
+
+
+def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:
+    named = path or (Path(variables["SKYSAIL_CONFIG"]) if variables.get("SKYSAIL_CONFIG") else None)
+    if named is None:
+        return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
+    if not named.is_file():
+        message = f"there is no settings file {named}; write one (`skysail run --help` shows one) or leave --config out"
+        raise SettingsError(message)
+    return named
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        raise SettingsError(f"{file} is not a readable YAML file: {_complaint(error)}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SettingsError(f"{file} is not a readable YAML file: {error}") from error
+    if data is not None and not isinstance(data, dict):
+        message = (
+            f"{file} must hold keys and values, it holds a {type(data).__name__}; `skysail run --help` shows an example"
+        )
+        raise SettingsError(message)
+    return data or {}
+
+
+def _from_folder(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the data with the packages' folders as absolute paths; relative ones start at `folder`."""
+    models = data.get("models")
+    if not isinstance(models, dict):
+        return data
+    paths = {
+        name: str((folder / Path(path).expanduser()).resolve()) if isinstance(path, str) else path
+        for name, path in models.items()
+    }
+    return {**data, "models": paths}
+
+
+def _complaint(error: yaml.MarkedYAMLError) -> str:
+    """Return where YAML stopped and why, without its excerpt: that line may hold a password."""
+    mark = error.problem_mark
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return place + QUOTED.sub(
+        r"unknown \1; put quotes around a value that begins with `!`, `*` or `&`", error.problem or ""
+    )
+
+
+def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
+    for name, text in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES:
+            location = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+            try:
+                yield location, value_of(location, text)
+            except yaml.YAMLError as error:
+                message = f"the environment variable {name} does not hold YAML; put quotes around it"
+                raise SettingsError(message) from error
+
+
+def _put(data: dict[str, Any], location: list[str], value: Any) -> None:
+    for key in location[:-1]:
+        inner = data.get(key)
+        data[key] = dict(inner) if isinstance(inner, dict) else {}
+        data = data[key]
+    data[location[-1]] = value
+
+
+def _explain(item: Mapping[str, Any], source: str) -> str:
+    """One line for one fault that pydantic found; the value itself is left out, it may be a secret."""
+    location = [str(part) for part in item["loc"]]
+    if item["type"] != "extra_forbidden":
+        return f"setting `{'.'.join(location)}` {source}: {explained(item)}"
+    known = _known_keys(location[:-1])
+    nearest = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.0)[0]
+    listed = ", ".join(sorted(known))
+    return f"unknown setting `{'.'.join(location)}` {source}: did you mean `{nearest}`? There are: {listed}"
+
+
+def _known_keys(location: list[str]) -> list[str]:
+    if location[:1] == ["applications"]:
+        return list(ApplicationSettings.model_fields)
+    section: type[BaseModel] = Settings
+    for part in location:
+        section = section.model_fields[part].annotation  # type: ignore[assignment]  # sections nest by class
+    return list(section.model_fields)
+
+
+def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, Any]:
+    """Return the settings, or those that differ from their defaults, as plain values with every secret masked.
+
+    Properties of Kafka are shown where they are known not to be secret: a misspelt one may be a password.
+    """
+    shown: dict[str, Any] = _plain(settings.model_dump(exclude_defaults=only_changed), mask=True)
+    if given := shown.get("kafka", {}).get("properties"):
+        shown["kafka"]["properties"] = {key: v if key in SHOWN_PROPERTIES else MASK for key, v in given.items()}
+    return shown
+
+
+def doubts(settings: Settings) -> list[str]:
+    """Return what is allowed and hardly ever meant."""
+    given = {name: str(value).upper() for name, value in settings.kafka.properties.items() if isinstance(value, str)}
+    if given.get("security_protocol") == "SASL_PLAINTEXT" and given.get("sasl_mechanism", "PLAIN") == "PLAIN":
+        return [
+            "kafka.properties: SASL_PLAINTEXT with PLAIN sends the password in clear: use SASL_SSL, or SCRAM-SHA-512"
+        ]
+    return []
+
+
+def to_yaml(values: Mapping[str, Any]) -> str:
+    """Return plain values as YAML, in their order, the innermost on one line; nothing if there are none."""
+    if not values:
+        return ""
+    return str(yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text, such as a URL, without the passwords in it."""
+    for pattern, replacement in URL_SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def write(settings: Settings, path: Path) -> Path:
+    """Write the settings, secrets included, to a new file that only its owner can read; return its path."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)  # one that is there may be readable for others, or open in their hands
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(to_yaml(_plain(settings.model_dump(), mask=False)))
+    return path
+
+
+def _plain(value: Any, *, mask: bool, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item, mask=mask, key=name) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, mask=mask, key=key) for item in value]
+    if mask and value is not None and (isinstance(value, SecretStr) or SECRET_WORDS.search(key)):
+        return MASK
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, str | Path):
+        return without_secrets(str(value)) if mask else str(value)
+    return value

@@ -1,0 +1,116 @@
+"""The page that lists every setting, written from the settings' own models: `docs/settings.md`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import TYPE_CHECKING, Any
+
+from deploy.config.settings import Settings
+from policies import registry
+from policies.batching import CONTROLLERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+INTRODUCTION = """\
+# Settings
+
+Written by `skysail config reference > docs/settings.md`; edit `deploy/config/settings.py` instead.
+
+Settings come from one YAML file: the one that `--config` or the variable `SKYSAIL_CONFIG` names, else `skysail.yaml`
+where the command is started, else none. Every key has a default. A variable of the environment goes over the file: its
+name is `SKYSAIL_` and the key in capitals, with `__` between levels, and its value is YAML:
+
+    SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 SKYSAIL_PARTITIONS=8 skysail run
+
+Any `KEY_file: PATH` stands for `KEY` with what the file holds; passwords belong there. A key that does not exist is an
+error that names the nearest one. `skysail config show` prints what is in force where it is started, passwords masked.
+"""
+BOUNDS = {"exclusiveMinimum": "> {}", "minimum": "≥ {}", "exclusiveMaximum": "< {}", "maximum": "≤ {}"}
+WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the settings file, for editors and checkers."""
+    found: dict[str, Any] = Settings.model_json_schema()
+    return found
+
+
+def reference() -> str:
+    """Return the page in Markdown."""
+    document = schema()
+    keys: dict[str, Any] = document["properties"]
+    sections = {name: _section(key, document["$defs"]) for name, key in keys.items() if "$ref" in json.dumps(key)}
+    plain = {name: key for name, key in keys.items() if name not in sections}
+    parts = [INTRODUCTION, _table("", plain)]
+    for name, section in sections.items():
+        heading = name if "$ref" in keys[name] else f"{name}.NAME"
+        parts.append(f"## {heading}\n\n{section['description']}\n")
+        parts.append(_table(f"{heading}.", section["properties"]))
+    parts += [
+        "## Policies, with the defaults of their `parameters`\n",
+        _named(registry.POLICIES),
+        "## Batch controllers, with the defaults of `worker.parameters`\n",
+        _named(CONTROLLERS),
+    ]
+    return "\n".join(parts)
+
+
+def _section(key: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the group of settings behind a key: its own, or that of each of its names."""
+    inner = key if "$ref" in key else next(iter(key["patternProperties"].values()))
+    found: dict[str, Any] = definitions[inner["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _table(prefix: str, keys: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = ((f"`{prefix}{name}`", _kind(key), _default(key), _flat(key["description"])) for name, key in keys.items())
+    return _rows(("key", "value", "default", "meaning"), rows)
+
+
+def _kind(key: Mapping[str, Any]) -> str:
+    """Say in a few words what a value may be."""
+    if "anyOf" in key:
+        kinds = [_kind(part) for part in key["anyOf"] if part.get("type") != "null"]
+        return ", ".join(dict.fromkeys(kind for kind in kinds if kind != "password" or len(kinds) == 1))
+    if "enum" in key:
+        return ", ".join(f"`{value}`" for value in key["enum"])
+    match key["type"]:
+        case "array":
+            return f"list of {_kind(key['items'])}"
+        case "object":
+            inner = key.get("additionalProperties") or next(iter(key["patternProperties"].values()))
+            return f"{_kind(inner)} by name"
+    bounds = [text.format(key[name]) for name, text in BOUNDS.items() if name in key]
+    return " ".join([key["format"] if "format" in key else WORDS[key["type"]], ", ".join(bounds)]).strip()
+
+
+def _default(key: Mapping[str, Any]) -> str:
+    default = key.get("default", {} if key.get("type") == "object" else None)
+    return "" if default in (None, {}) else f"`{json.dumps(default)}`".replace('"', "")
+
+
+def _named(found: Mapping[str, Callable[[], Any]]) -> str:
+    rows = ((f"`{_spec(make())}`", _flat((inspect.getdoc(make) or "").partition("\n\n")[0])) for make in found.values())
+    return _rows(("name", "what it does"), rows)
+
+
+def _spec(found: Any) -> str:
+    written = ", ".join(f"{name}: {getattr(found, name)}" for name in inspect.signature(type(found)).parameters)
+    return f"{found.name} {{{written}}}" if written else str(found.name)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _rows(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    return "\n".join(_lines(tuple(heads), rows)) + "\n"
+
+
+def _lines(heads: tuple[str, ...], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"

@@ -1,0 +1,1 @@
+"""Connections out of settings."""

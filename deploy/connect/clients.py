@@ -1,0 +1,197 @@
+"""Connections out of settings: the same broker in the words of both client libraries, the codec, Redis."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException
+from redis import Redis, RedisError
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError
+from redis.retry import Retry
+
+from deploy.config.addresses import connection, properties, redis_url
+from deploy.config.configuration import without_secrets
+from deploy.config.folder import PASSWORD_FILE, STATE
+from deploy.connect.handshake import greet
+from deploy.errors import DeployError, RefusedError
+from streams.client import Client
+from streams.runtime.errors import BrokerUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from confluent_kafka.admin import AdminClient
+
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+
+_log = logging.getLogger(__name__)
+
+TIMEOUT_S = 10.0
+CONNECT_S = 2.0
+RETRY_S = 1.0
+# aiokafka's words (which settings use) in librdkafka's.
+LIBRDKAFKA = {
+    "security_protocol": "security.protocol",
+    "sasl_mechanism": "sasl.mechanism",
+    "sasl_plain_username": "sasl.username",
+    "sasl_plain_password": "sasl.password",
+    "ssl_cafile": "ssl.ca.location",
+    "ssl_certfile": "ssl.certificate.location",
+    "ssl_keyfile": "ssl.key.location",
+    "ssl_password": "ssl.key.password",
+}
+
+
+class Unreachable(DeployError):  # noqa: N818 - reads as what happened
+    """No broker, or no Redis, answered."""
+
+
+def librdkafka(settings: Settings) -> dict[str, str]:
+    """Return the same connection in librdkafka's words; properties that only aiokafka knows are left out.
+
+    The library says nothing on the terminal by itself: whoever uses it gets an error or an exception.
+    """
+    known = {LIBRDKAFKA[name]: str(value) for name, value in properties(settings).items() if name in LIBRDKAFKA}
+    return {"bootstrap.servers": settings.kafka.bootstrap, "socket.timeout.ms": "5000", "log_level": "2", **known}
+
+
+def admin(settings: Settings, timeout_s: float | None = None) -> AdminClient:
+    """Return an admin client of a broker that answers within `timeout_s`, by default `TIMEOUT_S`.
+
+    Raises:
+        Unreachable: none does.
+        RefusedError: it does not let us in.
+        MisconfiguredError: `kafka.properties` cannot be right.
+    """
+    connection(settings).options()  # names what is wrong better than librdkafka does
+    if _nobody_listens(settings.kafka.bootstrap):  # librdkafka would try again until the time is over
+        raise _unreachable(settings, "nobody listens there")
+    with answering(settings):
+        return greet(librdkafka(settings), timeout_s or TIMEOUT_S)
+
+
+def _nobody_listens(bootstrap: str) -> bool:
+    """Tell whether every broker's machine says that nobody listens; one that says nothing may be slow."""
+    return all(map(_refuses, bootstrap.split(",")))
+
+
+def _refuses(address: str) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except (ConnectionRefusedError, socket.gaierror):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+@contextmanager
+def answering(settings: Settings) -> Iterator[None]:
+    """Turn what either library raises when no broker answers into one sentence that says what to do.
+
+    Raises:
+        Unreachable: no broker answered inside the block.
+        RefusedError: it did not let us in.
+    """
+    try:
+        yield
+    except KafkaException as error:
+        raise _unreachable(settings, _why(error)) from error
+    except BrokerUnavailableError as error:
+        admin(settings)  # says why, where aiokafka only says the address over again
+        raise _unreachable(settings, _why(error)) from error
+
+
+def _unreachable(settings: Settings, why: str) -> Unreachable:
+    return Unreachable(
+        f"no Kafka broker answers at {settings.kafka.bootstrap} ({why}); start one with"
+        " `skysail kafka start`, or set kafka.bootstrap in skysail.yaml or SKYSAIL_KAFKA__BOOTSTRAP"
+    )
+
+
+def _why(error: Exception) -> str:
+    """Return a few words: what librdkafka keeps inside; aiokafka only says the address over again."""
+    found = error.args[0] if error.args else error
+    return found.str().rpartition("Local: ")[2] if isinstance(found, KafkaError) else "Broker transport failure"
+
+
+@asynccontextmanager
+async def asking(settings: Settings, codec: Codec) -> AsyncIterator[Client]:
+    """Connect a client to the deployment, for as long as the block lasts.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+    client = Client(settings.kafka.bootstrap, settings.prefix, properties(settings), codec=codec)
+    async with AsyncExitStack() as stack:
+        with answering(settings):
+            await stack.enter_async_context(client)
+        yield client
+
+
+def await_broker(settings: Settings) -> None:
+    """Return when a broker answers; until then the log says what to do."""
+    while True:
+        try:
+            admin(settings)
+        except Unreachable as error:
+            _log.warning("%s", error)
+            time.sleep(RETRY_S)
+        else:
+            return
+
+
+def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
+    """Return the version of the Redis that answers within `timeout_s`.
+
+    Raises:
+        Unreachable: none does.
+        RefusedError: it does not take our password, or wants one.
+    """
+    with connect_redis(settings, timeout_s) as client:
+        return str(client.info("server")["redis_version"])
+
+
+def redis_eviction(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
+    """Return what Redis does when its memory is full, as it names it; empty where it does not say.
+
+    Raises:
+        Unreachable: none answers.
+    """
+    with connect_redis(settings, timeout_s) as client:
+        return str(client.info("memory").get("maxmemory_policy", ""))
+
+
+@contextmanager
+def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[Redis]:
+    """Connect to the deployment's Redis, for as long as the block lasts.
+
+    Raises:
+        Unreachable: it does not answer, inside the block.
+    """
+    once = Retry(NoBackoff(), 0)
+    client = Redis.from_url(redis_url(settings), socket_timeout=timeout_s, socket_connect_timeout=timeout_s, retry=once)
+    try:
+        yield client
+    except AuthenticationError:
+        message = (
+            f"Redis at {without_secrets(settings.redis.url)} wants a password (or another one): set"
+            " redis.password_file; of one that `skysail redis start` started in another folder that is FOLDER/"
+            f"{STATE / 'redis' / PASSWORD_FILE}"
+        )
+        raise RefusedError(message) from None
+    except RedisError as error:
+        message = (
+            f"no Redis answers at {without_secrets(settings.redis.url)} ({without_secrets(str(error))}); start one with"
+            " `skysail redis start`, or set redis.url in skysail.yaml or SKYSAIL_REDIS__URL"
+        )
+        raise Unreachable(message) from None
+    finally:
+        client.close()

@@ -1,0 +1,1 @@
+"""What is wrong with a machine or a deployment, and what to do."""

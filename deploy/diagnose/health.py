@@ -1,0 +1,225 @@
+"""Looks at a deployment: do Kafka and Redis answer, are the topics right, which roles report, what is deployed.
+
+Changes nothing. Takes a second where all is well, three where a role is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deploy.config.addresses import connection
+from deploy.connect.codec import codec_for
+from deploy.diagnose.doctor import Check, Level
+from deploy.diagnose.servers import check_kafka, check_page, check_redis_answers, check_redis_keeps
+from deploy.launch import PAGE, plan
+from deploy.state import catalog, desired, topics
+from schemas import topics as names
+from schemas.errors import DecodeError, RegistryError
+from schemas.records import Application, Model, Report
+from streams.control.alerts import failing, not_loaded
+from streams.control.figures import parse
+from streams.control.sound import sound
+from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.kafka.log_reader import KafkaRecent
+from streams.runtime.kafka.tail import KafkaTail
+from streams.topology import worker_role
+from workers import manifest as manifests
+from workers.errors import PackageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+
+CLOCK_MS = 250.0  # further off than that a process follows its machine's clock, which takes it twice as long
+REPORTS_S = 3.0  # every role reports once a second
+POLL_MS = 200
+LAST_REPORTS = 256  # of so many processes none is missed
+
+
+def examine(settings: Settings) -> tuple[Check, ...]:
+    """Look at everything that the settings name, in the order in which it is needed."""
+    kafka = check_kafka(settings)
+    found = [kafka, check_redis_answers(settings)]
+    if found[-1].level is Level.OK:
+        found.append(check_redis_keeps(settings))
+    if kafka.level is Level.DOWN:
+        return tuple(found)
+    try:
+        codec = codec_for(settings)
+    except RegistryError as error:
+        return (*found, Check("schema registry", Level.DOWN, "not usable", str(error)))
+    if not topics.partition_counts(settings):
+        return (*found, _fresh(settings))
+    models = catalog.read(settings, codec, Model)
+    applications = catalog.read(settings, codec, Application)
+    found += check_topics(settings, codec)
+    found += check_models(models)
+    found += check_applications(applications, models)
+    found += check_roles(settings, codec, models)
+    return tuple(found)
+
+
+def _fresh(settings: Settings) -> Check:
+    """Return what to do where nothing has ever run."""
+    first = (
+        "" if settings.models else "package a model, name it and an application in skysail.yaml (see README), then: "
+    )
+    return Check("topics", Level.DOWN, f"there are none of {settings.prefix} yet", f"{first}skysail run")
+
+
+def advise(checks: tuple[Check, ...], settings: Settings) -> str:
+    """Return what to do next: about the first thing that is not as it should be, else ask something."""
+    wrong = [check for check in checks if check.level in {Level.MISSING, Level.DOWN}]
+    if wrong:
+        return f"{wrong[0].name}: {wrong[0].advice}"
+    application = next(
+        (c.name.removeprefix("application ") for c in checks if c.name.startswith("application ")), "APP"
+    )
+    page = f"; live page: http://{settings.control.host}:{settings.control.port}/" if PAGE in settings.roles else ""
+    return f"ask: skysail query {application} --input '[...]'{page}"
+
+
+def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
+    """Check the topics against the topology."""
+    topology = desired.current(settings, codec)
+    findings = topics.check(settings, topology)
+    wanted = [f for f in findings if f.fault or f.aspect != "replication" or settings.replication > 1]
+    if not any(finding.fault for finding in findings):
+        yield Check("topics", Level.OK, f"{len(topology.topics)} of {settings.prefix} can be used")
+    for finding in wanted:
+        yield Check("topics", Level.DOWN if finding.fault else Level.WARN, finding.aspect, finding.message)
+
+
+def check_models(models: Mapping[str, Model]) -> Iterator[Check]:
+    """Check that the deployed packages are here and unchanged."""
+    if not models:
+        advice = "package one (skysail model package --help) and name it under `models` in skysail.yaml"
+        yield Check("models", Level.DOWN, "none is deployed", advice)
+    for name, model in sorted(models.items()):
+        found = f"{model.version}, {model.runtime}, {model.path}"
+        try:
+            same = manifests.digest(Path(model.path)) == model.digest
+        except PackageError:
+            yield Check(f"model {name}", Level.WARN, found, "this package is not on this machine; its worker needs it")
+            continue
+        told = f"its files were changed since, workers refuse it: skysail model rollback {name}, or add another version"
+        advice = "" if same else told
+        yield Check(f"model {name}", Level.OK if same else Level.DOWN, found, advice)
+
+
+def check_applications(applications: Mapping[str, Application], models: Mapping[str, Model]) -> Iterator[Check]:
+    """Check that the models of each application are deployed."""
+    if not applications:
+        advice = "name one under `applications` in skysail.yaml, or: skysail app create NAME models=MODEL,..."
+        yield Check("applications", Level.DOWN, "none", advice)
+    for name, application in sorted(applications.items()):
+        found = f"{application.policy} over {', '.join(application.models)}, {application.slo_ms:g} ms"
+        absent = [model for model in application.models if model not in models]
+        advice = f"not deployed: {', '.join(absent)}; skysail model add PACKAGE" if absent else ""
+        yield Check(f"application {name}", Level.DOWN if absent else Level.OK, found, advice)
+
+
+def check_roles(settings: Settings, codec: Codec, models: Mapping[str, Model]) -> Iterator[Check]:
+    """Check that every role reports and owns partitions, and that the page answers."""
+    expected = [role if model is None else worker_role(model) for role, model in plan(settings, models)]
+    is_there = names.REPORTS in topics.partition_counts(settings)
+    reports = asyncio.run(_reports(settings, codec, {*expected} - {PAGE})) if is_there else {}
+    if not reports:
+        yield Check("roles", Level.DOWN, f"none of {', '.join(expected)} reports", "skysail run")
+        return
+    for name in expected:
+        yield check_page(settings) if name == PAGE else _role(name, reports.get(name, []))
+    yield from check_clocks(report for found in reports.values() for report in found)
+    yield from check_versions(report for found in reports.values() for report in found)
+    for name in sorted(reports.keys() - set(expected)):
+        yield Check(name, Level.WARN, "reports, though it is not asked for", "stop it, or deploy its model")
+
+
+def check_clocks(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of processes that are not where their machine's clock is."""
+    for report in reports:
+        off_ms = report.gauges.get("clock_off_ms", 0.0)
+        if abs(off_ms) > CLOCK_MS:
+            advice = "its machine's clock has been set: queries expire or wait too long until it has followed; run NTP"
+            yield Check(f"clock of {report.instance}", Level.WARN, f"{off_ms:+,.0f} ms off its machine's", advice)
+
+
+def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
+    """Tell of versions that are wanted and could not be had, each once."""
+    told = {}
+    for report in reports:
+        gauges = [parse(full) for full in report.gauges]
+        serving = next((labels.get("version", "") for name, labels in gauges if name == "serving"), "none")
+        for name, labels in gauges:
+            model, wanted = labels.get("model", ""), labels.get("version", "")
+            if name == "model_not_loaded":
+                told[model] = not_loaded(model), f"mend its package, or add another version: skysail model show {model}"
+            elif name == "version_failing":
+                told.setdefault(model, (failing(model, wanted, serving), f"skysail model rollback {model}"))
+    for model, (found, advice) in sorted(told.items()):
+        yield Check(f"version of {model}", Level.DOWN, found, advice)
+
+
+def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
+    """Tell of versions that are wanted and could not be had, by the last reports; nothing where none can be read."""
+    recent = KafkaRecent(connection(settings, "skysail-versions"))
+    if names.REPORTS not in topics.partition_counts(settings):
+        return []
+    with suppress(BrokerUnavailableError):
+        reports = list(_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS))))
+        end_us = max((report.time_us for report in reports), default=0)
+        return [*check_versions(newest(reports, end_us))]
+    return []
+
+
+def newest(reports: Iterable[Report], end_us: int) -> Iterator[Report]:
+    """Return the last report of each process that is heard lately, at the end of these."""
+    latest = {report.instance: report for report in reports}
+    return (report for report in latest.values() if end_us - report.time_us < REPORTS_S * 1e6)
+
+
+def _role(name: str, reports: list[Report]) -> Check:
+    if not reports:
+        how = f"worker --model {name.removeprefix('worker.')}" if name.startswith("worker.") else name
+        advice = f"see why in its log, or start it: skysail run --role {how}"
+        return Check(name, Level.DOWN, f"no report within {REPORTS_S:g} s", advice)
+    partitions = sum(report.gauges.get("partitions", 0) for report in reports)
+    found = f"{partitions:g} partitions" + (f" in {len(reports)} processes" if len(reports) > 1 else "")
+    advice = "" if partitions else "it is joining its group, which takes seconds; if it stays so, see its log"
+    return Check(name, Level.OK if partitions else Level.WARN, found, advice)
+
+
+async def _reports(settings: Settings, codec: Codec, expected: set[str]) -> dict[str, list[Report]]:
+    """Return by role the latest report of each of its processes that reports within `REPORTS_S`."""
+    latest: dict[str, Report] = {}
+    reader = KafkaTail(connection(settings, "skysail-doctor"), (names.REPORTS,))
+    await reader.start()
+    try:
+        end_s = asyncio.get_running_loop().time() + REPORTS_S
+        while not expected <= {*map(_role_of, latest)} and asyncio.get_running_loop().time() < end_s:
+            latest |= {report.instance: report for report in _decoded(codec, await reader.poll(POLL_MS))}
+    finally:
+        await reader.stop()
+    found: defaultdict[str, list[Report]] = defaultdict(list)
+    for instance, report in latest.items():
+        found[_role_of(instance)].append(report)
+    found.pop(PAGE, None)
+    return found
+
+
+def _decoded(codec: Codec, records: Iterable[Record]) -> Iterator[Report]:
+    for record in records:
+        with suppress(DecodeError):
+            if (report := sound(codec.decode(Report, record.value))) is not None:  # its names are printed
+                yield report
+
+
+def _role_of(instance: str) -> str:
+    return instance.partition("@")[0]

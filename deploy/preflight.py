@@ -1,0 +1,60 @@
+"""What a process of roles asks before they run: is there a broker, what is deployed, are the topics right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deploy.connect.clients import await_broker
+from deploy.errors import UsageError
+from deploy.state import catalog, desired
+from deploy.state.topics import require
+from schemas.records import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+
+
+def prepared(
+    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str]
+) -> tuple[list[Model], list[Model]]:
+    """Return the models of the workers and those inside selection, when a broker answers and the topics are there.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        roles: that are to run.
+        models: of the workers among them; none = all that are deployed.
+
+    Raises:
+        UsageError: a model is not deployed.
+        StartError: topics are not as they must be.
+    """
+    await_broker(settings)
+    deployed = _deployed(settings, codec, models) if "worker" in roles else []
+    inline = _inline(settings, codec) if "selection" in roles else []
+    require(settings, desired.used_by(settings, codec, roles, deployed))
+    return deployed, inline
+
+
+def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[Model]:
+    """Return the models to run; publishes those that the settings name first."""
+    known = dict(catalog.read(settings, codec, Model))
+    if not set(wanted or settings.models) <= known.keys():
+        known = dict(desired.establish(settings, codec))
+    absent = sorted(set(wanted) - known.keys())
+    if absent or not known:
+        names = ", ".join(sorted(known)) or "none"
+        message = (
+            f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
+        )
+        raise UsageError(message)
+    return [known[name] for name in wanted or sorted(known.keys() - settings.selection.inline)]
+
+
+def _inline(settings: Settings, codec: Codec) -> list[Model]:
+    """Return the models that run inside the selection role."""
+    wanted = settings.selection.inline
+    return _deployed(settings, codec, wanted) if wanted else []

@@ -1,0 +1,1 @@
+"""What a deployment should be and what it has published."""

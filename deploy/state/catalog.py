@@ -1,0 +1,169 @@
+"""The compacted topics `applications` and `models`: publishes desired state and reads what holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from deploy.connect.clients import TIMEOUT_S, librdkafka
+from deploy.errors import DeployError
+from deploy.state.topics import partition_counts
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Application, Model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from confluent_kafka import Message
+
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+
+R = TypeVar("R", Application, Model)
+END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin with an underscore
+FETCH_WAIT_MS = 50  # a broker inside this process tells the end of a partition no sooner
+TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
+
+
+def publish(settings: Settings, codec: Codec, records: Iterable[Application | Model]) -> None:
+    """Make these the desired state; returns when the broker has them.
+
+    Of a model this is the version that serves; those published before stay known, and what runs beside it is what its
+    `shares` say.
+
+    Raises:
+        DeployError: the broker did not take one, e.g. because the topics were never created.
+    """
+    values: list[tuple[str, str, bytes | None]] = []
+    for record in records:
+        value = codec.encode(record)
+        if isinstance(record, Model):
+            values.append(_known(codec, record))
+        values.append((TOPICS[type(record)], record.name, value))
+    _write(settings, values)
+
+
+def know(settings: Settings, codec: Codec, model: Model) -> None:
+    """Make a version known without having it serve; it is the last one added.
+
+    Raises:
+        DeployError: the broker did not take it.
+    """
+    _write(settings, [_known(codec, model)])
+
+
+def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
+    value = codec.encode(replace(model, shares={}))
+    return topics.MODELS, topics.model_version(model.name, model.version), value
+
+
+def serve(settings: Settings, codec: Codec, model: Model) -> None:
+    """Have a known version serve, and beside it what its `shares` say; its place among the versions stays.
+
+    Raises:
+        DeployError: the broker did not take it.
+    """
+    _write(settings, [(topics.MODELS, model.name, codec.encode(model))])
+
+
+def remove(settings: Settings, record: type[Application | Model], name: str) -> None:
+    """Take a name away: a null value on the compacted topic, which every role takes as such.
+
+    Raises:
+        DeployError: the broker did not take it.
+    """
+    topic, version = TOPICS[record], topics.model_version(name, "")
+    keys = {key.decode("utf-8", "replace") for key, _ in _values(settings, topic)} if record is Model else ()
+    _write(settings, [(topic, key, None) for key in (name, *sorted(k for k in keys if k.startswith(version)))])
+
+
+def _write(settings: Settings, values: Iterable[tuple[str, str, bytes | None]]) -> None:
+    failures: list[str] = []
+    producer = Producer({**librdkafka(settings), "acks": "all", "message.timeout.ms": int(TIMEOUT_S * 1000)})
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for topic, name, value in values:
+        producer.produce(f"{settings.prefix}.{topic}", value, name.encode(), on_delivery=delivered)
+    if producer.flush(TIMEOUT_S) or failures:
+        message = f"the broker did not take it ({'; '.join(failures) or 'no answer'}); run `skysail topics check`"
+        raise DeployError(message)
+
+
+def read(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
+    """Return what holds, by name; records that cannot be decoded are passed over, a null value takes a name away.
+
+    Raises:
+        Unreachable: no broker answers.
+        DeployError: the broker stopped answering.
+    """
+    found = _by_key(settings, codec, record)
+    return {value.name: value for key, value in found.items() if topics.MODEL_VERSION not in key}
+
+
+def versions(settings: Settings, codec: Codec) -> dict[str, list[Model]]:
+    """Return all versions of each deployed model, in the order in which they were added.
+
+    Raises:
+        Unreachable: no broker answers.
+        DeployError: the broker stopped answering.
+    """
+    found = _by_key(settings, codec, Model)
+    known: dict[str, list[Model]] = {model.name: [] for key, model in found.items() if key == model.name}
+    for key, model in found.items():
+        if key == topics.model_version(model.name, model.version) and model.name in known:
+            known[model.name].append(model)
+    for name, listed in known.items():
+        if found[name].version not in {model.version for model in listed}:
+            listed.append(found[name])  # published before versions had keys of their own
+    return known
+
+
+def _by_key(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
+    """Return what the topic holds, in the order in which keys were written last."""
+    topic = TOPICS[record]
+    if topic not in partition_counts(settings):
+        return {}
+    found: dict[str, R] = {}
+    for raw, value in _values(settings, topic):
+        key = raw.decode("utf-8", "replace")
+        found.pop(key, None)
+        if value is None:
+            continue
+        try:
+            found[key] = codec.decode(record, value)
+        except DecodeError:
+            continue
+    return found
+
+
+def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
+    """Return keys and values of a topic of one partition, up to its present end.
+
+    Raises:
+        DeployError: the broker stopped answering, so that something may be missing.
+    """
+    group = f"{settings.prefix}.catalog"  # never joined, never committed: librdkafka only insists on a name
+    way = {"auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": FETCH_WAIT_MS}
+    consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False, **way})
+    try:
+        # Offset 0, not OFFSET_BEGINNING: to look that up takes librdkafka half a second (measured).
+        consumer.assign([TopicPartition(f"{settings.prefix}.{topic}", 0, 0)])
+        while (message := _polled(consumer, topic)).error() is None:
+            yield message.key() or b"", message.value()
+    finally:
+        consumer.close()
+
+
+def _polled(consumer: Consumer, topic: str) -> Message:
+    """Return the next record, or the news that there is none."""
+    message = consumer.poll(TIMEOUT_S)
+    error = message.error() if message is not None else KafkaError(KafkaError.REQUEST_TIMED_OUT)
+    if message is None or (error is not None and error.code() != END):
+        raise DeployError(f"topic {topic} could not be read to its end: {error}; run `skysail topics check`")
+    return message

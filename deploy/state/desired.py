@@ -1,0 +1,323 @@
+"""What a deployment should be, out of its settings and what was published before: applications, models, topology."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from typing import TYPE_CHECKING, TypeAlias
+
+from deploy.errors import UsageError
+from deploy.state import catalog, topics
+from deploy.state.traffic_split import canaries, check_successor, ended, given, shared, without_canaries
+from policies.registry import create
+from schemas.errors import DecodeError
+from schemas.records import Application, Model
+from schemas.topics import check_name
+from streams import topology
+from streams.operators.configuration import check
+from workers.packages.loading import checked as checked_package
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+    from streams.topology import Topology
+
+_log = logging.getLogger(__name__)
+
+# How missing topics come to be; the embedded broker knows no CreateTopics request and has a way of its own.
+CreateTopics: TypeAlias = "Callable[[Settings, Topology], object]"
+
+
+def model_record(package: Path) -> Model:
+    """Return the record that deploys a package.
+
+    Raises:
+        PackageError: the folder is no package, or its files are not the ones that were packaged.
+    """
+    manifest, digest = checked_package(package)
+    return Model(
+        name=manifest.name,
+        version=manifest.version,
+        runtime=manifest.runtime,
+        path=str(package.resolve()),
+        digest=digest,
+        output=manifest.output,
+        dtype=manifest.input.dtype,
+        shape=manifest.input.shape,
+        classes=tuple(str(name) for name in manifest.classes),
+    )
+
+
+def models(settings: Settings) -> list[Model]:
+    """Return the records of the packages that the settings name.
+
+    Raises:
+        PackageError: a folder is no package.
+        UsageError: a package is not there, or is called otherwise than the settings call it.
+    """
+    records = []
+    for name, package in settings.models.items():
+        if not package.is_dir():
+            raise UsageError(
+                f"models.{name}: there is no folder {package}; package the model there (`skysail model package"
+                " --help`), or mend the path: relative ones start at the folder of the settings file"
+            )
+        record = model_record(package)
+        if record.name != name:
+            message = f"models.{name}: the package in {package} is called {record.name}; use that name in the settings"
+            raise UsageError(message)
+        records.append(record)
+    return records
+
+
+def applications(settings: Settings) -> list[Application]:
+    """Return the records of the applications that the settings name.
+
+    Raises:
+        PolicyError: there is no such policy or parameter; names the nearest.
+        UsageError: an application is impossible.
+    """
+    records = [checked(Application(name=name, **app.model_dump())) for name, app in settings.applications.items()]
+    longest_s = settings.joiner.window_s
+    for application in records:
+        if application.window_s > longest_s:
+            message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
+            raise UsageError(f"{message} ({longest_s:g}); make that longer, for the joiner and the learner")
+    return records
+
+
+def verify(settings: Settings) -> None:
+    """Raise what `establish` would raise over the settings alone, before anything is asked or started."""
+    models(settings)
+    applications(settings)
+
+
+def checked(application: Application) -> Application:
+    """Return the application if the roles would take it.
+
+    Raises:
+        PolicyError: its policy cannot exist; names the nearest policy or parameter.
+        SchemaError: its name cannot be one.
+        UsageError: anything else about it is impossible.
+    """
+    check_name(application.name, "application")
+    create(application.policy, application.parameters).init(len(application.models))
+    try:
+        check(application)
+    except DecodeError as error:
+        raise UsageError(str(error)) from error
+    return application
+
+
+def build(settings: Settings, names: Iterable[str]) -> Topology:
+    """Return the topology for these models; inline ones have no topic."""
+    apart = set(names).difference(settings.selection.inline)
+    return topology.build(apart, settings.partitions, window_ms=int(settings.joiner.window_s * 1000))
+
+
+def current(settings: Settings, codec: Codec) -> Topology:
+    """Return the topology for every model that the settings name or that was published."""
+    return build(settings, {*settings.models, *catalog.read(settings, codec, Model)})
+
+
+def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iterable[Model]) -> Topology:
+    """Return the part of the topology that some roles touch.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        roles: as in the settings.
+        models: of the workers among them.
+    """
+    names = [model.name for model in models]
+    whole = current(settings, codec) if "selection" in roles else build(settings, names)
+    others = [role for role in roles if role != "worker"]
+    return whole.used_by([*others, *map(topology.worker_role, names)])
+
+
+def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = topics.create) -> Mapping[str, Model]:
+    """Create missing topics and publish what the settings want; returns all models that are deployed, by name.
+
+    Raises:
+        Unreachable: no broker answers.
+        PackageError: a package is missing or damaged.
+        PolicyError: an application's policy cannot exist.
+    """
+    wanted, apps = models(settings), applications(settings)
+    create_topics(settings, build(settings, [model.name for model in wanted]))
+    published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
+    changed = [_beside(model, published) for model in wanted if not _overruled(model, published, versions)]
+    create_topics(settings, build(settings, published))
+    for stranger in strangers(apps, {*published, *settings.models}):
+        _log.warning("%s", stranger)
+    known = catalog.read(settings, codec, Application)
+    news = [model for model in changed if published.get(model.name) != model]
+    catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
+    return published | {model.name: model for model in changed}
+
+
+def _beside(model: Model, published: Mapping[str, Model]) -> Model:
+    """Return the model with what runs beside its published version."""
+    serving = published.get(model.name)
+    return model if serving is None else shared(model, serving.shares)
+
+
+def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[str]:
+    """Say which applications name models that nobody has deployed; they may be deployed later."""
+    deployed = sorted(models)
+    for app in apps:
+        for name in sorted({*app.models}.difference(deployed)):
+            nearest = difflib.get_close_matches(name, deployed, n=1, cutoff=0.0)
+            hint = f": did you mean {nearest[0]}?" if nearest else ""
+            yield (
+                f"application {app.name} names model {name}, which is not deployed{hint or '.'} Until `skysail model"
+                " add FOLDER` deploys it, queries for it are answered without it, by the default output where no other"
+                " model is asked"
+            )
+
+
+def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]) -> bool:
+    """Whether the deployment has moved on from the version that the settings name: a restart must not move it back."""
+    serving = published.get(model.name)
+    known = {(version.version, version.digest) for version in versions.get(model.name, ())}
+    if serving is None or serving.version == model.version or (model.version, model.digest) not in known:
+        return False
+    _log.warning(
+        "the settings name version %s of model %s, and %s serves, as it was told to; to change that: skysail model use"
+        " %s %s",
+        *(model.version, model.name, serving.version, model.name, model.version),
+    )
+    return True
+
+
+def add(
+    settings: Settings,
+    codec: Codec,
+    package: Path,
+    create_topics: CreateTopics = topics.create,
+    share: float = 1.0,
+    *,
+    force: bool = False,
+) -> bool:
+    """Deploy a package; returns whether the model was there before.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        package: its folder.
+        create_topics: how a missing topic comes to be.
+        share: of the model's queries that it answers from now on; 1 = it serves, 0 = it is a shadow.
+        force: have it serve although it takes or gives something else than the version that serves.
+
+    Raises:
+        PackageError: the folder is no package.
+        UsageError: its version is known as another package, it cannot have this share, or cannot stand in for the
+                version that serves.
+        DeployError: the broker did not take it.
+    """
+    if not 0.0 <= share <= 1.0:  # nor NaN, which the command line lets pass
+        raise UsageError(f"a share lies between 0 and 1, not {share:g}")
+    record, versions = model_record(package), catalog.versions(settings, codec)
+    listed = versions.get(record.name, [])
+    same = next((model for model in listed if model.version == record.version), None)
+    if same is not None and same.digest != record.digest:
+        message = f"{record.name} {record.version} is another package already, {same.path}"
+        raise UsageError(f"{message}; answers must tell the two apart: package this one with another --version")
+    serving = catalog.read(settings, codec, Model).get(record.name)
+    if serving is not None and share == 1.0 and not force:
+        check_successor(record, serving)
+    create_topics(settings, build(settings, {*versions, record.name}))
+    if share < 1.0:
+        if not listed:
+            raise UsageError(f"there is no model {record.name} yet: its first version serves, without a share")
+        given(_serving(settings, codec, record.name), record, share)  # a version that is refused stays unknown
+        if same != record:
+            catalog.know(settings, codec, record)
+        run_beside(settings, codec, record.name, record.version, share)
+        return True
+    news = record if serving is None else shared(record, serving.shares, shadows_only=True)
+    if same == record:
+        catalog.serve(settings, codec, news)
+    else:
+        catalog.publish(settings, codec, [news])
+    return bool(listed)
+
+
+def run_beside(settings: Settings, codec: Codec, name: str, version: str, share: float | None) -> Model:
+    """Have a known version run beside the one that serves, or no longer; returns the one that serves, as published.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        name: of the model.
+        version: that is to run.
+        share: of the queries that it answers, beside what other canaries do; 0 = a shadow; None = end it.
+
+    Raises:
+        UsageError: there is no such model or version, it cannot stand in for the one that serves, or the shares of
+                all canaries would leave nothing to that one.
+        DeployError: the broker did not take it.
+    """
+    serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
+    news = ended(serving, version) if share is None else given(serving, found, share)
+    catalog.serve(settings, codec, news)
+    return news
+
+
+def end_canaries(settings: Settings, codec: Codec, name: str) -> tuple[Model, tuple[str, ...]]:
+    """Have the version that serves answer everything; returns it as published, and the canaries that it ended.
+
+    Raises:
+        UsageError: there is no such model.
+        DeployError: the broker did not take it.
+    """
+    serving = _serving(settings, codec, name)
+    gone, news = tuple(canaries(serving)), without_canaries(serving)
+    if gone:
+        catalog.serve(settings, codec, news)
+    return news, gone
+
+
+def _serving(settings: Settings, codec: Codec, name: str) -> Model:
+    known = catalog.read(settings, codec, Model)
+    if name not in known:
+        raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(known)) or 'none'}")
+    return known[name]
+
+
+def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model:
+    listed = {model.version: model for model in catalog.versions(settings, codec)[name]}
+    if version not in listed:
+        raise UsageError(f"there is no version {version} of {name}; there are: {', '.join(listed)}")
+    return listed[version]
+
+
+def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tuple[str, str]:
+    """Have a known version of a model serve all queries; returns the one that served and the one that does.
+
+    What ran as its canaries ends; shadows go on.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        name: of the model.
+        version: that is to serve; None = the one that was added before the one that serves.
+
+    Raises:
+        UsageError: there is no such model or version.
+        DeployError: the broker did not take it.
+    """
+    serving = _serving(settings, codec, name)
+    if version is None:
+        order = [model.version for model in catalog.versions(settings, codec)[name]]
+        at = order.index(serving.version)
+        if not at:
+            others = f", there are {', '.join(order[1:])}: skysail model use {name} {order[-1]}" if order[1:] else ""
+            raise UsageError(f"{name} {serving.version} is its first version: there is none before it{others}")
+        version = order[at - 1]
+    found = _version(settings, codec, name, version)
+    catalog.serve(settings, codec, shared(found, serving.shares, shadows_only=True))
+    return serving.version, version

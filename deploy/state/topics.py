@@ -1,0 +1,83 @@
+"""A deployment's topics on its broker: created, compared with the topology, waited for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from deploy.connect.clients import admin
+from deploy.errors import StartError
+from streams import checks
+from streams.runtime.kafka import admin as kafka_admin
+
+if TYPE_CHECKING:
+    from deploy.config.settings import Settings
+    from streams.checks import Finding
+    from streams.topology import Topology
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.25
+
+
+def partition_counts(settings: Settings) -> dict[str, int]:
+    """Return the partition counts of this deployment's topics on the broker, by logical name.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+    start = f"{settings.prefix}."
+    found = kafka_admin.partitions(admin(settings))
+    return {name.removeprefix(start): count for name, count in found.items() if name.startswith(start)}
+
+
+def create(settings: Settings, topology: Topology) -> list[str]:
+    """Create the topics that are missing, as the topology says, and wait for them; returns their logical names.
+
+    Raises:
+        Unreachable: no broker answers.
+        MisconfiguredError: the broker refused one.
+    """
+    there = partition_counts(settings)
+    missing = {f"{settings.prefix}.{name}": topic for name, topic in topology.topics.items() if name not in there}
+    counts = {name: topic.partitions for name, topic in missing.items()}
+    configs = {name: topic.config() for name, topic in missing.items()}
+    kafka_admin.create(admin(settings), counts, settings.replication, configs)
+    return [topic.name for topic in missing.values()]
+
+
+def check(settings: Settings, topology: Topology) -> list[Finding]:
+    """Compare the broker with the topology; faults come first.
+
+    Raises:
+        Unreachable: no broker answers.
+    """
+    real = {f"{settings.prefix}.{name}": name for name in topology.topics}
+    found = {real[name]: topic for name, topic in kafka_admin.find(admin(settings), real).items()}
+    return checks.check(topology, found, replication=settings.replication, prefix=settings.prefix)
+
+
+def require(settings: Settings, topology: Topology) -> None:
+    """Return when the topics are as they must be; waits `kafka.topics_wait_s` for those that are not there yet.
+
+    Warnings are logged, apart from that about single copies where the settings ask for no more.
+
+    Raises:
+        Unreachable: no broker answers.
+        StartError: topics are not as they must be; the message says what to do about each.
+    """
+    end_s = time.monotonic() + settings.kafka.topics_wait_s
+    told = False
+    findings = check(settings, topology)
+    while faults := [finding for finding in findings if finding.fault]:
+        if time.monotonic() > end_s or not all(fault.passing for fault in faults):
+            raise StartError("\n".join(fault.message for fault in faults))
+        if not told:
+            _log.warning("waiting up to %g s: %s", settings.kafka.topics_wait_s, faults[0].message)
+        told = True
+        time.sleep(LOOK_S)
+        findings = check(settings, topology)
+    for finding in findings:
+        if finding.aspect != "replication" or settings.replication > 1:
+            _log.warning("%s", finding.message)

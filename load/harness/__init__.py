@@ -1,0 +1,1 @@
+"""What every scenario uses: arrivals, clients, recorders, probes."""

@@ -1,0 +1,106 @@
+"""A backlog: queries made beforehand and written in one go, answers judged when all are there.
+
+What the harness does meanwhile is taken from the system on the same machine, and to make a query and judge its answer
+takes as long as to answer it. So from the first query to the last answer it passes bytes on and looks at ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from load.harness import gc_off as collecting
+from load.harness.openloop import key_of, note
+from load.harness.pacing import IDLE_S
+from schemas import topics
+from schemas.framing import peek_id
+from schemas.records import Feedback, Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from load.harness.openloop import Workload
+    from load.harness.recorder import Recorder
+    from load.harness.wire import Wire
+    from schemas.codec import Codec
+    from schemas.records import Value
+
+
+class Made(NamedTuple):
+    """A query as it travels, and what will be said about its answer: label and feedback, None = nothing."""
+
+    query_id: str
+    key: bytes
+    query: bytes
+    label: Value | None
+    feedback: bytes | None
+
+
+class Taken(NamedTuple):
+    """What came of a backlog.
+
+    Attributes:
+        predictions: the first answer to each query.
+        read_us: when each was read.
+        feedback_sent: how many of them were told the truth.
+    """
+
+    predictions: tuple[Prediction, ...]
+    read_us: tuple[int, ...]
+    feedback_sent: int
+
+
+def make(workload: Workload, codec: Codec, count: int, now_us: int) -> list[Made]:
+    """Return `count` queries, all of them meant for `now_us`."""
+    return [_made(workload, codec, index, now_us) for index in range(count)]
+
+
+def flood(
+    queries: Sequence[Made], wire: Wire, codec: Codec, recorder: Recorder, now_us: Callable[[], int], limit_s: float
+) -> Taken:
+    """Send everything at once and return feedback for what is answered, until all is or `limit_s` is over.
+
+    Args:
+        queries: from `make`.
+        wire: where to send and read; it follows `predictions` from its end.
+        codec: of the records.
+        recorder: told of every query now and of every answer in the end.
+        now_us: the clock.
+        limit_s: how long the last answer is waited for.
+    """
+    recorder.all_sent([made.query_id for made in queries], recorder.start_us)
+    unanswered = {made.query_id: made for made in queries}
+    with collecting.stopped():
+        for made in queries:
+            wire.produce(topics.QUERIES, made.key, made.query)
+        values, told = _answers(unanswered, wire, now_us, recorder.start_us + int(limit_s * 1e6))
+    wire.flush()
+    values += [(now_us(), arrival.value) for arrival in wire.rest() if peek_id(arrival.value) not in unanswered]
+    labels = {made.query_id: made.label for made in queries}
+    answers = [(at_us, codec.decode(Prediction, value)) for at_us, value in values]
+    first = [(at_us, answer) for at_us, answer in answers if note(recorder, answer, at_us, labels.get(answer.query_id))]
+    return Taken(tuple(each for _, each in first), tuple(at_us for at_us, _ in first), told)
+
+
+def _answers(
+    unanswered: dict[str, Made], wire: Wire, now_us: Callable[[], int], end_us: int
+) -> tuple[list[tuple[int, bytes | None]], int]:
+    """Return when each answer was read and its bytes, and how many were told the truth, which happens meanwhile.
+
+    What is left in `unanswered` had no answer in time; one that comes later is none.
+    """
+    values, told = list[tuple[int, bytes | None]](), 0
+    while unanswered and now_us() < end_us:
+        arrived, at_us = wire.values(IDLE_S), now_us()
+        for value in arrived:
+            values.append((at_us, value))
+            made = unanswered.pop(peek_id(value), None)
+            if made is not None and made.feedback is not None:
+                wire.produce(topics.FEEDBACK, made.key, made.feedback, patient=True)
+                told += 1
+    return values, told
+
+
+def _made(workload: Workload, codec: Codec, index: int, now_us: int) -> Made:
+    query, label = workload(index, now_us)
+    feedback = None if label is None else codec.encode(Feedback(query.query_id, label=label, sent_us=now_us))
+    return Made(query.query_id, key_of(query), codec.encode(query), label, feedback)

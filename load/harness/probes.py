@@ -1,0 +1,111 @@
+"""Watches a deployment from outside: what its groups have committed, what its processes report."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import Consumer, TopicPartition
+
+from load.harness.wire import Wire
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from load.harness.system import Stage
+
+R = TypeVar("R")
+
+_POLL_S = 0.1
+
+
+def await_learnt(stage: Stage, prefix: str, count: int, timeout_s: float) -> None:
+    """Wait until the joiner has committed `count` records of feedback, and the learner all that has come of them.
+
+    Raises:
+        TimeoutError: they have not in time.
+    """
+    end_s = time.monotonic() + timeout_s
+    with _group(stage, prefix, "joiner") as joiner, _group(stage, prefix, "learner") as learner:
+        feedback, observations = (
+            _places(consumer, f"{prefix}.{topic}", timeout_s)
+            for consumer, topic in ((joiner, topics.FEEDBACK), (learner, topics.OBSERVATIONS))
+        )
+        while (joined := _committed(joiner, feedback, timeout_s)) < count:
+            _wait(end_s, f"{joined} of {count} records of feedback are committed after {timeout_s:g} s")
+        end = sum(learner.get_watermark_offsets(place, timeout=timeout_s)[1] for place in observations)
+        while (learnt := _committed(learner, observations, timeout_s)) < end:
+            _wait(end_s, f"{learnt} of {end} records of observations are committed after {timeout_s:g} s")
+
+
+@contextmanager
+def _group(stage: Stage, prefix: str, group: str) -> Iterator[Consumer]:
+    consumer = Consumer({"bootstrap.servers": stage.bootstrap, "group.id": f"{prefix}.{group}", **stage.properties})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def _places(consumer: Consumer, topic: str, timeout_s: float) -> list[TopicPartition]:
+    return [TopicPartition(topic, p) for p in consumer.list_topics(topic, timeout=timeout_s).topics[topic].partitions]
+
+
+def _committed(consumer: Consumer, places: list[TopicPartition], timeout_s: float) -> int:
+    return sum(max(0, place.offset) for place in consumer.committed(places, timeout=timeout_s))
+
+
+def _wait(end_s: float, message: str) -> None:
+    if time.monotonic() > end_s:
+        raise TimeoutError(message)
+    time.sleep(_POLL_S)
+
+
+def await_gauge(stage: Stage, prefix: str, role: str, gauge: str, least: float, timeout_s: float) -> None:
+    """Wait until a role reports a gauge of at least `least`.
+
+    Raises:
+        TimeoutError: it has not in time.
+    """
+    seen = 0.0
+    with closing(_gauges(stage, prefix, role, gauge, timeout_s)) as reported:
+        while seen < least:
+            latest = next(reported, None)
+            if latest is None:
+                raise TimeoutError(f"{role} reports {gauge} {seen:g}, not {least:g}, after {timeout_s:g} s")
+            seen = max(seen, latest)
+
+
+def latest_gauge(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> float:
+    """Return what a role's next report says; 0 where it says nothing about the gauge.
+
+    Raises:
+        TimeoutError: no report came in time.
+    """
+    with closing(_gauges(stage, prefix, role, gauge, timeout_s)) as reported:
+        latest = next(reported, None)
+    if latest is None:
+        raise TimeoutError(f"{role} has not reported within {timeout_s:g} s")
+    return latest
+
+
+def written(stage: Stage, prefix: str, topic: str, kind: type[R]) -> list[R]:
+    """Return everything that a topic holds."""
+    codec = Codec()
+    with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
+        wire.follow((topic,), from_start=True)
+        return [codec.decode(kind, arrival.value) for arrival in wire.written()]
+
+
+def _gauges(stage: Stage, prefix: str, role: str, gauge: str, timeout_s: float) -> Generator[float, None, None]:
+    """Yield what a role's reports say of a gauge, 0 where they say nothing, until the time is up."""
+    codec, end_s = Codec(), time.monotonic() + timeout_s
+    with closing(Wire(stage.bootstrap, prefix, stage.properties)) as wire:
+        wire.follow((topics.REPORTS,))
+        while time.monotonic() < end_s:
+            reports = [codec.decode(Report, arrival.value) for arrival in wire.poll(1.0)]
+            yield from (report.gauges.get(gauge, 0.0) for report in reports if report.role == role)

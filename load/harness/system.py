@@ -1,0 +1,111 @@
+"""What a scenario needs of the system under test. Whoever starts it (the composition root) implements `Launch`.
+
+A scenario says what to run, and gets process ids to measure and nothing else: it speaks to the system over Kafka, as
+any user does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from load.harness.arrivals import POISSON
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from load.harness.arrivals import Arrivals
+    from schemas.records import Application
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is to run under its own topic prefix.
+
+    Attributes:
+        prefix: of topics, groups and states; new for every deployment.
+        applications: published before the roles start.
+        models: package folders by model name; each gets one worker.
+        partitions: of the topics on the circle of data.
+        roles: which roles run, `worker` meaning one for each model.
+        settings: over the defaults, as nested keys of the configuration file, e.g. `{"worker": {"objective_ms": 20}}`.
+        replicas: workers by model name; a model that is not named has one.
+    """
+
+    prefix: str
+    applications: tuple[Application, ...]
+    models: Mapping[str, Path]
+    partitions: int = 4
+    roles: tuple[str, ...] = ("selection", "worker", "joiner", "learner")
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    replicas: Mapping[str, int] = field(default_factory=dict)
+
+
+class System(Protocol):
+    """A running deployment."""
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Process ids by instance: `selection`, `joiner`, `worker.<model>`, the second of them `worker.<model>@2`."""
+        ...
+
+    @property
+    def restarts(self) -> Mapping[str, int]:
+        """How often each instance has been started again."""
+        ...
+
+    async def add_model(self, package: Path, share: float = 1.0) -> None:
+        """Deploy a package, as `skysail model add` does, for a share of its model's queries."""
+        ...
+
+    async def use_model(self, name: str, version: str) -> None:
+        """Have a version serve, as `skysail model use` does."""
+        ...
+
+
+class Launch(Protocol):
+    """Starts a deployment; on entry all roles are ready, on exit all are gone."""
+
+    def __call__(self, deployment: Deployment) -> AbstractAsyncContextManager[System]:
+        """Return the deployment as a context."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Where a scenario runs and how large it is.
+
+    Attributes:
+        bootstrap: of the broker.
+        launch: starts the system under test.
+        folder: for packages, traces and whatever else a scenario has to write.
+        seconds: the length of a measured stretch; scenarios with a fixed amount of work ignore it.
+        seed: of arrivals and ids.
+        arrivals: of the queries, where a scenario sends them at a rate.
+        properties: of librdkafka, for the harness.
+        redis_url: of the store of policy states, where the scenario looks at it.
+        short: the short form, where a scenario has one.
+        only: of the scenario's parts, where it has some; none = all.
+        hours: of simulated time, where a scenario simulates.
+        trace: tell all that happens, where a scenario can.
+    """
+
+    bootstrap: str
+    launch: Launch
+    folder: Path
+    seconds: float = 20.0
+    seed: int = 1
+    arrivals: Arrivals = POISSON
+    properties: Mapping[str, str] = field(default_factory=dict)
+    short: bool = False
+    only: tuple[str, ...] = ()
+    hours: float = 200.0
+    trace: bool = False
+    redis_url: str = field(default="", repr=False)  # a password may be in it
+
+    @property
+    def form(self) -> str:
+        """Which form is run; a result says so, and only results of one form are compared."""
+        return "short" if self.short else "full"

@@ -1,0 +1,64 @@
+"""Topics for a scenario, and away with them afterwards."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from streams.runtime.kafka.admin import create
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_TIMEOUT_S = 30.0
+
+
+def new_prefix(scenario: str) -> str:
+    """Return a topic prefix that nothing has used before."""
+    return f"load-{scenario}-{uuid.uuid4().hex[:8]}"
+
+
+def delete(bootstrap: str, prefix: str) -> None:
+    """Delete all topics and consumer groups of a prefix; what cannot be deleted stays."""
+    admin = _admin(bootstrap)
+    names = [name for name in admin.list_topics(timeout=_TIMEOUT_S).topics if name.startswith(f"{prefix}.")]
+    for future in admin.delete_topics(names).values() if names else ():
+        future.exception(_TIMEOUT_S)
+    listed = admin.list_consumer_groups().result(_TIMEOUT_S).valid
+    groups = [group.group_id for group in listed if group.group_id.startswith(f"{prefix}.")]
+    for future in admin.delete_consumer_groups(groups).values() if groups else ():
+        future.exception(_TIMEOUT_S)
+
+
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})  # at 6 it tells when it is closed
+
+
+@contextmanager
+def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Iterator[None]:
+    """Have topics, by name without the prefix, for the time of a block."""
+    create(_admin(bootstrap), {f"{prefix}.{name}": count for name, count in partitions.items()})
+    try:
+        yield
+    finally:
+        delete(bootstrap, prefix)
+
+
+def stamp_on_append(bootstrap: str, topic: str) -> None:
+    """Have the broker stamp a topic's records when it appends them, whatever their senders say."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    resource.add_incremental_config(
+        ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
+    )
+    admin = _admin(bootstrap)  # kept while it works
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(_TIMEOUT_S)

@@ -1,0 +1,126 @@
+"""`account`: where a query's CPU time goes, by role and by step, and where its latency does, leg by leg.
+
+The whole loop, four legs: Exp3 over two scikit-learn models of 64 features, feedback for every answer; once draining a
+backlog, once at 500/s. Every process samples itself (`streams.runtime.process.cpu_profiler`); the same load on a system
+that does not gives the latencies, and says what sampling costs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from load.harness import topics
+from load.harness.arrivals import POISSON, until
+from load.harness.driving import Driver
+from load.harness.system import Deployment
+from load.harness.workload import Rows
+from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
+from load.research.account import traffic
+from load.research.account.figures import Measured, accounted, with_legs
+from load.research.account.profile import Profile, Window, spent_by
+from load.research.account.stacking import model_share
+from load.results.results import Result
+from schemas.records import Application
+from streams.runtime.clock import SystemClock
+from streams.runtime.process.gc_schedule import FREEZE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from load.harness.driving import Stretch
+    from load.harness.system import Stage
+    from load.models.training import Digits
+    from load.research.account.traffic import Traffic
+    from schemas.records import Prediction
+
+    Note: TypeAlias = Callable[[Sequence[Prediction]], None]
+
+NAME = "account"
+BACKLOG = 60_000
+RATE = 500
+BACKLOG_STRETCH, RATE_STRETCH = "backlog", f"at_{RATE}"
+_APPLICATION = "digits"
+_WARM_UP_RATE = 300.0
+_WARM_UP_S = FREEZE_S + 1.0  # what a process does once, soon after its start, belongs to no query
+_BACKLOG_SLO_MS = 600_000.0
+_BACKLOG_DRAIN_S = 120.0
+_SLO_US = 100_000
+_WORKER = "worker."
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What one deployment did; by stretch, and process ids by instance."""
+
+    measured: Mapping[str, Measured]
+    traffic: Mapping[str, Traffic]
+    pids: Mapping[str, int]
+
+
+async def run(stage: Stage) -> Result:
+    """Measure a system that samples itself, then one that does not."""
+    data = digits()
+    packages = package_all(linear_models(data), data.test_x, stage.folder, LINEAR_RUNTIME)
+    folder = stage.folder / "profiles"
+    sampled = await _run(stage, data, packages, {"profile": str(folder)})
+    plain = await _run(stage, data, packages, {})
+    profiles = {instance: Profile.read(folder / f"{pid}.json") for instance, pid in sampled.pids.items()}
+    given = {"backlog": BACKLOG, "rate": RATE, "seconds": stage.seconds, "seed": stage.seed}
+    result = Result(NAME, {}, {**given, "runtime": LINEAR_RUNTIME}, {})
+    for name, measured in sampled.measured.items():
+        written = sampled.traffic[name]
+        shares = {f"{_WORKER}{model}": _model_share(packages[model], data, written, model) for model in packages}
+        spent = {
+            instance: spent_by(profile, measured.window, shares.get(instance)) for instance, profile in profiles.items()
+        }
+        result = accounted(result, name, measured, plain.measured[name], spent, written)
+    return with_legs(result, RATE_STRETCH, plain.measured[RATE_STRETCH], plain.traffic[RATE_STRETCH])
+
+
+async def _run(stage: Stage, data: Digits, packages: Mapping[str, Path], settings: Mapping[str, str]) -> _Ran:
+    deployment = Deployment(
+        prefix=topics.new_prefix(NAME),
+        applications=(Application(_APPLICATION, tuple(packages), "exp3", max_slo_ms=_BACKLOG_SLO_MS),),
+        models=packages,
+        settings=settings,
+    )
+
+    def rows(seed: int, slo_ms: float | None = None) -> Rows:
+        return Rows(_APPLICATION, data.inputs, data.labels, seed=stage.seed + seed, slo_ms=slo_ms)
+
+    offsets_us = until(POISSON.at(RATE, stage.seed), stage.seconds)
+    async with stage.launch(deployment) as system:
+        driver, pids = Driver(stage, deployment.prefix, system), dict(system.pids)
+        await driver.at(_WARM_UP_RATE, rows(1), _WARM_UP_S)
+        measured = {
+            BACKLOG_STRETCH: await _noted(
+                lambda note: driver.backlog(BACKLOG, rows(2, _BACKLOG_SLO_MS), _BACKLOG_DRAIN_S, note)
+            ),
+            RATE_STRETCH: await _noted(lambda note: driver.drive(offsets_us, rows(3), _SLO_US, note)),
+        }
+    windows = {name: each.window for name, each in measured.items()}
+    written = await asyncio.to_thread(traffic.read, stage, deployment.prefix, packages, windows)
+    topics.delete(stage.bootstrap, deployment.prefix)
+    return _Ran(measured, written, pids)
+
+
+async def _noted(drive: Callable[[Note], Awaitable[Stretch]]) -> Measured:
+    """Drive a stretch, noting when each answer is there."""
+    now_us = SystemClock().now_us
+    read_us: dict[str, int] = {}
+
+    def note(predictions: Sequence[Prediction]) -> None:
+        read_us.update(dict.fromkeys([prediction.query_id for prediction in predictions], now_us()))
+
+    stretch = await drive(note)
+    # What a backlog's answers say is looked at when all have come.
+    read_us |= dict(zip(read_us, stretch.read_us, strict=False))
+    return Measured(stretch, Window(stretch.recorder.start_us, now_us()), read_us)
+
+
+def _model_share(folder: Path, data: Digits, written: Traffic, model: str) -> float:
+    rows = written.rows[model] / max(1.0, written.batches[model])
+    return model_share(folder, data.inputs, max(1, round(rows)))

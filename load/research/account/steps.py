@@ -1,0 +1,171 @@
+"""Which functions belong to which step of a query's way.
+
+A stack belongs to the step of its innermost frame that has one; of the prefixes of `module:function` that fit a frame
+the longest counts. So what a step calls in a library is its own, and what no step called is the event loop's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from streams.runtime.process.cpu_profiler import LOOP, THREADS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OTHER: Final = "other"
+PREDICT: Final = "predict"
+STACK: Final = "stack"
+
+# In the order in which a query meets them.
+STEPS: Final[Mapping[str, str]] = {
+    "fetch": "ask the broker for records, take them apart, hand them to the kernel",
+    "decode": "bytes to records",
+    "select": "remember the id, look up the policy's state, draw the model",
+    "gather": "rows of many queries into the columns of one record: model queries, model predictions",
+    "encode": "records to bytes",
+    "append": "record batches, produce requests, what became of them",
+    "heap": "what waits, by when it is due: queries for their models, rows for their batch, predictions for feedback",
+    "hand over": "batches to the model, in its thread or not, and back",
+    STACK: "check the rows, put them into one array, check the answers",
+    PREDICT: "the model itself",
+    "combine": "model predictions to the query's answer",
+    "join": "prediction and feedback to an observation",
+    "fold": "observation into the policy's state",
+    "states": "policy states to and from Redis",
+    "commit": "which offsets are complete; commits, heartbeats, metadata",
+    "receive": "responses off the connections: frames, headers, who waits for them",
+    "loop": "the event loop, in C: system calls of sockets and polling, timers, switching tasks",
+    "report": "one report a second",
+    OTHER: "nothing above",
+}
+
+_RULES: Final[Mapping[str, str]] = {
+    "aiokafka.client:AIOKafkaClient._md_synchronizer": "commit",
+    "aiokafka.client:AIOKafkaClient._metadata_update": "commit",
+    "aiokafka.conn:AIOKafkaConnection._handle_frame": "receive",
+    "aiokafka.conn:AIOKafkaConnection._read": "receive",
+    "aiokafka.consumer.": "fetch",
+    "aiokafka.consumer.consumer:AIOKafkaConsumer.commit": "commit",
+    "aiokafka.consumer.group_coordinator": "commit",
+    "policies.combine": "combine",
+    "policies.draw": "select",
+    "policies.losses": "join",
+    "policies.registry": "fold",
+    "redis.": "states",
+    "schemas.codec:Codec.decode": "decode",
+    "schemas.codec:Codec.encode": "encode",
+    "schemas.decoders": "decode",
+    "schemas.encoders": "encode",
+    "schemas.framing": "decode",
+    "schemas.recall:recalling_reader": "decode",
+    "schemas.recall:recalling_writer": "encode",
+    "<schemas:read_": "decode",
+    "<schemas:write_": "encode",
+    "streams.operators.configuration": "select",
+    "streams.operators.selection.cache": "select",
+    "streams.operators.selection.dispatch": "gather",
+    "streams.operators.join.outcomes": "join",
+    "streams.operators.selection.combiner": "combine",
+    "streams.operators.selection.combiner:Combiner.next_deadline": "heap",
+    "streams.operators.selection.combiner:Combiner.on_timer": "heap",
+    "streams.operators.selection.combiner:Combiner.open": "heap",
+    "streams.operators.statistics:Losses": "fold",
+    "streams.operators.learn.fold": "fold",
+    "streams.operators.join.kernel": "join",
+    "streams.operators.join.kernel:Joiner.next_deadline": "heap",
+    "streams.operators.join.kernel:Joiner.on_timer": "heap",
+    "streams.operators.learn.kernel": "fold",
+    "streams.operators.join.observation": "join",
+    "streams.operators.selection.pending": "select",
+    "streams.operators.selection.answer": "combine",
+    "streams.operators.ids.recent": "select",
+    "streams.operators.ids.window": "fold",
+    "streams.operators.selection.kernel": "select",
+    "streams.operators.selection.kernel:Selection.next_deadline": "heap",
+    "streams.operators.selection.kernel:Selection.on_timer": "heap",
+    "streams.operators.selection.serving": "select",
+    "streams.operators.selection.serving:Serving.next_deadline": "heap",
+    "streams.operators.selection.serving:Serving.on_outputs": "combine",
+    "streams.operators.selection.serving:Serving.on_timer": "heap",
+    "streams.operators.join.shadows": "join",
+    "streams.operators.selection.substitutes": "combine",
+    "streams.operators.selection.state_view": "select",
+    "streams.operators.join.buffer": "join",
+    "streams.operators.join.timer_wheel": "heap",
+    "streams.operators.join.terms": "join",
+    "streams.runtime.role.timer": "heap",
+    "streams.runtime.corrupt": "fetch",
+    "streams.runtime.kafka.fast.fetch_sessions": "fetch",
+    "streams.runtime.role.follower": "fetch",
+    "streams.runtime.process.gc_schedule": "loop",
+    "streams.runtime.kafka.fast.record_batches": "fetch",
+    "streams.runtime.kafka.fast.requests:_Asked": "receive",
+    "streams.runtime.kafka.consumer": "fetch",
+    "streams.runtime.kafka.consumer:KafkaConsumer.commit": "commit",
+    "streams.runtime.kafka.consumer:KafkaConsumer.vitals": "commit",
+    "streams.runtime.kafka.fast.fetcher": "fetch",
+    "streams.runtime.kafka.fast.inflation": "fetch",
+    "streams.runtime.kafka.producer": "append",
+    "streams.runtime.kafka.log_reader": "fetch",
+    "streams.runtime.kafka.fast.produce_queue": "append",
+    "streams.runtime.kafka.fast.protocol:_topic": "receive",
+    "streams.runtime.kafka.fast.protocol:fetch_request": "fetch",
+    "streams.runtime.kafka.fast.protocol:produce_request": "append",
+    "streams.runtime.kafka.fast.protocol:read_": "receive",
+    "streams.runtime.role.state_queue": "states",
+    "streams.runtime.role.accumulator": "append",
+    "streams.runtime.role.loop:RoleLoop._commit_regularly": "commit",
+    "streams.runtime.role.loop:RoleLoop._complete": "commit",
+    "streams.runtime.role.loop:RoleLoop._report": "report",
+    "streams.runtime.role.loop:RoleLoop.perform": "append",
+    "streams.runtime.metrics": "report",
+    "streams.runtime.offsets": "commit",
+    "streams.runtime.role.rebalance": "commit",
+    "streams.runtime.role.effects": "append",
+    "streams.runtime.role.reader": "fetch",
+    "streams.runtime.stores.redis": "states",
+    "streams.runtime.ports": "append",
+    "streams.runtime.role.watchdog": "commit",
+    "workers.kernel.results": "gather",
+    "workers.kernel.results:asked_of": "heap",
+    "workers.kernel.batcher": "heap",
+    "workers.inputs.columns": STACK,
+    "workers.kernel.service_times": "heap",
+    "workers.executors.loop_budget": "heap",
+    "workers.executors.thread": "hand over",
+    "workers.kernel.worker": "gather",
+    "workers.kernel.worker:ModelWorker.on_records": "heap",
+    "workers.kernel.worker:ModelWorker.take": "heap",
+    "workers.kernel.worker:ModelWorker._gather": "heap",
+    "workers.kernel.worker:ModelWorker.on_handed": "heap",
+    "workers.inputs.padding": STACK,
+    "workers.executors.pool": "hand over",
+    "workers.predict_loop": "hand over",
+    "workers.executors.predictor": STACK,
+    "workers.executors.process": "hand over",
+    "workers.inputs.rows": STACK,
+    "workers.runtimes": PREDICT,
+    "workers.executors.hang_monitor": "hand over",
+    "workers.waking": "hand over",
+}
+# Of stacks that no rule knows: what the event loop called by itself.
+_LOOP_RULES: Final[Mapping[str, str]] = {
+    LOOP: "loop",
+    THREADS: PREDICT,
+    "aiokafka.": "receive",
+    "asyncio.": "loop",
+    "uvloop": "loop",
+}
+_MADE = ":__create_fn__"  # methods that dataclasses generate belong to whoever calls them, not to their module
+
+
+def step_of(stack: tuple[str, ...]) -> str:
+    """Return the step of a stack of `module:function`, innermost first; `other` if it has none."""
+    frames = [frame for frame in stack if _MADE not in frame]
+    for rules in (_RULES, _LOOP_RULES):
+        for frame in frames:
+            fitting = [prefix for prefix in rules if frame.startswith(prefix)]
+            if fitting:
+                return rules[max(fitting, key=len)]
+    return OTHER

@@ -1,0 +1,102 @@
+"""Who is asked for a model that needs batching, and what is made of the answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from load.research.peers.contenders import CONTENDERS, Contender
+from load.research.peers.grid import words
+from load.research.peers.ledger import OBJECTIVES_MS
+from load.research.peers.running import deployed
+from load.research.peers.speech import V2
+from load.research.peers.summary import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Row = Mapping[str, Any]
+
+MODEL = "forest"
+CONVERTED = "forest-converted"
+FIXED_ROWS = (64, 256, 1_024)
+_WORKER = ("selection", "worker")
+
+
+def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, Any]) -> Contender:
+    inline = {} if "worker" in roles else {"selection": {"inline": [model]}}
+    return Contender(name, label, "skysail", deployed(model, roles, inline), grid=grid or ({},))
+
+
+def _fixed(rows: int) -> Mapping[str, Any]:
+    return {"worker": {"controller": "fixed", "parameters": {"rows": float(rows)}}}
+
+
+def _other(contender: Contender) -> Contender:
+    return replace(contender, speech=V2(MODEL)) if isinstance(contender.speech, V2) else contender
+
+
+AIMD = _skysail("aimd", "Skysail, AIMD", MODEL, _WORKER)
+FIXED = _skysail("fixed", "Skysail, fixed batches", MODEL, _WORKER, *map(_fixed, FIXED_ROWS))
+LANES = (
+    AIMD,
+    _skysail("inline", "Skysail, AIMD, model inline", MODEL, ("selection",)),
+    _skysail("converted", "Skysail, AIMD, inline, converted", CONVERTED, ("selection",)),
+)
+# Those that climb by themselves; fixed batches are asked by turns with AIMD.
+ALL = (*LANES, *(_other(contender) for contender in CONTENDERS if contender.kind != "skysail"))
+NAMES = (FIXED.name, *(contender.name for contender in ALL))
+
+
+def rows(visits: Sequence[Row]) -> list[Row]:
+    """Return a row for each contender: by objective its best setting's goodput, as `[median, least, most]`.
+
+    Of settings that have been tried in some rounds only, those tried most often count.
+
+    Args:
+        visits: one for each round, contender, setting and objective: `system`, `label`, `kind`, `setting`,
+            `objective_ms`, `goodput_per_s`, `rate_per_s`.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for system, objective in dict.fromkeys((visit["system"], visit["objective_ms"]) for visit in visits):
+        mine = [visit for visit in visits if (visit["system"], visit["objective_ms"]) == (system, objective)]
+        row = found.setdefault(system, {"name": system, "label": mine[0]["label"], "kind": mine[0]["kind"]})
+        tried = Counter(visit["setting"] for visit in mine)
+        by_setting = {
+            setting: spread(visit["goodput_per_s"] for visit in mine if visit["setting"] == setting)
+            for setting, times in tried.items()
+            if times == max(tried.values())
+        }
+        setting = max(by_setting, key=lambda name: by_setting[name][0])
+        row |= {f"goodput_{objective}ms_per_s": by_setting[setting], f"setting_{objective}ms": setting}
+    return list(found.values())
+
+
+def best_settings(visits: Sequence[Row]) -> set[tuple[str, str]]:
+    """Return `(system, setting)` for each that is somebody's best for an objective."""
+    found = rows(visits)
+    return {(row["name"], value) for row in found for key, value in row.items() if key.startswith("setting_")}
+
+
+def setting_words(setting: Mapping[str, Any]) -> str:
+    """Return a setting as it stands in rows."""
+    return words(setting.get("worker", {}).get("parameters", setting))
+
+
+def figures(systems: Sequence[Row]) -> dict[str, float]:
+    """Return goodputs and ratios: each lane to the best peer and hand loop."""
+    found: dict[str, float] = {}
+    for objective in OBJECTIVES_MS:
+        values = {row["name"]: row[f"goodput_{objective}ms_per_s"][0] for row in systems}
+        found |= {f"{name}_goodput_{objective}ms_per_s": value for name, value in values.items()}
+        kinds = {row["name"]: row["kind"] for row in systems}
+        own = {name: value for name, value in values.items() if kinds[name] == "skysail"}
+        for kind in ("peer", "hand"):
+            best = max((value for name, value in values.items() if kinds[name] == kind), default=0.0)
+            if not best or not own:
+                continue
+            ends = {name: value / best for name, value in own.items()}
+            ends["best"] = max(ends.values())
+            found |= {f"{name}_{objective}ms_to_{kind}_ratio_rate": value for name, value in ends.items()}
+    return found

@@ -1,0 +1,203 @@
+"""Asks a contender and takes its answers, as lightly as librdkafka allows: the harness must not be what is measured.
+
+A backlog is written in one go and its answers are left to librdkafka's threads until all are there; at a rate, one
+thread sends and takes in turns. Bytes and times are kept; what they say is judged when it is over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from load.harness import arrivals
+from load.harness.gc_off import frozen
+from load.harness.pacing import pace
+from load.harness.processes import rest, total_cpu_s
+from load.harness.rates import drain_rate
+from load.harness.wire import Wire, linger_ms
+from load.harness.workload import Rows
+from load.research.peers.ledger import Ledger, Tally
+from load.research.peers.running import APPLICATION
+from load.research.peers.sides import Asking, Side, backlog
+from schemas import topics as names
+from streams.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from load.research.peers.running import Ground, Running
+    from load.research.peers.speech import Speech
+
+    Taken = tuple[int, bytes]  # when, in microseconds, and the record's value
+
+_READY_S = 90.0
+_RETRY_S = 0.25
+_LOOK_S = 0.02
+_QUIET_S = 2.0  # no answer for so long: what is missing then is lost
+SLO_MS = 100.0
+_BACKLOG_SLO_MS = 600_000.0  # a backlog waits; with a shorter one Skysail would answer it by defaults
+_BACKLOG_LINGER_MS = 5.0
+_COMMIT_S = 0.6  # after the last answer: the commit belongs to the work
+# Queries are made before they are due: so long for each, and a little to spare.
+_MAKING_US = 40
+_LEAD_US = 50_000
+
+
+class Part(NamedTuple):
+    """What one backlog or one stretch gave.
+
+    Attributes:
+        tally: by id.
+        rate_per_s: of answers: between the ends of a backlog, over the length of a stretch.
+        cpu_s: of all processes of the system.
+        late_us: how late the sender was at worst.
+        settled: whether all was answered or nothing more came; False = time was up.
+    """
+
+    tally: Tally
+    rate_per_s: float
+    cpu_s: float
+    late_us: int
+    settled: bool
+
+    @property
+    def cpu_us_per_query(self) -> float:
+        """CPU of all processes of the system for each answered query (us)."""
+        return self.cpu_s / max(1, self.tally.answered) * 1e6
+
+
+@dataclass(slots=True)
+class Client:
+    """One client of one running contender.
+
+    Args:
+        ground: the rows and the truth.
+        running: whom it asks.
+        speech: how.
+        feedback: whether it tells the truth after each answer.
+        application: whom its queries ask.
+        slo_ms: what its queries carry, those of a backlog apart.
+    """
+
+    ground: Ground
+    running: Running
+    speech: Speech
+    feedback: bool = False
+    application: str = APPLICATION
+    slo_ms: float = SLO_MS
+    _seeds: Iterator[int] = field(default_factory=itertools.count)
+    _now_us: Callable[[], int] = field(default_factory=lambda: SystemClock().now_us)
+
+    def ready(self) -> None:
+        """Return once an answer has come.
+
+        Raises:
+            TimeoutError: none has.
+            PeerFailedError: the contender has ended.
+        """
+        rows, end_s = self._rows(self.slo_ms), time.monotonic() + _READY_S
+        with closing(self._wire(0)) as wire:
+            for index in itertools.count():
+                self.running.pids()
+                query = rows(index, self._now_us()).query
+                wire.produce(names.QUERIES, query.query_id.encode(), self.speech.query(query), self.speech.headers)
+                if wire.poll(_RETRY_S):
+                    return
+                if time.monotonic() > end_s:
+                    raise TimeoutError(f"no answer within {_READY_S:g} s")
+
+    def backlog(self, count: int, limit_s: float) -> Part:
+        """Write `count` queries at once and wait for their answers, which the broker stamps when it appends them."""
+        asking, wire = self._asking(_BACKLOG_SLO_MS), self._wire(_BACKLOG_LINGER_MS)
+        records = backlog(asking, count, self._now_us(), feedback=self.feedback)
+        taken: list[Taken] = []
+
+        def take(quiet_s: float) -> None:
+            taken.extend((arrival.timestamp_us, arrival.value or b"") for arrival in wire.rest(quiet_s))
+
+        try:
+            before_s, start_us = self._cpu_s(), self._now_us()
+            for record in records:
+                wire.produce(*record, self.speech.headers, patient=record[0] == names.FEEDBACK)
+            settled = self._wait(lambda: _appended(wire), count, limit_s)
+            self._rest()
+            cpu_s = self._cpu_s() - before_s
+            take(_QUIET_S / 4)
+            tally = _judged(asking.ledger, taken, take)
+        finally:
+            wire.close()
+        rate = drain_rate((appended_us for appended_us, _ in taken), start_us, count)
+        return Part(tally, rate, cpu_s, 0, settled)
+
+    def stretch(self, rate: float, seconds: float, limit_s: float) -> Part:
+        """Send Poisson arrivals at `rate` a second and wait for the last answers."""
+        asking = self._asking(self.slo_ms)
+        with frozen(), closing(self._wire(linger_ms(rate))) as wire:
+            offsets_us = list(arrivals.until(arrivals.poisson(rate, next(self._seeds)), seconds))
+            start_us = self._now_us() + _LEAD_US + len(offsets_us) * _MAKING_US
+            intended_us = [start_us + offset_us for offset_us in offsets_us]
+            side = Side(wire, asking, intended_us, self._now_us, feedback=self.feedback)
+            before_s = self._cpu_s()
+            pace(side, offsets_us, start_us, self._now_us, lambda: False)
+            settled = self._wait(lambda: side.take(_LOOK_S), len(offsets_us), limit_s)
+            cpu_s = self._cpu_s() - before_s
+            tally = _judged(asking.ledger, side.taken, lambda quiet_s: _take_rest(side, quiet_s))
+        return Part(tally, tally.answered / seconds, cpu_s, side.late_us, settled)
+
+    def _wait(self, count: Callable[[], int], expected: int, limit_s: float) -> bool:
+        """Wait until `count`, which takes a moment, is as expected or nothing has come for 2 s; False = time is up."""
+        end_s = time.monotonic() + limit_s
+        seen, quiet_s = -1, 0.0
+        while (now := count()) < expected:
+            self.running.pids()
+            if now > seen:
+                seen, quiet_s = now, time.monotonic() + _QUIET_S
+            if time.monotonic() > min(end_s, quiet_s):
+                return quiet_s < end_s
+        return True
+
+    def _rest(self) -> None:
+        """Let it commit; one that learns goes on until all is learnt: until it is idle."""
+        time.sleep(_COMMIT_S)
+        if self.feedback:
+            rest(self.running.pids)
+
+    def _cpu_s(self) -> float:
+        return total_cpu_s(self.running.pids())
+
+    def _wire(self, linger_ms: float) -> Wire:
+        stage = self.ground.stage
+        wire = Wire(stage.bootstrap, self.running.prefix, stage.properties, linger_ms)
+        wire.follow((self.running.sink,))
+        return wire
+
+    def _rows(self, slo_ms: float) -> Rows:
+        data = self.ground.data
+        return Rows(self.application, data.inputs, data.labels, seed=next(self._seeds), slo_ms=slo_ms)
+
+    def _asking(self, slo_ms: float) -> Asking:
+        return Asking(self._rows(slo_ms), self.speech, Ledger(self.speech, self.ground.truth))
+
+
+def _judged(ledger: Ledger, taken: list[Taken], take: Callable[[float], None]) -> Tally:
+    """Judge; where answers are missing, wait once more: late answers to an earlier part have been counted for them."""
+    tally = ledger.judge(taken)
+    if not tally.missing:
+        return tally
+    take(_QUIET_S)
+    return ledger.judge(taken)
+
+
+def _take_rest(side: Side, quiet_s: float) -> None:
+    seen = -1
+    while len(side.taken) > seen:
+        seen = len(side.taken)
+        side.turn(quiet_s)
+
+
+def _appended(wire: Wire) -> int:
+    time.sleep(_LOOK_S)
+    return wire.appended()

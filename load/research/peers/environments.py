@@ -1,0 +1,73 @@
+"""One virtual environment for each peer, under `$SKYSAIL_CACHE/peers` (by default `~/.cache/skysail/peers`).
+
+They are made when they are first needed, from the pinned files in `requirements/`, and again when a file changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from load.errors import PeerUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+REQUIREMENTS = Path(__file__).with_name("requirements")
+_INSTALL_S = 900.0
+
+
+def ensure(name: str, say: Callable[[str], None]) -> Path:
+    """Return the interpreter of an environment, made if need be.
+
+    Args:
+        name: of a file in `requirements/`.
+        say: is told that something is being installed, which takes minutes.
+
+    Raises:
+        PeerUnavailableError: it cannot be installed here; says why.
+    """
+    requirements = REQUIREMENTS / f"{name}.txt"
+    folder = root() / name
+    python = folder / "bin" / "python"
+    stamp = folder / "installed"
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    if python.exists() and stamp.exists() and stamp.read_text() == digest:
+        return python
+    say(f"installing {name} into {folder}")
+    _run((sys.executable, "-m", "venv", "--clear", str(folder)))
+    _run((str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)))
+    stamp.write_text(digest)
+    return python
+
+
+def root() -> Path:
+    """Return the folder of all environments."""
+    return Path(os.environ.get("SKYSAIL_CACHE") or Path.home() / ".cache" / "skysail") / "peers"
+
+
+def python_path(folder: Path) -> Path:
+    """Return a folder with Skysail's `load` and `schemas` and nothing else, for peers to import from."""
+    here = Path(__file__).resolve().parents[3]
+    folder.mkdir(parents=True, exist_ok=True)
+    for package in ("load", "schemas"):
+        if not (folder / package).exists():
+            (folder / package).symlink_to(here / package)
+    return folder
+
+
+def _run(command: Sequence[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    try:
+        done = subprocess.run(  # noqa: S603  # our own interpreter, our own pins
+            command, env=environment, capture_output=True, text=True, timeout=_INSTALL_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise PeerUnavailableError(f"not installed within {_INSTALL_S:g} s") from error
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
+        raise PeerUnavailableError(f"cannot be installed: {lines[-1]}")

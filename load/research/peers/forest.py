@@ -1,0 +1,232 @@
+"""`forest`: a model that needs batching, under objectives of 20, 50 and 100 ms, beside what one would use instead.
+
+A random forest on MNIST under scikit-learn costs milliseconds a call before the first row, and next to nothing for each
+row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried: they
+double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
+objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
+grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at a rate
+near AIMD's best. The short form takes 40 minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import psutil
+
+from load.errors import PeerFailedError, PeerUnavailableError
+from load.models.training import forest, images
+from load.research.peers import batching, by_turns, environments, ladder
+from load.research.peers.client import Client
+from load.research.peers.climbing import Step, best_rate, climb
+from load.research.peers.ledger import OBJECTIVES_MS
+from load.research.peers.running import Ground
+from load.results.results import Result
+from workers.packages.packaging import package_sklearn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from load.harness.system import Stage
+    from load.research.peers.contenders import Contender
+    from load.research.peers.running import Running
+
+NAME = "forest"
+SECONDS = 3.0
+SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver", "ray", "bentoml")
+TREES = 30
+_ROUNDS = 3
+_TURNS, _SHORT_TURNS = 12, 6
+_SAMPLE = 256
+_FAILURES = (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError)
+_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
+
+
+@dataclass(slots=True)
+class _Climbs:
+    """What has been measured.
+
+    Attributes:
+        ground: rows, models and truth.
+        ceiling_per_s: of the harness.
+        visits: one row for each round, contender, setting and objective.
+        stretches: one row for each stretch.
+        out: who is left out, and why.
+    """
+
+    ground: Ground
+    ceiling_per_s: float
+    visits: list[dict[str, Any]] = field(default_factory=list)
+    stretches: list[dict[str, Any]] = field(default_factory=list)
+    out: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def visit(self, contender: Contender, setting: Mapping[str, Any]) -> None:
+        """Start a contender and climb each of its objectives; leave it out if it fails."""
+        _say(f"{contender.label}: {batching.setting_words(setting)}")
+        try:
+            if contender.environment:
+                environments.ensure(contender.environment, _say)
+            async with contender.start(self.ground, setting) as running:
+                await asyncio.to_thread(self._climb, contender, setting, running)
+        except _FAILURES as error:
+            self.leave_out(contender, error)
+
+    def leave_out(self, contender: Contender, error: Exception) -> None:
+        """Go on without a contender."""
+        _say(f"{contender.label} is left out: {error}")
+        self.out[contender.name] = {"label": contender.label, "why": " ".join(str(error).split())}
+
+    def _climb(self, contender: Contender, setting: Mapping[str, Any], running: Running) -> None:
+        client = Client(self.ground, running, contender.speech)
+        client.ready()
+        client.stretch(_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S)
+        about = {
+            "system": contender.name,
+            "label": contender.label,
+            "kind": contender.kind,
+            "setting": batching.setting_words(setting),
+        }
+        for objectives in _apart(contender):
+            client.slo_ms = float(max(objectives))
+
+            def ask(rate: float) -> Step:
+                return self._ask(client, rate, about)
+
+            tried = climb(ask, objectives, self.ceiling_per_s)
+            for objective in objectives:
+                rate = best_rate(tried, objective)
+                goodput = tried[rate].goodput[objective]
+                row = {"objective_ms": objective, "goodput_per_s": goodput, "rate_per_s": rate}
+                self.visits.append({**about, **row})
+
+    def _ask(self, client: Client, rate: float, about: Mapping[str, Any]) -> Step:
+        seconds = self.ground.stage.seconds
+        part = client.stretch(rate, seconds, _LIMIT_S)
+        goodput = {objective: part.tally.goodput_per_s(objective, seconds) for objective in OBJECTIVES_MS}
+        row: dict[str, Any] = {**about, "slo_ms": client.slo_ms, "rate_per_s": rate, "late_ms": part.late_us / 1e3}
+        row |= {f"goodput_{objective}ms_per_s": value for objective, value in goodput.items()}
+        row |= {f"{point}_ms": value for point, value in part.tally.latency_ms().items()}
+        row |= {"missing": part.tally.missing, "wrong": part.tally.wrong, "defaults": part.tally.defaults}
+        self.stretches.append({**row, "cpu_us_per_query": part.cpu_us_per_query})
+        return Step(goodput, part.settled)
+
+
+def _apart(contender: Contender) -> Iterator[tuple[int, ...]]:
+    """Yield the objectives that are climbed together."""
+    if contender.kind == "skysail":
+        yield from ((objective,) for objective in OBJECTIVES_MS)
+    else:
+        yield OBJECTIVES_MS
+
+
+async def run(stage: Stage) -> Result:
+    """Climb with everybody."""
+    ground, source = _ground(stage)
+    climbed = await ladder.climb(ground)
+    climbs = _Climbs(ground, ladder.ceiling_per_s(climbed))
+    rounds = 1 if stage.short else _ROUNDS
+    turns = _turns(stage)
+    for index in range(rounds):
+        _say(f"round {index + 1} of {rounds}")
+        if index == 1:
+            best = batching.best_settings(climbs.visits)
+            turns = [turn for turn in turns if (turn[0].name, batching.setting_words(turn[1])) in best]
+        random.Random(stage.seed + index).shuffle(turns)  # noqa: S311  # an order, not a secret
+        for contender, setting in turns:
+            if contender.name not in climbs.out:
+                await climbs.visit(contender, setting)
+    turned = await _by_turns(stage, climbs)
+    return _result(stage, source, rounds, climbed, climbs, turned)
+
+
+async def _by_turns(stage: Stage, climbs: _Climbs) -> list[dict[str, Any]]:
+    """Compare AIMD with fixed batches at the rates that suited it, unless one of them is not asked for."""
+    mine = [visit for visit in climbs.visits if visit["system"] == batching.AIMD.name]
+    if batching.FIXED.name not in _named(stage) or {visit["objective_ms"] for visit in mine} < {*OBJECTIVES_MS}:
+        return []
+    rates = {ms: median([visit["rate_per_s"] for visit in mine if visit["objective_ms"] == ms]) for ms in OBJECTIVES_MS}
+    rounds = _SHORT_TURNS if stage.short else _TURNS
+    try:
+        return await by_turns.compare(climbs.ground, rates, climbs.ceiling_per_s, rounds, _say)
+    except _FAILURES as error:
+        climbs.leave_out(batching.FIXED, error)
+        return []
+
+
+def _result(
+    stage: Stage,
+    source: str,
+    rounds: int,
+    climbed: Sequence[Mapping[str, Any]],
+    climbs: _Climbs,
+    turned: list[dict[str, Any]],
+) -> Result:
+    systems = batching.rows(climbs.visits)
+    return Result(
+        NAME,
+        figures={
+            **batching.figures(systems),
+            **by_turns.figures(turned),
+            "wrong": sum(row["wrong"] for row in (*climbs.stretches, *turned)),
+            "ceiling_per_s": climbs.ceiling_per_s,
+        },
+        parameters={
+            "source": source,
+            "trees": TREES,
+            "form": stage.form,
+            "rounds": rounds,
+            "seconds": stage.seconds,
+            "seed": stage.seed,
+        },
+        series={
+            "systems": systems,
+            "by_turns": turned,
+            "visits": climbs.visits,
+            "stretches": climbs.stretches,
+            "direct": climbed,
+            "left_out": list(climbs.out.values()),
+        },
+        notes=(
+            f"rates end at {climbs.ceiling_per_s:,.0f}/s, the highest at which the harness was seen to keep up",
+            "everybody runs the same scikit-learn forest; where it says so, it was converted when it was packaged",
+        ),
+    )
+
+
+def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, Any]]]:
+    named = _named(stage)
+    return [
+        (contender, setting)
+        for contender in batching.ALL
+        if contender.name in named
+        for setting in (contender.grid[:1] if stage.short else contender.grid)
+    ]
+
+
+def _named(stage: Stage) -> set[str]:
+    """Return who is asked; with fixed batches AIMD, which they are compared with."""
+    named = {*(stage.only or (SHORT if stage.short else batching.NAMES))}
+    return named | {batching.AIMD.name} if batching.FIXED.name in named else named
+
+
+def _ground(stage: Stage) -> tuple[Ground, str]:
+    """Train, package as it is and converted, and write down what the model says about each row."""
+    data, source = images()
+    estimator = forest(data, TREES)
+    model = stage.folder / f"{batching.MODEL}.joblib"
+    joblib.dump(estimator, model)
+    packages = {name: stage.folder / f"{name}-1" for name in (batching.MODEL, batching.CONVERTED)}
+    for name, convert in zip(packages, ("none", "auto"), strict=True):
+        package_sklearn(estimator, packages[name], name, "1", data.test_x[:_SAMPLE], convert=convert)
+    said = estimator.predict(data.test_x).tolist()
+    return Ground(stage, data, model, packages, dict.fromkeys(packages, said)), source
+
+
+def _say(text: str) -> None:
+    print(f"forest: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,79 @@
+"""Finds each contender's best setting: of the fastest and those within a tenth of it, who answers most in time.
+
+That is goodput within 50 ms, at 500/s and at half of its own rate; of equals the one with the shorter tail at 500/s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from load.errors import PeerFailedError
+from load.research.peers.visit import visit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from load.research.peers.contenders import Contender
+    from load.research.peers.running import Ground
+    from load.research.peers.visit import Plan
+
+_NEAR = 0.9
+_SECONDS = 1.0
+_DRAIN_S = 1.5
+_SHARES = (0.5,)
+_GOODPUT = "goodput_50ms_per_s"
+
+
+async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Return a row for each setting, the best one chosen; one that does not work has no figures.
+
+    Raises:
+        PeerFailedError: none works.
+    """
+    rows, failed = [], ""
+    short = replace(plan, seconds=_SECONDS, drain_s=_DRAIN_S, shares=_SHARES, judged=())
+    for setting in contender.grid:
+        say(f"{contender.label}: trying {words(setting)}")
+        try:
+            seen = await visit(contender, ground, setting, short)
+        except PeerFailedError as error:
+            failed = str(error)
+            say(f"{contender.label}: {words(setting)} does not work: {failed}")
+            rows.append(_row(contender, setting, {}))
+            continue
+        rows.append(_row(contender, setting, seen.figures))
+    if all(row["rate_per_s"] is None for row in rows):
+        raise PeerFailedError(failed)
+    choose(rows)["chosen"] = True
+    return rows
+
+
+def _row(contender: Contender, setting: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
+    """Return what a setting gave; nothing if it does not work."""
+    return {
+        "system": contender.name,
+        "label": contender.label,
+        "setting": words(setting),
+        "index": contender.grid.index(setting),
+        "rate_per_s": figures.get("rate_per_s"),
+        "goodput_per_s": figures.get(_GOODPUT),
+        "p99_ms": figures.get("at_500_p99_ms"),
+        "chosen": False,
+    }
+
+
+def choose(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the best row of those that work."""
+    working = [row for row in rows if row["rate_per_s"] is not None]
+    fastest = max(row["rate_per_s"] for row in working)
+    return max((row for row in working if row["rate_per_s"] >= _NEAR * fastest), key=_in_time)
+
+
+def _in_time(row: Mapping[str, Any]) -> tuple[float, float]:
+    return row["goodput_per_s"] or 0.0, -float("inf") if row["p99_ms"] is None else -row["p99_ms"]
+
+
+def words(setting: Any) -> str:
+    """Return a setting in words."""
+    return ", ".join(f"{name} {value}" for name, value in setting.items()) or "defaults"

@@ -1,0 +1,184 @@
+"""`peers`: Skysail beside what one would use instead: the same queries, model, partitions and machine.
+
+In full: the grid of settings, five interleaved rounds, the independent judge in the last one (about 50 minutes on two
+cores). The short form takes the best known settings, two rounds, fewer rates and, unless others are named, six of the
+contenders (about 6 minutes). A contender that cannot be installed or that fails is left out, and the result says why.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import joblib
+
+from load.errors import PeerFailedError, PeerUnavailableError
+from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
+from load.research.peers import environments, grid, judging, ladder
+from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, UNCONVERTED_MODEL, WHOLE
+from load.research.peers.running import Ground
+from load.research.peers.summary import Summary, behind, figures
+from load.research.peers.visit import Plan, visit
+from load.results.results import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from load.harness.system import Stage
+    from load.research.peers.contenders import Contender
+
+NAME = "peers"
+NAMES = tuple(contender.name for contender in CONTENDERS)
+SECONDS = 2.0
+SHORT = ("hand_aiokafka", "hand_confluent", SHORTEST.name, WHOLE.name, "faststream", "quix")
+_ROUNDS, _SHORT_ROUNDS = 5, 2
+_RATES = (200.0, 500.0)
+_FULL = Plan(SECONDS, 3.0, _RATES, (0.06, 0.12, 0.25, 0.5, 0.75, 0.9), judged=(0.75, 0.5, 0.25, 0.125, 0.0625, 0.03))
+_SHORT = Plan(SECONDS, 2.0, _RATES, (0.5,))
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """The contenders that are left, with their settings."""
+
+    ground: Ground
+    plan: Plan
+    left: list[Contender]
+    settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    tried: list[dict[str, Any]] = field(default_factory=list)
+    out: list[dict[str, str]] = field(default_factory=list)
+
+    def leave_out(self, contender: Contender, why: object) -> None:
+        """Go on without a contender."""
+        _say(f"{contender.label} is left out: {why}")
+        self.left = [other for other in self.left if other is not contender]
+        self.out.append({"system": contender.name, "label": contender.label, "why": " ".join(str(why).split())})
+
+    def install(self) -> None:
+        """Have all environments; leave out those that cannot be had, the judge too."""
+        for contender in tuple(self.left):
+            try:
+                if contender.environment:
+                    environments.ensure(contender.environment, _say)
+            except PeerUnavailableError as error:
+                self.leave_out(contender, error)
+        try:
+            if self.plan.judged:
+                environments.ensure(judging.ENVIRONMENT, _say)
+        except PeerUnavailableError as error:
+            self.plan = replace(self.plan, judged=())
+            self.out.append({"system": judging.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
+
+    async def search(self) -> None:
+        """Find the best settings."""
+        for contender in tuple(self.left):
+            try:
+                rows = await grid.search(contender, self.ground, self.plan, _say)
+            except PeerFailedError as error:
+                self.leave_out(contender, error)
+                continue
+            self.tried += rows
+            self.settings[contender.name] = contender.grid[next(row["index"] for row in rows if row["chosen"])]
+
+    async def round(self, summary: Summary, plan: Plan, seed: int) -> None:
+        """Visit everybody once, in an order of its own."""
+        order = [*self.left]
+        random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
+        for contender in (DIRECT, *order):
+            started_s = time.monotonic()
+            setting = self.settings.get(contender.name, contender.grid[0])
+            try:
+                seen = await visit(contender, self.ground, setting, plan, summary.capacity_per_s(contender))
+                summary.add(contender, seen)
+                if contender is DIRECT and seen.judgement:
+                    plan = replace(plan, judged_up_to_per_s=seen.judgement["valid_per_s"])
+            except PeerFailedError as error:
+                self.leave_out(contender, error)
+            _say(f"{contender.label}: {time.monotonic() - started_s:.0f} s")
+
+
+async def run(stage: Stage) -> Result:
+    """Measure everybody."""
+    plan, rounds = (_SHORT, _SHORT_ROUNDS) if stage.short else (_FULL, _ROUNDS)
+    named = stage.only or (SHORT if stage.short else NAMES)
+    chosen = [contender for contender in CONTENDERS if contender.name in named]
+    comparison = _Comparison(_ground(stage), replace(plan, seconds=stage.seconds), chosen)
+    comparison.install()
+    climbed = await ladder.climb(comparison.ground)
+    comparison.plan = replace(comparison.plan, ceiling_per_s=ladder.ceiling_per_s(climbed))
+    if not stage.short:
+        await comparison.search()
+    summary = Summary((DIRECT, *CONTENDERS))
+    for index in range(rounds):
+        _say(f"round {index + 1} of {rounds}")
+        last = index == rounds - 1
+        plan = comparison.plan if last else replace(comparison.plan, judged=())
+        await comparison.round(summary, plan, stage.seed + index)
+    return _result(stage, comparison, summary, climbed, rounds)
+
+
+def _ground(stage: Stage) -> Ground:
+    """Train, and write down what each model says about each row."""
+    data = digits()
+    estimators = linear_models(data)
+    model = stage.folder / "logistic.joblib"
+    joblib.dump(estimators["logistic"], model)
+    unconverted = {UNCONVERTED_MODEL: estimators["logistic"]}
+    packages = package_all(estimators, data.test_x, stage.folder, LINEAR_RUNTIME)
+    packages |= package_all(unconverted, data.test_x, stage.folder)
+    truth = {name: each.predict(data.test_x).tolist() for name, each in (estimators | unconverted).items()}
+    return Ground(stage, data, model, packages, truth)
+
+
+def _result(
+    stage: Stage, comparison: _Comparison, summary: Summary, climbed: list[dict[str, Any]], rounds: int
+) -> Result:
+    rows = summary.rows()
+    return Result(
+        NAME,
+        figures=figures(rows),
+        parameters={
+            "form": stage.form,
+            "rounds": rounds,
+            "seconds": stage.seconds,
+            "seed": stage.seed,
+            "runtime": LINEAR_RUNTIME,
+        },
+        series={
+            "systems": rows,
+            "behind": behind(rows),
+            "judged": summary.judged(),
+            "grid": comparison.tried,
+            "direct": climbed,
+            "left_out": comparison.out,
+        },
+        notes=(
+            _limit(comparison.plan.ceiling_per_s, climbed),
+            "Skysail runs the model as arrays, where nothing else is said; everybody else scikit-learn",
+            '"flat at" is the highest of the rates tried, shares of the drain rate too, at which no backlog grew',
+            "CPU time of the whole loop includes joining and learning; nobody else does either",
+            "CPU time and memory of Redis, where the whole loop keeps its states, count as little as the broker's",
+            "LoadGen asks in the last round alone, and gives no feedback; a default answer is none to it",
+            "MLServer reads and writes JSON, four times the bytes, and loses what it holds when it dies",
+            "Ray Serve and BentoML have no Kafka: one poll at a time goes through load/research/peers/bridge.py",
+        ),
+    )
+
+
+def _limit(ceiling_per_s: float, climbed: list[dict[str, Any]]) -> str:
+    """Say where the harness itself is at its end, or that nobody knows: the rates tried end before it."""
+    if all(row["saturated"] for row in climbed):
+        return f"even at {ceiling_per_s:,.0f}/s the harness was saturated: latency and goodput of this run say nothing"
+    if ceiling_per_s >= max(row["rate_per_s"] for row in climbed):
+        return (
+            f"{ceiling_per_s:,.0f}/s is the highest rate that was tried: the harness kept up with it, and who reaches"
+            " it may do more"
+        )
+    return f"rates beyond {ceiling_per_s:,.0f}/s are left out: without any system the harness is saturated there"
+
+
+def _say(text: str) -> None:
+    print(f"peers: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,208 @@
+"""`trio`: one slow model among three, whose p99 is beyond the objective: what it costs its application.
+
+Decision trees on digits; the third dawdles over one row in seventy for twice the objective. Skysail asks every model in
+a worker of its own (Exp4) and answers by the deadline with what is there; the others run the models in line, one after
+the other. Everybody is asked with the slow model and without it, in turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import joblib
+import numpy as np
+import psutil
+
+from load.errors import PeerFailedError, PeerUnavailableError
+from load.harness import topics
+from load.harness.system import Deployment
+from load.models.slow import MODELS, InLine
+from load.models.training import Digits, digits, trees
+from load.research.peers import environments
+from load.research.peers.client import SLO_MS, Client
+from load.research.peers.contenders import AVRO, CONTENDERS
+from load.research.peers.running import PARTITIONS, Ground, Running
+from load.research.peers.summary import spread
+from load.results.results import Result
+from schemas import topics as names
+from schemas.records import Application
+from workers.packages.packaging import package_function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from load.harness.system import Stage
+    from load.research.peers.contenders import Contender
+
+NAME = "trio"
+SECONDS = 10.0
+SKYSAIL = "skysail"
+OTHERS = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "quix")
+NAMES = (SKYSAIL, *OTHERS)
+RATE = 100.0
+DAWDLES_MS = 200.0
+ONE_IN = 70
+HOW = {"without": 2, "with": 3}  # models
+_SHORT = ("skysail", "hand_aiokafka", "faststream")
+_ROUNDS, _SHORT_ROUNDS = 3, 1
+_WARM_UP_S, _LIMIT_S = 3.0, 10.0
+_SPREAD = ("goodput_per_s", "share_in_time", "p50_ms", "p99_ms", "cpu_us_per_query")
+_FITTED_ON = 150  # rows a tree
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """What has been measured: a row for each stretch, and who is left out."""
+
+    ground: Ground
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    out: list[dict[str, str]] = field(default_factory=list)
+
+    def ask(self, client: Client, label: str, name: str, how: str) -> None:
+        """Ask an application for one stretch."""
+        seconds = self.ground.stage.seconds
+        part = client.stretch(RATE, seconds, _LIMIT_S)
+        tally = part.tally
+        self.rows.append(
+            {
+                "system": name,
+                "label": label,
+                "how": how,
+                "goodput_per_s": tally.goodput_per_s(SLO_MS, seconds),
+                "share_in_time": tally.goodput_per_s(SLO_MS, 1.0) / max(1, tally.asked),
+                **{f"{point}_ms": value for point, value in tally.latency_ms().items()},
+                "lost": tally.missing,
+                "duplicates": tally.duplicates,
+                "wrong": tally.wrong,
+                "defaults": tally.defaults,
+                "cpu_us_per_query": part.cpu_us_per_query,
+            }
+        )
+
+    async def skysail(self, rounds: int) -> None:
+        """Deploy both applications once, and ask them in turns."""
+        stage, prefix = self.ground.stage, topics.new_prefix(NAME)
+        models = tuple(MODELS)
+        deployment = Deployment(
+            prefix,
+            tuple(Application(how, models[:count], "exp4", slo_ms=SLO_MS) for how, count in HOW.items()),
+            self.ground.packages,
+            partitions=PARTITIONS,
+            roles=("selection", "worker"),
+        )
+        _say("Skysail")
+        try:
+            async with stage.launch(deployment) as system:
+                client = Client(self.ground, Running(prefix, names.PREDICTIONS, lambda: system.pids), AVRO)
+                await asyncio.to_thread(self._both, client, rounds)
+        finally:
+            topics.delete(stage.bootstrap, prefix)
+
+    def _both(self, client: Client, rounds: int) -> None:
+        for how in HOW:
+            client.application = how
+            client.ready()
+            client.stretch(RATE, _WARM_UP_S, _LIMIT_S)
+        for how in [*HOW] * rounds:
+            client.application = how
+            self.ask(client, "Skysail, Exp4 over workers", SKYSAIL, how)
+
+    async def other(self, contender: Contender, rounds: int) -> None:
+        """Start one that runs the models in line, with the slow one and without it; leave it out if it fails."""
+        try:
+            if contender.environment:
+                environments.ensure(contender.environment, _say)
+            for how in [*HOW] * rounds:
+                _say(f"{contender.label}, {how} the slow model")
+                ground = replace(self.ground, model=self.ground.stage.folder / f"{how}.joblib")
+                async with contender.start(ground, contender.grid[0]) as running:
+                    await asyncio.to_thread(self._one, Client(ground, running, contender.speech), contender, how)
+        except (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError) as error:
+            _say(f"{contender.label} is left out: {error}")
+            self.out.append({"label": contender.label, "why": " ".join(str(error).split())})
+
+    def _one(self, client: Client, contender: Contender, how: str) -> None:
+        client.ready()
+        client.stretch(RATE, _WARM_UP_S, _LIMIT_S)
+        self.ask(client, f"{contender.label}, in line", contender.name, how)
+
+
+async def run(stage: Stage) -> Result:
+    """Ask everybody."""
+    named = stage.only or (_SHORT if stage.short else NAMES)
+    rounds = _SHORT_ROUNDS if stage.short else _ROUNDS
+    measured = _Rounds(make_ground(stage))
+    if SKYSAIL in named:
+        await measured.skysail(rounds)
+    for contender in CONTENDERS:
+        if contender.name in named and contender.name in OTHERS:
+            await measured.other(contender, rounds)
+    systems = summary(measured.rows)
+    return Result(
+        NAME,
+        figures=figures(systems),
+        parameters={
+            "form": stage.form,
+            "rate": RATE,
+            "objective_ms": SLO_MS,
+            "dawdles_ms": DAWDLES_MS,
+            "one_in": ONE_IN,
+            "rounds": rounds,
+            "seconds": stage.seconds,
+            "seed": stage.seed,
+        },
+        series={"systems": systems, "stretches": measured.rows, "left_out": measured.out},
+    )
+
+
+def make_ground(stage: Stage) -> Ground:
+    """Write down what three trees say about the test rows, and which of them the third one dawdles over."""
+    data = digits()
+    said = trees(data, len(MODELS), _FITTED_ON)
+    late = (np.random.default_rng(0).permutation(len(said)) % ONE_IN == 0) * DAWDLES_MS
+    rows = np.column_stack([said, late]).astype(np.float32)
+    packages = {name: stage.folder / name for name in MODELS}
+    for name, folder in packages.items():
+        package_function(f"load.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
+    truth = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
+    prompt = np.column_stack([said, np.zeros(len(said))])  # who knows the truth need not wait for it
+    for how, count in HOW.items():
+        joblib.dump(InLine(count), stage.folder / f"{how}.joblib")
+        truth[how] = InLine(count).predict(prompt).tolist()
+    asked = Digits(rows, data.test_y, rows, data.test_y)
+    return Ground(stage, asked, stage.folder / "with.joblib", packages, truth)
+
+
+def summary(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each system: `[median, least, most]` with and without the slow model, and what is kept."""
+    found: list[dict[str, Any]] = []
+    for system in dict.fromkeys(row["system"] for row in rows):
+        mine = [row for row in rows if row["system"] == system]
+        about: dict[str, Any] = {"name": system, "label": mine[0]["label"]}
+        for how in HOW:
+            these = [row for row in mine if row["how"] == how]
+            spreads = {figure: [row[figure] for row in these if figure in row] for figure in _SPREAD}
+            about |= {f"{how}_{figure}": spread(values) for figure, values in spreads.items() if values}
+            about |= {f"{how}_{count}": sum(row[count] for row in these) for count in ("lost", "duplicates", "wrong")}
+        # Stretches have a few arrivals more or fewer than the rate says, so shares of those asked are compared.
+        if "with_share_in_time" in about and "without_share_in_time" in about:
+            about["kept"] = about["with_share_in_time"][0] / max(1e-9, about["without_share_in_time"][0])
+        found.append(about)
+    return found
+
+
+def figures(systems: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return every system's figures, flat."""
+    return {
+        f"{row['name']}_{key}": value[0] if isinstance(value, list) else value
+        for row in systems
+        for key, value in row.items()
+        if key not in ("name", "label")
+    }
+
+
+def _say(text: str) -> None:
+    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

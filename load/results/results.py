@@ -1,0 +1,78 @@
+"""What a run measured, as JSON that can be compared: figures here, the machine apart (`environment.json`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from load.harness.environment import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+ENVIRONMENT = "environment.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run of one scenario.
+
+    `scenario` is permanent: once published, a name always means the same work. `figures` are flat numbers with the unit
+    in the name; `series` are rows over time, for plots and never for comparison.
+    """
+
+    scenario: str
+    figures: Mapping[str, float]
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
+    series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def write(result: Result, folder: Path, services: Mapping[str, str] | None = None) -> Path:
+    """Write `<scenario>.json` and `environment.json` into `folder`; returns the path of the former.
+
+    Args:
+        result: what was measured.
+        folder: created if need be.
+        services: what it ran on besides this machine, e.g. the broker; goes into the environment.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.scenario}.json"
+    path.write_text(_json(asdict(result)))
+    (folder / ENVIRONMENT).write_text(_json({**environment(), **(services or {})}))
+    return path
+
+
+def read(path: Path) -> Result:
+    """Read a result back.
+
+    Raises:
+        ValueError: the file holds no result.
+    """
+    try:
+        content = json.loads(path.read_text())
+        return Result(**{**content, "notes": tuple(content["notes"])})
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"{path} holds no result of `skysail load run`: {error}") from error
+
+
+def read_environment(path: Path) -> dict[str, Any]:
+    """Read on what machine a result was measured.
+
+    Args:
+        path: of the result.
+
+    Raises:
+        ValueError: `write` has left no `environment.json` beside it.
+    """
+    beside = path.with_name(ENVIRONMENT)
+    try:
+        return dict(json.loads(beside.read_text()))
+    except FileNotFoundError as error:
+        raise ValueError(f"{beside} is missing; `skysail load run` writes it beside the result") from error
+
+
+def _json(value: Mapping[str, object]) -> str:
+    return json.dumps(value, indent=2) + "\n"

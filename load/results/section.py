@@ -1,0 +1,42 @@
+"""A scenario's part of the benchmark page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from load.results.targets import verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from load.results.results import Result
+    from load.results.tables import Table
+
+
+def section(
+    result: Result, environment: Mapping[str, Any], title: str, introduction: str, tables: Sequence[Table]
+) -> str:
+    """Return a section in Markdown: what was done, on what, its tables, its notes.
+
+    Args:
+        result: of the scenario.
+        environment: what `load.harness.environment` says of the machine, and the broker.
+        title: of the section.
+        introduction: one paragraph.
+        tables: in order.
+    """
+    given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
+    machine = f"{environment['cores_usable']} cores of {environment['processor']}; {environment['broker']}; {given}."
+    parts = [f"## {title}\n", introduction, f"{machine}\n"]
+    parts += [f"### {table.title}\n\n{table.markdown()}" for table in tables]
+    missed = [
+        f"target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
+        f" {verdict.target.relation} {verdict.target.bound:g}"
+        for verdict in verdicts(result)
+        if not verdict.reached
+    ]
+    return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed)), ""])
+
+
+def _shown(measured: float | None) -> str:
+    return "not known" if measured is None else f"{measured:.4g}"

@@ -1,0 +1,1 @@
+"""Parts of scenarios that are measured in processes of their own."""

@@ -1,0 +1,171 @@
+"""One size of something that grows: a deployment, backlogs through it, and what that cost in time and memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from load.harness import topics
+from load.harness.driving import Driver
+from load.harness.openloop import Asked
+from load.harness.probes import latest_gauge
+from load.harness.processes import usage
+from load.harness.rates import central_rate
+from load.harness.workload import query_id
+from schemas.records import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from load.harness.driving import Stretch
+    from load.harness.system import Deployment, Stage
+    from schemas.records import Prediction, Tensor, Value
+
+STATES = "states_cached"
+SLO_MS = 600_000.0  # a backlog waits; with a shorter one it would be answered by defaults
+_DRAIN_S = 300.0
+_WARM_UP = 500  # queries
+RATE = 200  # queries a second at which latency is measured
+_LATENCY_S, _LATENCY_SLO_US = 5.0, 100_000
+_GAUGE_S = 10.0
+
+
+@dataclass(slots=True)
+class Many:
+    """Asks many applications about many contexts in turns; ids follow from the seed and the number of the query.
+
+    Attributes:
+        inputs: the rows, in turns.
+        labels: of the rows; empty = no feedback is given.
+        applications: how many; they are called as `application` says.
+        contexts: how many; 0 = queries have none.
+        seed: of the ids.
+        asked: queries of earlier backlogs.
+    """
+
+    inputs: Sequence[Tensor]
+    labels: Sequence[Value] = ()
+    applications: int = 1
+    contexts: int = 0
+    seed: int = 0
+    asked: int = 0
+
+    def __call__(self, index: int, intended_us: int) -> Asked:
+        """Return query number `index` of this backlog."""
+        number = self.asked + index
+        row = number % len(self.inputs)
+        context = f"user-{number % self.contexts}" if self.contexts else None
+        name = application(number % self.applications)
+        query = Query(query_id(self.seed, number), name, self.inputs[row], context, intended_us, SLO_MS)
+        return Asked(query, self.labels[row] if self.labels else None)
+
+
+def application(number: int) -> str:
+    """Return what an application is called."""
+    return f"app-{number}"
+
+
+class Chunk(NamedTuple):
+    """What one backlog gave.
+
+    Attributes:
+        queries: answered.
+        per_s: answers a second, between the 10th and the 90th percentile of them.
+        cpu_us: CPU time for each query, by instance.
+        mib: resident memory afterwards, by instance.
+        lost: queries without an answer.
+        defaults: answers without a model's.
+    """
+
+    queries: int
+    per_s: float
+    cpu_us: dict[str, float]
+    mib: dict[str, float]
+    lost: int
+    defaults: int
+
+
+class Size(NamedTuple):
+    """What one size gave.
+
+    Attributes:
+        start_s: how long it took to start.
+        chunks: its backlogs in order.
+        states: policy states held by selection.
+        calm: `RATE` queries a second, after the backlogs.
+    """
+
+    start_s: float
+    chunks: tuple[Chunk, ...]
+    states: float
+    calm: Stretch
+
+    def figures(self) -> dict[str, float]:
+        """Return start, rate and CPU time of all backlogs together, then latency, and memory by role and in all."""
+        queries = sum(chunk.queries for chunk in self.chunks)
+        calm = self.calm.recorder
+        cpu_us = sum(chunk.queries * sum(chunk.cpu_us.values()) for chunk in self.chunks) / max(1, queries)
+        return {
+            "start_s": self.start_s,
+            "per_s": max(chunk.per_s for chunk in self.chunks),
+            "cpu_us_per_query": cpu_us,
+            **{f"at_{RATE}_{point}_ms": calm.latency_ms()[point] for point in ("p50", "p99", "p999")},
+            f"at_{RATE}_within_slo": calm.total.in_time / max(1, calm.total.sent),
+            **{f"{role}_mib": mib for role, mib in by_role(self.chunks[-1].mib).items()},
+            "all_mib": sum(self.chunks[-1].mib.values()),
+            "lost": sum(chunk.lost for chunk in self.chunks) + calm.open,
+            "defaults": sum(chunk.defaults for chunk in self.chunks) + calm.total.defaults,
+        }
+
+
+def by_role(values: dict[str, float]) -> dict[str, float]:
+    """Add up what instances of a role have."""
+    found: dict[str, float] = {}
+    for instance, value in values.items():
+        role = instance.partition(".")[0]
+        found[role] = found.get(role, 0.0) + value
+    return found
+
+
+async def measure(stage: Stage, deployment: Deployment, workload: Many, backlogs: Sequence[int]) -> Size:
+    """Start a deployment and have it answer backlogs, one after the other, and then single queries.
+
+    Args:
+        stage: where.
+        deployment: what.
+        workload: whom and what to ask.
+        backlogs: queries of each.
+    """
+    started_s = time.monotonic()
+    try:
+        async with stage.launch(deployment) as system:
+            start_s = time.monotonic() - started_s
+            driver = Driver(stage, deployment.prefix, system)
+            await driver.greet(application(0), workload.inputs[0])
+            chunks = [await _chunk(driver, workload, count) for count in (_WARM_UP, *backlogs)]
+            states = latest_gauge(stage, deployment.prefix, "selection", STATES, _GAUGE_S)
+            calm = await driver.at(RATE, workload, _LATENCY_S, _LATENCY_SLO_US)
+    finally:
+        topics.delete(stage.bootstrap, deployment.prefix)
+    return Size(start_s, tuple(chunks[1:]), states, calm)
+
+
+async def _chunk(driver: Driver, workload: Many, count: int) -> Chunk:
+    answered_us: list[int] = []
+
+    def note(predictions: Sequence[Prediction]) -> None:
+        answered_us.extend(prediction.answered_us for prediction in predictions)
+
+    stretch = await driver.backlog(count, workload, _DRAIN_S, note)
+    workload.asked += count
+    total = stretch.recorder.total
+    used = usage(driver.system.pids)
+    return Chunk(
+        queries=total.answered,
+        per_s=central_rate(answered_us),
+        cpu_us={name: seconds / max(1, total.answered) * 1e6 for name, seconds in stretch.cpu_s.items()},
+        mib={name: each.rss_bytes / 2**20 for name, each in used.items()},
+        lost=stretch.recorder.open,
+        defaults=total.defaults,
+    )

@@ -1,0 +1,118 @@
+"""The applications and models as the compacted topics say; the last value wins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from policies import registry
+from policies.combine import COMBINES
+from policies.errors import PolicyError
+from policies.losses import LOSSES
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Application, Model
+
+if TYPE_CHECKING:
+    from policies.contract import Policy
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+
+# What becomes of a model that has not answered in time, as an application says it.
+LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
+# Predictions and feedback are kept for as long: a longer window could not be read back.
+MAX_WINDOW_S = 604_800.0
+# An objective longer than the models' topics are kept is none.
+MAX_SLO_MS = 3_600_000.0
+# What a query may ask for, in objectives of its application, where that says nothing: patience is what it costs others.
+MOST_OBJECTIVES = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """An application with its policy made, its objective as a query needs it, and the longest that one may have."""
+
+    application: Application
+    policy: Policy
+    slo_us: int
+    longest_us: int
+
+
+class Configuration:
+    """Follows the topics `applications` and `models`."""
+
+    __slots__ = ("_codec", "applications", "classes", "has_shares", "models")
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.applications: dict[str, Deployed] = {}
+        self.models: dict[str, Model] = {}
+        self.classes: dict[str, tuple[str, ...]] = {}  # by MODEL@VERSION
+        self.has_shares = False  # whether a model runs in more than one version
+
+    def on_record(self, record: Record) -> None:
+        """Take one record; a null value (tombstone) removes what its key names.
+
+        Raises:
+            DecodeError: not an application or model, or one whose policy cannot be made; what was there before stays.
+        """
+        name = (record.key or b"").decode(errors="replace")
+        if record.topic == topics.MODELS and topics.MODEL_VERSION in name:
+            if record.value is not None:  # a version that is known, whether it serves or not
+                self._note_classes(self._codec.decode(Model, record.value))
+            return
+        if record.topic == topics.APPLICATIONS:
+            if record.value is None:
+                self.applications.pop(name, None)
+                return
+            application = self._codec.decode(Application, record.value)
+            check(application)
+            try:
+                policy = registry.create(application.policy, application.parameters)
+                policy.init(len(application.models))
+            except PolicyError as error:
+                raise DecodeError("invalid", f"application {application.name}: {error}") from error
+            slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
+            longest_ms = (
+                MOST_OBJECTIVES * application.slo_ms if application.max_slo_ms is None else application.max_slo_ms
+            )
+            longest_us = int(min(longest_ms, MAX_SLO_MS) * 1_000)
+            self.applications[application.name] = Deployed(application, policy, slo_us, max(slo_us, longest_us))
+        elif record.value is None:
+            self.models.pop(name, None)
+        else:
+            model = self._codec.decode(Model, record.value)
+            self.models[model.name] = model
+            self._note_classes(model)
+        self.has_shares = any(model.shares for model in self.models.values())
+
+    def _note_classes(self, model: Model) -> None:
+        self.classes[topics.model_version(model.name, model.version)] = model.classes
+
+
+def check(application: Application) -> None:
+    """Refuse what would fail at every query or window of the application.
+
+    Raises:
+        DecodeError: it would; the message names every fault.
+    """
+    default_loss, floor = application.default_loss, application.confidence_floor
+    longest_ms = application.max_slo_ms
+    faults = {
+        f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
+        "its name has a '/', which separates application and context": "/" in application.name,
+        "it has no models": not application.models,
+        f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
+        f"max_slo_ms is {longest_ms}; make it positive": longest_ms is not None and not longest_ms > 0,
+        f"window_s is {application.window_s}; make it at most a week": not 0 < application.window_s <= MAX_WINDOW_S,
+        f"combine is {application.combine!r}, none of {', '.join(COMBINES)}": application.combine not in COMBINES,
+        f"confidence_floor is {floor}, not in [0, 1]": not 0 <= floor <= 1,
+        f"missing is {application.missing!r}, none of {', '.join(MISSING)}": application.missing not in MISSING,
+        f"default_loss is {default_loss}, not in [0, 1]": default_loss is not None and not 0 <= default_loss <= 1,
+    }
+    span = application.span
+    faults[f"span is {span}; make it a positive number"] = span is not None and not 0 < span < inf
+    found = [fault for fault, is_there in faults.items() if is_there]
+    if found:
+        raise DecodeError("invalid", f"application {application.name}: {', '.join(found)}")

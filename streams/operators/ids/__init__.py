@@ -1,0 +1,1 @@
+"""Ids by the million, each with a time: tables of them, duplicates, windows."""

@@ -1,0 +1,1 @@
+"""Join: predictions with feedback inside a window, one observation each."""

@@ -1,0 +1,173 @@
+"""What one partition of the joiner remembers: what waits, for how long, and what has ended."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from schemas import topics
+from schemas.framing import peek_texts
+from streams.operators.contract import Position
+from streams.operators.ids.table import seconds_up
+from streams.operators.join.ended import Ended, How
+from streams.operators.join.timer_wheel import SecondsWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streams.operators.contract import Record
+    from streams.operators.join.room import Room
+    from streams.operators.join.shadows import Shadows
+
+_OFFSET_BYTES = 8
+# Different feedback for one query that waits for its prediction; one more counts as a duplicate.
+_SAME_QUERY = 16
+# Waits that have met what they waited for are looked for when they are as many as the others, and so many.
+_ENDED = 4_000
+# Longer ids do not wait: those that have met stay until they are looked for, so many must be small.
+MAX_ID_BYTES = 512
+_SHORT_ID = MAX_ID_BYTES // 4  # characters, of four bytes at most
+_new = tuple.__new__  # half the cost of a named tuple's constructor
+
+
+class Kept(enum.Enum):
+    """What becomes of feedback that comes before its prediction."""
+
+    WAITS = "waits"
+    DUPLICATE = "duplicate"
+    NO_ROOM = "no_room"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """All by query id; the room is shared with the other partitions."""
+
+    number: int
+    start: int  # first offset of `predictions` that is not complete
+    room: Room  # of predictions, by application
+    early_room: Room  # of early feedback, by partition: whose it is only the prediction tells
+    shadows: Shadows
+    predictions: dict[str, bytes] = field(
+        default_factory=dict
+    )  # offset and bytes in one: of a million each object would count
+    early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
+    ended: Ended = field(default_factory=Ended)
+    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when windows end
+    early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
+    read_us: int = 0  # when a prediction was read last
+    newest_us: int = 0  # the timestamp it had
+    told_us: int = 0  # the newest timestamp of feedback that has been read
+
+    def join(self, joined: Iterable[tuple[str, str, int]], oldest_s: int) -> None:
+        """Let predictions wait no longer, and know them for a while as joined with feedback.
+
+        Args:
+            joined: id and application of each query, and how long it is known (us).
+            oldest_s: `seconds` of now: what was to be known until then may be forgotten.
+        """
+        pop, give_back, put = self.predictions.pop, self.room.give_back, self.ended.of(How.JOINED).put
+        known_us = known_s = 0
+        for query_id, application, until_us in joined:
+            stored = pop(query_id, None)
+            if stored is not None:
+                give_back(application, len(stored))
+            if self.shadows:
+                self.shadows.pop(query_id)
+            if until_us != known_us:  # as a rule that of the query before
+                known_us, known_s = until_us, seconds_up(until_us)
+            put(query_id, known_s, oldest_s)
+
+    def close(self, how: How, query_id: str, until_us: int, oldest_s: int) -> None:
+        """Know how the waiting of a query ended; what shadows answered to it is of no use any more."""
+        if self.shadows:
+            self.shadows.pop(query_id)
+        self.ended.put(how, query_id, until_us, oldest_s)
+
+    def wait(self, query_id: str, application: str, offset: int, value: bytes) -> bool:
+        """Let a prediction wait for its feedback; False if its application has its share of the room."""
+        if len(query_id) > _SHORT_ID and is_long(query_id):
+            return False
+        if not self.room.take(application, _OFFSET_BYTES + len(value)):
+            return False
+        self.predictions[query_id] = offset.to_bytes(_OFFSET_BYTES, "big") + value
+        return True
+
+    def pop(self, query_id: str, application: str) -> None:
+        """Let a prediction wait no longer."""
+        stored = self.predictions.pop(query_id, None)
+        if stored is not None:
+            self.room.give_back(application, len(stored))
+
+    def tidy(self) -> None:
+        """Forget when waits end that have ended before, if they are many."""
+        if len(self.wheel) > 2 * len(self.predictions) + _ENDED:
+            self.wheel.keep(self.predictions)
+        if len(self.early_wheel) > 2 * len(self.early) + _ENDED:
+            self.early_wheel.keep(self.early)
+
+    def keep(self, feedback: Record, query_id: str, until_us: int) -> Kept:
+        """Let feedback wait for its prediction, as whether it is right cannot be told before.
+
+        Of its headers nothing is kept: they are whatever somebody sent.
+        """
+        early = self.early.get(query_id, ())
+        if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
+            return Kept.DUPLICATE
+        if is_long(query_id) or not self.early_room.take(self.number, _size(feedback)):
+            return Kept.NO_ROOM
+        if not early:
+            self.early_wheel.add(until_us, query_id)
+        self.early[query_id] = (*early, feedback._replace(headers=()) if feedback.headers else feedback)
+        return Kept.WAITS
+
+    def pop_early(self, query_id: str) -> tuple[Record, ...]:
+        """Return the feedback that has waited for a prediction, and let it wait no longer."""
+        found = self.early.pop(query_id, ())
+        for record in found:
+            self.early_room.give_back(self.number, _size(record))
+        return found
+
+    def given_up(self, query_id: str, now_us: int, early_us: int, paused_us: int) -> tuple[Record, ...]:
+        """End feedback's wait for a prediction, unless the predictions of its time are still to be read.
+
+        Args:
+            query_id: of the feedback; where none waits, nothing is done.
+            now_us: the time.
+            early_us: how long feedback waits.
+            paused_us: when predictions were last left unread.
+        """
+        if query_id not in self.early:
+            return ()
+        began_us = now_us - early_us
+        is_reading = max(self.read_us, paused_us) > began_us
+        if is_reading and self.newest_us < began_us:
+            self.early_wheel.add(now_us + early_us, query_id)
+            return ()
+        return self.pop_early(query_id)
+
+    def release(self) -> None:
+        """Give back all room; nothing is to be used any more."""
+        for stored in self.predictions.values():
+            self.room.give_back(peek_texts(value_of(stored), 2)[1], len(stored))
+        for query_id in [*self.early]:
+            self.pop_early(query_id)
+
+
+def _size(feedback: Record) -> int:
+    return len(feedback.value or b"") + len(feedback.key or b"")
+
+
+def is_long(query_id: str) -> bool:
+    """Tell whether an id is too long to wait."""
+    return len(query_id) > _SHORT_ID and len(query_id.encode()) > MAX_ID_BYTES
+
+
+def position_of(stored: bytes, partition: int) -> Position:
+    """Return where a prediction that waited stands."""
+    return _new(Position, (topics.PREDICTIONS, partition, int.from_bytes(stored[:_OFFSET_BYTES], "big")))
+
+
+def value_of(stored: bytes) -> bytes:
+    """Return the bytes of a prediction that waited."""
+    return stored[_OFFSET_BYTES:]

@@ -1,0 +1,353 @@
+"""Join: prediction + feedback inside a window → one observation; at the window's end the default loss, if there is one.
+
+Time is event time: a window runs from the prediction's timestamp. A prediction is complete when it is joined or its
+window has ended, so what waits is rebuilt from the committed offset. What waits is kept as record bytes, not objects: a
+million pending predictions are an aim (< 700 MB). Feedback may come first, twice, late or wrong; each has one outcome:
+
+    feedback                          outcome
+    before its prediction             waits for it, `early_us` beyond what it takes to read the predictions of its time
+    again, in the same bytes          skipped, counted as `duplicate_feedback`
+    after other feedback was joined   skipped, counted as `duplicate_feedback`
+    after the window                  dead letter, cause `late`
+    for a query nobody predicted      dead letter, cause `unmatched`, after `early_us`
+    on an answer nobody decided       skipped, counted as `nothing_to_learn`; such predictions do not wait
+    without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
+    label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
+
+A window ends when its time is over and the partition's feedback has been read so far; a window later at the latest.
+
+What a shadow of a model has answered waits for its query's feedback, too, as far as there is room, and for as long as
+any query may wait. It changes no observation: where a model runs in several versions, the joiner's reports say what
+each of them costs.
+
+What waits is bounded in records and in bytes, with shares (`room`): predictions by application, feedback that comes
+first by partition, what shadows answered by model. Who has its share is turned away, and nobody else: a prediction is
+skipped and counted as `over_limit`, feedback is a dead letter of that cause. While one topic is behind, as after an
+outage, the other is left unread in good time, and nothing is turned away.
+
+After a crash an observation may be made again, or a default loss after the feedback had been joined: the learner
+remembers ids for `JoinerSettings.memory_us` and applies the first. A window that ended longer ago than that, during an
+outage, teaches no default loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.framing import peek_texts
+from schemas.records import Feedback, ModelPredictions
+from streams.operators.configuration import Configuration
+from streams.operators.contract import Operator, Skip
+from streams.operators.ids.table import SECOND_US, seconds
+from streams.operators.join.buffer import Kept, Waiting
+from streams.operators.join.decided import may_be_decided
+from streams.operators.join.ended import How
+from streams.operators.join.outcomes import LATE, Closing, Told
+from streams.operators.join.room import Room
+from streams.operators.join.shadows import Shadows
+from streams.operators.join.terms import Windows
+from streams.operators.late_outputs import is_late
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Effects, Record
+
+_SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
+_new = tuple.__new__  # half the cost of a named tuple's constructor
+_UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
+# Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
+_AT_ONCE = 2_000
+# How soon windows that are held open are looked at again.
+_AGAIN_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class JoinerSettings:
+    """What the joiner needs to know.
+
+    Attributes:
+        partitions: of the topics on the circle of data.
+        window_us: the longest window, which is read back at a start; also that of applications that are unknown.
+        early_us: how long feedback waits for a prediction that has not been seen, and at least how long a prediction
+            that was read late waits for feedback (or its window, if that is shorter).
+        predictions: that may wait for feedback, of all applications.
+        feedback: that may wait for its prediction.
+        shadows: outputs of shadows and late ones that may wait, of a partition; beyond that the first are forgotten.
+        large_bytes: what all that waits may have beyond a usual record's size: predictions half of it, feedback and
+            shadows a quarter each.
+    """
+
+    partitions: int = 4
+    window_us: int = 600_000_000
+    early_us: int = 60_000_000
+    predictions: int = 3_000_000
+    feedback: int = 400_000
+    shadows: int = 100_000
+    large_bytes: int = 64 << 20
+
+    @property
+    def memory_us(self) -> int:
+        """How long the learner must remember ids to know an observation that is made again.
+
+        A prediction may be read again a window after it was joined, after an outage as long as another window, and then
+        waits once more. The minute is for brokers whose clocks disagree.
+        """
+        return 2 * (self.window_us + self.early_us) + 60_000_000
+
+
+class Joiner(Operator):
+    """The kernel of the `joiner` role."""
+
+    def __init__(self, codec: Codec, settings: JoinerSettings) -> None:
+        self._codec = codec
+        self._settings = settings
+        configuration = Configuration(codec)
+        self._windows = Windows(configuration, settings.window_us, settings.early_us, settings.memory_us)
+        self._closing = Closing(codec, configuration, self._windows, settings.partitions, settings.memory_us)
+        self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
+        self._partitions: dict[int, Waiting] = {}
+        self._room = Room(settings.predictions, settings.large_bytes // 2)
+        self._early_room = Room(settings.feedback, settings.large_bytes // 4)
+        self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
+        self._unread: frozenset[tuple[str, int]] = frozenset()
+        self._paused_us = 0  # when predictions were last left unread
+        self._again_us = 0  # when windows that are held open are to be looked at again
+
+    @property
+    def read_back_us(self) -> int:
+        """One window: predictions that were completed before the start are remembered as closed."""
+        return self._settings.window_us
+
+    @property
+    def also_read_back(self) -> frozenset[str]:
+        """What shadows answered waits as predictions do, though its records are complete."""
+        return frozenset((topics.SHADOWS,))
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The topic that is ahead of the other, where what waits for the other begins to be much."""
+        if self._early_room.is_pressed and self._is_behind(topics.PREDICTIONS):
+            return frozenset((topics.FEEDBACK,))
+        if self._room.is_pressed and self._is_behind(topics.FEEDBACK):
+            return frozenset((topics.PREDICTIONS,))
+        return frozenset()
+
+    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
+        """Know which partitions hold records that are still to come."""
+        self._unread = unread
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Take predictions, feedback and configuration."""
+        effects: Effects = []
+        for (topic, number), run in groupby(records, key=_SOURCE):
+            if topic == topics.PREDICTIONS:
+                self._on_predictions(number, run, now_us, effects)
+            elif topic == topics.FEEDBACK:
+                self._on_feedback(number, run, now_us, effects)
+            else:
+                self._on_others(number, run, now_us, effects)
+        self._note_pause(now_us)
+        return effects
+
+    def on_timer(self, now_us: int) -> Effects:
+        """End the windows that are over, as many as one turn allows; what is left is due at once."""
+        effects: Effects = []
+        self._note_pause(now_us)
+        left = _AT_ONCE
+        for partition in self._partitions.values():
+            given_up = partition.early_wheel.due(now_us, left)
+            ended = partition.wheel.due(self._ended_by(partition, now_us), left - len(given_up))
+            left -= len(given_up) + len(ended)
+            for query_id in given_up:
+                for record in partition.given_up(query_id, now_us, self._settings.early_us, self._paused_us):
+                    self._closing.refuse(record, "unmatched", _UNMATCHED, effects)
+            for query_id in ended:
+                self._closing.expire(partition, query_id, now_us, effects)
+            partition.shadows.expire(now_us, _AT_ONCE)
+        self._windows.forget(now_us)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        """Return when the next window ends, rounded up to a second (us)."""
+        given_up = [p.early_wheel.next_due() for p in self._partitions.values()]
+        ended = [self._next_end(p) for p in self._partitions.values()]
+        forgotten = [p.shadows.next_due() for p in self._partitions.values()]
+        return min((end for end in (*given_up, *ended, *forgotten) if end is not None), default=None)
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Start empty; what waits follows again from `starts`, what is closed from before."""
+        self.on_revoked([*starts])
+        for number, start in starts.items():
+            self._partitions[number] = self._begun(number, start)
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Forget these partitions."""
+        gone = [self._partitions.pop(number) for number in partitions if number in self._partitions]
+        self._forgotten += sum(partition.shadows.forgotten for partition in gone)
+        if not self._partitions:
+            self._room.clear()
+            self._early_room.clear()
+        else:
+            for partition in gone:
+                partition.release()
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how many were joined, expired and refused, and how many wait."""
+        partitions = self._partitions.values()
+        return {
+            **self._closing.rendered(),
+            "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
+            "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
+            "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
+            "feedback_waiting": float(sum(len(p.early) for p in partitions)),
+            "large_bytes{of=predictions}": float(self._room.used_large_bytes),
+            "large_bytes{of=feedback}": float(self._early_room.used_large_bytes),
+            "large_bytes{of=shadows}": float(sum(p.shadows.large_bytes for p in partitions)),
+            "windows_held": float(sum(self._is_held(p) for p in partitions)),
+        }
+
+    def _partition(self, number: int) -> Waiting:
+        """Return what a partition remembers; its records may come without an assignment in tests of one kernel."""
+        found = self._partitions.get(number)
+        if found is None:
+            found = self._partitions[number] = self._begun(number, 0)
+        return found
+
+    def _begun(self, number: int, start: int) -> Waiting:
+        settings = self._settings
+        shadows = Room(settings.shadows, settings.large_bytes // 4 // settings.partitions)
+        return Waiting(number, start, self._room, self._early_room, Shadows(shadows))
+
+    def _is_behind(self, topic: str) -> bool:
+        return any(place[0] == topic for place in self._unread)
+
+    def _is_held(self, partition: Waiting) -> bool:
+        """Whether feedback that was written inside windows may still be to come."""
+        return (topics.FEEDBACK, partition.number) in self._unread
+
+    def _ended_by(self, partition: Waiting, now_us: int) -> int:
+        """Return the time at which windows must have been over to end now."""
+        if not self._is_held(partition):
+            return now_us
+        self._again_us = now_us + _AGAIN_US
+        return max(min(now_us, partition.told_us), now_us - self._settings.window_us)
+
+    def _next_end(self, partition: Waiting) -> int | None:
+        due_us = partition.wheel.next_due()
+        return max(due_us, self._again_us) if due_us is not None and self._is_held(partition) else due_us
+
+    def _note_pause(self, now_us: int) -> None:
+        if topics.PREDICTIONS in self.paused:
+            self._paused_us = now_us
+
+    def _on_others(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        """Take what shadows answered, and configuration."""
+        for record in records:
+            try:
+                if record.topic == topics.SHADOWS:
+                    batch, partition = self._codec.decode(ModelPredictions, record.value), self._partition(number)
+                    is_closed = partial(partition.ended.knows, now_s=now_us // SECOND_US)
+                    partition.shadows.keep(batch, is_closed, now_us + self._longest_us, is_late=is_late(record))
+                    effects.append(Skip((record.position,), ""))
+                else:
+                    self._windows.on_record(record, now_us)
+            except DecodeError as error:
+                self._closing.undecodable(record, error, effects)
+
+    def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        """Let predictions of one partition wait for feedback, or join them with what has come before them."""
+        partition = self._partition(number)
+        waiting, early, start, ended = partition.predictions, partition.early, partition.start, partition.ended
+        knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
+        now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
+        longest_us = self._settings.window_us
+        matched: list[tuple[str, tuple[Record, ...]]] = []
+        known, window_us, soonest_us = None, 0, 0
+        for record in records:
+            _, _, offset, stamp_us, _, value, _ = record
+            try:
+                query_id, application = peek_texts(value, 2)
+                if application != known:
+                    known, window_us = application, self._windows.of(application).window_us
+                    # After an outage its feedback is still to be read, too.
+                    soonest_us = now_us + min(window_us, self._settings.early_us)
+                newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
+                if offset < start:
+                    close(How.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
+                elif query_id in waiting or knows(query_id, now_s):
+                    effects.append(Skip((record.position,), "duplicate_prediction"))
+                elif not may_be_decided(value or b"", query_id, application) and self._closing.dropped(
+                    record, query_id, partition, effects
+                ):
+                    close(How.UNDECIDED, query_id, end_us, oldest_s)
+                elif wait(query_id, application, offset, value or b""):
+                    ends(end_us, query_id)
+                    if query_id in early:
+                        matched.append((query_id, partition.pop_early(query_id)))
+                else:
+                    self._closing.turn_away(record, query_id, application, partition, effects)
+                    close(How.REFUSED, query_id, end_us + window_us, oldest_s)
+            except DecodeError as error:
+                self._closing.undecodable(record, error, effects)
+        partition.read_us, partition.newest_us = now_us, newest_us
+        partition.tidy()
+        self._closing.match(matched, partition, now_us, effects)
+
+    def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
+        """Join feedback of one partition with the predictions that wait for it."""
+        partition = self._partition(number)
+        waiting, decode = partition.predictions, self._codec.decode
+        told: dict[str, Told] = {}
+        come = [*records]
+        for record in come:
+            try:
+                feedback = decode(Feedback, record.value)
+            except DecodeError as error:
+                self._closing.undecodable(record, error, effects)
+                continue
+            query_id = feedback.query_id
+            if query_id in told:  # what comes first counts first
+                self._closing.join([*told.values()], partition, now_us, effects)
+                told.clear()
+            stored = waiting.get(query_id)
+            if stored is not None:
+                told[query_id] = _new(Told, (query_id, record, feedback, stored))
+            else:
+                self._on_other_feedback(record, query_id, partition, now_us, effects)
+        partition.told_us = min(max(partition.told_us, *map(_STAMP, come)), now_us)
+        self._closing.join([*told.values()], partition, now_us, effects)
+
+    def _on_other_feedback(
+        self, record: Record, query_id: str, partition: Waiting, now_us: int, effects: Effects
+    ) -> None:
+        """Take feedback of which no prediction waits: those have ended, or are still to come."""
+        found = partition.ended.find(query_id, now_us)
+        if found is not None:
+            self._on_feedback_afterwards(record, query_id, *found, effects)
+            return
+        # From now on, not from when it was written: its prediction may be read a moment later.
+        kept = partition.keep(record, query_id, now_us + self._settings.early_us)
+        if kept is Kept.DUPLICATE:
+            effects.append(Skip((record.position,), "duplicate_feedback"))
+        elif kept is Kept.NO_ROOM:
+            self._closing.turn_feedback_away(record, query_id, effects)
+
+    def _on_feedback_afterwards(self, record: Record, query_id: str, how: How, until_us: int, effects: Effects) -> None:
+        """Take feedback on a prediction that waits no longer."""
+        if how is How.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
+            how = How.OVER  # whatever became of the prediction then, this comes after its window
+        if how is How.OVER:
+            self._closing.refuse(record, "late", LATE, effects)
+        elif how is How.REFUSED:
+            self._closing.refuse_unkept(record, query_id, effects)
+        else:
+            reason = "nothing_to_learn" if how is How.UNDECIDED else "duplicate_feedback"
+            effects.append(Skip((record.position,), reason))

@@ -1,0 +1,299 @@
+"""How waiting ends: with an observation, at the end of a window, or as a dead letter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from policies.errors import LossError
+from schemas import topics
+from schemas.errors import DecodeError, SchemaError
+from schemas.framing import peek_texts
+from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction
+from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
+from streams.operators.counters import Counters
+from streams.operators.ids.table import seconds
+from streams.operators.join.buffer import MAX_ID_BYTES, is_long, position_of, value_of
+from streams.operators.join.ended import How
+from streams.operators.join.observation import default_observation, observation
+from streams.operators.join.shadows import VersionLosses
+from streams.operators.join.spans import KINDS, Spans
+from streams.operators.late_outputs import completed
+from streams.topology import state_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.configuration import Configuration
+    from streams.operators.contract import Effects
+    from streams.operators.join.buffer import Waiting
+    from streams.operators.join.terms import Terms, Windows
+    from streams.operators.late_outputs import Beside
+
+_new = tuple.__new__  # half the cost of a named tuple's constructor
+# Of feedback on a prediction that was turned away, or that comes before its prediction and is.
+NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
+NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
+TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
+LATE = "the window had ended before this feedback came"
+_USUAL_NAME = 128
+# Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
+# core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
+_TOGETHER = 64
+
+
+class Told(NamedTuple):
+    """Feedback for a prediction that waits."""
+
+    query_id: str
+    record: Record
+    feedback: Feedback
+    stored: bytes  # the prediction, as it waits
+
+
+class LateError(ValueError):
+    """Feedback that was written when the learner had forgotten its query: joined, it could count twice."""
+
+
+# What feedback and prediction make together: the prediction, what shadows answered, on which terms, the observation.
+_Made: TypeAlias = "tuple[Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
+
+
+class Closing:
+    """Ends the waiting of predictions and feedback, and counts how it ended.
+
+    Args:
+        codec: of predictions, feedback and observations.
+        configuration: the classes of models, and which run in several versions.
+        windows: on which terms predictions wait.
+        partitions: of `observations`.
+        memory_us: how long the learner remembers ids.
+    """
+
+    __slots__ = (
+        "_codec",
+        "_configuration",
+        "_counters",
+        "_joined",
+        "_memory_us",
+        "_partitions",
+        "_spans",
+        "_versions",
+        "_windows",
+    )
+
+    def __init__(
+        self, codec: Codec, configuration: Configuration, windows: Windows, partitions: int, memory_us: int
+    ) -> None:
+        self._codec = codec
+        self._configuration = configuration
+        self._windows = windows
+        self._partitions = partitions
+        self._memory_us = memory_us
+        self._counters = Counters()
+        self._joined: Counter[str] = Counter()  # by application
+        self._versions = VersionLosses(configuration)
+        self._spans = Spans()
+
+    def rendered(self) -> dict[str, float]:
+        """Return how many were joined, expired and refused."""
+        joined = {("joined_total", "application", name): count for name, count in self._joined.items()}
+        more = self._versions.rendered() | self._spans.rendered()
+        return {**Counters(joined).rendered(), **self._counters.rendered(), **more}
+
+    def join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
+        """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
+        for start in range(0, len(told), _TOGETHER):
+            self._join(told[start : start + _TOGETHER], partition, now_us, effects)
+
+    def match(
+        self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: Waiting, now_us: int, effects: Effects
+    ) -> None:
+        """Join predictions with the first of the feedback that has waited for each, and fits."""
+        waiting, decode = partition.predictions, self._codec.decode
+        told: list[Told] = []
+        for query_id, (first, *others) in matched:
+            told.append(Told(query_id, first, decode(Feedback, first.value), waiting[query_id]))
+            if others:  # they come before the next prediction's, as they would without it
+                self.join(told, partition, now_us, effects)
+                told = []
+            for record in others:
+                stored = waiting.get(query_id)
+                if stored is None:
+                    effects.append(Skip((record.position,), "duplicate_feedback"))
+                else:
+                    one = Told(query_id, record, decode(Feedback, record.value), stored)
+                    self.join([one], partition, now_us, effects)
+        self.join(told, partition, now_us, effects)
+
+    def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
+        mark = self._spans.mark()
+        try:
+            made = [*self._made(told, partition, now_us)]
+            written = self._written([one[-1] for one in made])
+        except (LossError, LateError, DecodeError, SchemaError) as error:
+            self._spans.restore(mark)
+            if len(told) == 1:
+                cause = "late" if isinstance(error, LateError) else "invalid_feedback"
+                self.refuse(told[0].record, cause, str(error), effects)
+                return
+            middle = len(told) // 2  # nothing was done for any of them yet
+            self._join(told[:middle], partition, now_us, effects)
+            self._join(told[middle:], partition, now_us, effects)
+            return
+        has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
+        positions: dict[str, list[Position]] = {state: [] for state in written}
+        joined: list[tuple[str, str, int]] = []
+        for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(told, made, strict=True):
+            completes = position_of(stored, record.partition), _new(Position, record[:3])
+            begun_us = max(now_us, prediction.answered_us)
+            joined.append((query_id, prediction.application, begun_us + terms.window_us))
+            if has_shares:
+                self._versions.add(prediction, feedback, terms.loss, beside, seen.span if seen else terms.span)
+            if seen is None:
+                effects.append(Skip(completes, "nothing_to_learn"))
+            else:
+                self._joined[seen.application] += 1
+                positions[seen.decision.state] += completes
+        partition.join(joined, oldest_s)
+        effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
+
+    def _made(self, told: Sequence[Told], partition: Waiting, now_us: int) -> Iterable[_Made]:
+        codec, terms_of, classes = self._codec, self._windows.of, self._configuration.classes
+        predictions = [codec.decode(Prediction, value_of(one.stored)) for one in told]
+        self._check_time(told, predictions, now_us)
+        beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
+        if partition.shadows:
+            come = [partition.shadows.get(one.query_id) for one in told]
+            both = [completed(prediction, its) for prediction, its in zip(predictions, come, strict=True)]
+            predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
+        terms = [terms_of(prediction.application) for prediction in predictions]
+        seen = [
+            observation(
+                prediction,
+                one.feedback,
+                its.loss,
+                classes,
+                one.record.timestamp_us,
+                self._span(prediction, one.feedback, its) if its.loss in KINDS else None,
+            )
+            for prediction, its, one in zip(predictions, terms, told, strict=True)
+        ]
+        return zip(predictions, beside, terms, seen, strict=True)
+
+    def _check_time(self, told: Sequence[Told], predictions: Sequence[Prediction], now_us: int) -> None:
+        """Raise `LateError` for what was told long after its window.
+
+        Only after an outage such predictions wait still, and what they once were joined with is forgotten.
+        """
+        for one, prediction in zip(told, predictions, strict=True):
+            if min(one.record.timestamp_us, now_us) > prediction.answered_us + self._memory_us:
+                raise LateError(LATE)
+
+    def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
+        """Return the error that costs 1; None where the feedback says what the answer cost."""
+        if feedback.loss is not None:
+            return None
+        return self._spans.learn(prediction, feedback) if terms.span is None else terms.span
+
+    def _written(self, seen: Iterable[Observation | None]) -> dict[str, bytes]:
+        """Return what is to be read of observations, by the state that they teach; those of one state go together."""
+        by_state: dict[str, list[Observation]] = {}
+        for one in seen:
+            if one is not None:
+                by_state.setdefault(one.decision.state, []).append(one)
+        encode = self._codec.encode
+        return {state: encode(Observations(tuple(its)) if len(its) > 1 else its[0]) for state, its in by_state.items()}
+
+    def expire(self, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
+        """End the window of a query, unless feedback has."""
+        stored, come = partition.predictions.get(query_id), partition.shadows.pop(query_id)
+        if stored is None:
+            return
+        position, value = position_of(stored, partition.number), value_of(stored)
+        application = peek_texts(value, 2)[1]
+        partition.pop(query_id, application)
+        try:
+            effects.append(self._unjoined(partition, position, value, come, now_us))
+        except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
+            self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
+            window_us = self._windows.of(application).window_us  # known for as long as one that could be read
+            partition.ended.put(How.OVER, query_id, now_us + window_us, seconds(now_us))
+            record = Record(*position, timestamp_us=0, key=None, value=value)
+            effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
+
+    def _unjoined(
+        self, partition: Waiting, position: Position, value: bytes, come: Sequence[Beside], now_us: int
+    ) -> Emit | Skip:
+        """Say what the end of a window teaches."""
+        prediction, _ = completed(self._codec.decode(Prediction, value), come)
+        window_us, _, default_loss, _ = self._windows.of(prediction.application)
+        # Late feedback is told from unknown for one more window.
+        until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
+        partition.ended.put(How.OVER, prediction.query_id, until_us, seconds(now_us))
+        seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
+        self._counters["unjoined_total", "application", prediction.application] += 1
+        if seen is None:
+            return Skip((position,), "no_feedback")
+        if prediction.answered_us + self._memory_us < now_us:
+            return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
+        return self._emitted(seen.decision.state, self._codec.encode(seen), (position,))
+
+    def dropped(self, record: Record, query_id: str, partition: Waiting, effects: Effects) -> bool:
+        """End a prediction without a decision, and the feedback that has waited for it: there is nothing to learn.
+
+        Returns:
+            False for one with a decision.
+
+        Raises:
+            DecodeError: it is no prediction.
+        """
+        if self._codec.decode(Prediction, record.value).decision is not None:
+            return False
+        effects.append(Skip((record.position,), "no_decision"))
+        effects += [Skip((early.position,), "nothing_to_learn") for early in partition.pop_early(query_id)]
+        return True
+
+    def turn_away(self, record: Record, query_id: str, application: str, partition: Waiting, effects: Effects) -> None:
+        """End a prediction for which there is no room, and the feedback that has waited for it."""
+        named = application if application in self._configuration.applications else "unknown"
+        self._counters["over_limit_total", "of", "predictions", "application", named] += 1
+        effects.append(Skip((record.position,), "over_limit"))
+        for early in partition.pop_early(query_id):
+            self.refuse(early, "over_limit", NO_ROOM, effects)
+
+    def turn_feedback_away(self, record: Record, query_id: str, effects: Effects) -> None:
+        """End feedback that came before its prediction and may not wait, as a dead letter."""
+        self._counters["over_limit_total", "of", "feedback", "partition", str(record.partition)] += 1
+        self.refuse(record, "over_limit", TOO_LONG if is_long(query_id) else NO_ROOM_EARLY, effects)
+
+    def refuse_unkept(self, record: Record, query_id: str, effects: Effects) -> None:
+        """End feedback on a prediction that was turned away, as a dead letter."""
+        self.refuse(record, "over_limit", TOO_LONG if is_long(query_id) else NO_ROOM, effects)
+
+    def refuse(self, record: Record, cause: str, message: str, effects: Effects) -> None:
+        """End feedback as a dead letter."""
+        self._counters["refused_feedback_total", "cause", cause] += 1
+        effects.append(DeadLetter(record, cause, message))
+
+    def undecodable(self, record: Record, error: DecodeError, effects: Effects) -> None:
+        """End what is no record as a dead letter."""
+        self._counters["undecodable_total", "topic", record.topic] += 1
+        effects.append(DeadLetter(record, error.cause, str(error)))
+
+    def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
+        partition, key = _route(state, self._partitions)
+        return _new(Emit, (topics.OBSERVATIONS, partition, key, value, completes, ()))
+
+
+@lru_cache(maxsize=65_536)
+def _known_route(state: str, partitions: int) -> tuple[int, bytes]:
+    return state_partition(state, partitions), state.encode()
+
+
+def _route(state: str, partitions: int) -> tuple[int, bytes]:
+    """Return partition and key of a state's observations; long names, which come from contexts, are not remembered."""
+    known = _known_route if len(state) <= _USUAL_NAME else _known_route.__wrapped__
+    return known(state, partitions)

@@ -1,0 +1,164 @@
+"""What each version of a model costs where several run: of those that answered, and of shadows, whose outputs wait."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, TypeAlias
+
+from policies.errors import LossError
+from schemas.records import Outcome, Tensor
+from streams.operators.counters import Counters, render
+from streams.operators.ids.table import SECOND_US
+from streams.operators.join.observation import NO_ANSWER_LOSS, output_loss
+from streams.operators.late_outputs import Beside
+from streams.operators.outputs import outputs_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
+    from streams.operators.configuration import Configuration
+    from streams.operators.join.room import Room
+
+    IsClosed: TypeAlias = Callable[[str], bool]
+
+# What an output takes beside the bytes of its answer and scores.
+_OUTPUT_BYTES = 400
+
+
+class Shadows:
+    """What versions said beside answers, by query, until feedback comes, or nobody can wait for it any more.
+
+    A model has its share of the room; beyond that its first outputs are forgotten, not those of others.
+
+    Args:
+        room: by model.
+
+    Attributes:
+        forgotten: outputs for which there was no room.
+    """
+
+    __slots__ = ("_by_model", "_kept", "_room", "forgotten")
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._kept: dict[str, tuple[Beside, ...]] = {}
+        # By model, the first ones first: query id and version; what the output takes, and how long it is kept.
+        self._by_model: dict[str, OrderedDict[tuple[str, str], tuple[int, int]]] = {}
+        self.forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def large_bytes(self) -> int:
+        """What large outputs take."""
+        return self._room.used_large_bytes
+
+    def keep(self, batch: ModelPredictions, is_closed: IsClosed, until_us: int, *, is_late: bool) -> None:
+        """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
+
+        Args:
+            batch: the outputs.
+            is_closed: tells of a query id whether its feedback has come, or its window ended.
+            until_us: the end, if nothing is heard of a query until then.
+            is_late: whether the outputs came too late.
+        """
+        until_us = -(-until_us // SECOND_US) * SECOND_US  # many at once
+        for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
+            if is_closed(query_id) or output.outcome in (Outcome.INVALID, Outcome.EXPIRED):
+                continue  # it says nothing about the version
+            self._forget(query_id, output.model, output.version)
+            if self._made_room(query_id, output, until_us):
+                self._kept[query_id] = (*self._kept.get(query_id, ()), Beside(output, is_late))
+
+    def get(self, query_id: str) -> tuple[Beside, ...]:
+        """Return what is kept for a query."""
+        return self._kept.get(query_id, ())
+
+    def pop(self, query_id: str) -> tuple[Beside, ...]:
+        """Return what is kept for a query, and keep it no longer."""
+        found = self._kept.pop(query_id, ())
+        for output, _ in found:
+            self._give_back(query_id, output.model, output.version)
+        return found
+
+    def next_due(self) -> int | None:
+        """Return when something is kept no longer (us)."""
+        return min((next(iter(own.values()))[1] for own in self._by_model.values() if own), default=None)
+
+    def expire(self, now_us: int, limit: int) -> None:
+        """Keep no longer what is due, so many outputs of a model at most."""
+        for model, own in self._by_model.items():
+            due = takewhile(lambda kept: kept[1][1] <= now_us, islice(own.items(), limit))
+            for (query_id, version), _ in [*due]:
+                self._forget(query_id, model, version)
+
+    def _made_room(self, query_id: str, output: ModelOutput, until_us: int) -> bool:
+        """Take room for an output, that of its model's first ones if need be."""
+        own, size = self._by_model.setdefault(output.model, OrderedDict()), len(query_id) + _size(output)
+        while not self._room.take(output.model, size):
+            self.forgotten += 1
+            if not own:
+                return False
+            first_id, version = next(iter(own))
+            self._forget(first_id, output.model, version)
+        own[query_id, output.version] = size, until_us
+        return True
+
+    def _forget(self, query_id: str, model: str, version: str) -> None:
+        others = tuple([one for one in self.get(query_id) if one.output[:2] != (model, version)])
+        if others:
+            self._kept[query_id] = others
+        else:
+            self._kept.pop(query_id, None)
+        self._give_back(query_id, model, version)
+
+    def _give_back(self, query_id: str, model: str, version: str) -> None:
+        own = self._by_model.get(model)
+        if own is not None and (query_id, version) in own:
+            self._room.give_back(model, own.pop((query_id, version))[0])
+
+
+def _size(output: ModelOutput) -> int:
+    values = (output.answer, output.scores)
+    return _OUTPUT_BYTES + sum(
+        [len(each.data) if isinstance(each, Tensor) else len(each) if isinstance(each, str) else 0 for each in values]
+    )
+
+
+class VersionLosses:
+    """Counts and losses of each version of the models that run in several."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._joined = Counters()
+        self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
+
+    def add(
+        self,
+        prediction: Prediction,
+        feedback: Feedback,
+        kind: str,
+        shadows: tuple[ModelOutput, ...],
+        span: float | None = None,
+    ) -> None:
+        """Count what each version cost, or would have cost."""
+        configuration = self._configuration
+        for output in (*prediction.outputs, *shadows):
+            model = configuration.models.get(output.model)
+            if model is None or not model.shares:
+                continue
+            try:
+                loss = output_loss(output, prediction, feedback, kind, configuration.classes, span)
+            except LossError:  # a shadow's: what answered has been checked
+                loss = NO_ANSWER_LOSS
+            if loss is not None:
+                label = "application", prediction.application, "model", output.model, "version", output.version
+                self._joined["version_joined_total", *label] += 1
+                self._losses["version_loss_total", *label] += loss
+
+    def rendered(self) -> dict[str, float]:
+        """Return `version_joined_total` and `version_loss_total` by application, model and version."""
+        return {**self._joined.rendered(), **{render(key): loss for key, loss in self._losses.items()}}

@@ -1,0 +1,87 @@
+"""How long each application waits for feedback, and what feedback and its absence cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from streams.operators.ids.table import SECOND_US
+
+if TYPE_CHECKING:
+    from streams.operators.configuration import Configuration, Deployed
+    from streams.operators.contract import Record
+
+
+class Terms(NamedTuple):
+    """On which terms an application's predictions wait.
+
+    Attributes:
+        window_us: how long feedback is waited for.
+        loss: the kind of loss by which feedback is judged.
+        default_loss: what the end of a window costs without feedback; None = nothing is learnt of it.
+        span: the error that costs 1, of losses that have one; None = it is learnt.
+    """
+
+    window_us: int
+    loss: str
+    default_loss: float | None
+    span: float | None = None
+
+
+class Windows:
+    """The terms of every application, of those that were removed until their last window has ended.
+
+    Args:
+        configuration: follows the topics of applications and models.
+        longest_us: no window is longer; also that of applications that are unknown.
+        early_us: how much longer than its window a prediction may wait that was read late.
+        memory_us: what was removed longer ago is forgotten, whatever its windows.
+    """
+
+    __slots__ = ("_configuration", "_early_us", "_longest_us", "_memory_us", "_removed", "_terms", "_unknown")
+
+    def __init__(self, configuration: Configuration, longest_us: int, early_us: int, memory_us: int) -> None:
+        self._configuration = configuration
+        self._longest_us = longest_us
+        self._early_us = early_us
+        self._memory_us = memory_us
+        self._removed: dict[str, tuple[Deployed, int]] = {}  # applications, and until when their last windows run
+        self._terms: dict[str, Terms] = {}
+        self._unknown = Terms(longest_us, "zero_one", None)
+
+    def of(self, application: str) -> Terms:
+        """Return the terms of an application."""
+        return self._terms.get(application, self._unknown)
+
+    def on_record(self, record: Record, now_us: int) -> None:
+        """Take configuration; what a removed application said holds until its last window has ended.
+
+        Raises:
+            DecodeError: as `Configuration.on_record`.
+        """
+        applications = self._configuration.applications
+        name = (record.key or b"").decode(errors="replace")
+        before = applications.get(name) if record.topic == topics.APPLICATIONS else None
+        self._configuration.on_record(record)
+        if before is not None and record.value is None:
+            last_us = int(before.application.window_s * SECOND_US) + self._early_us
+            self._removed[name] = before, now_us + min(last_us, self._memory_us)
+        if record.topic == topics.APPLICATIONS:
+            self._note()
+
+    def forget(self, now_us: int) -> None:
+        """Forget the removed applications of which no window is left."""
+        if self._removed:
+            self._removed = {name: kept for name, kept in self._removed.items() if kept[1] > now_us}
+            self._note()
+
+    def _note(self) -> None:
+        """Work out the terms of what is known; what runs counts more than what was removed under its name."""
+        removed = {name: deployed for name, (deployed, _) in self._removed.items()}
+        known = removed | self._configuration.applications
+        self._terms = {name: self._of(deployed) for name, deployed in known.items()}
+
+    def _of(self, deployed: Deployed) -> Terms:
+        application = deployed.application
+        window_us = min(int(application.window_s * SECOND_US), self._longest_us)
+        return Terms(window_us, application.loss, application.default_loss, application.span)

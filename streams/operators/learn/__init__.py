@@ -1,0 +1,1 @@
+"""Learn: observations into policy states, a deterministic fold."""

@@ -1,0 +1,252 @@
+"""Combine: model outputs by query until all are there or the deadline comes, then one answer.
+
+A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2): at `deadline - margin` the answer is made from
+what has arrived; with nothing usable it is the application's default output, marked so with a reason.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import filterfalse
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from schemas import topics
+from schemas.errors import SchemaError
+from schemas.records import ModelOutput, Outcome, Status
+from streams.operators.configuration import RUNNING_MEAN
+from streams.operators.contract import Emit
+from streams.operators.late_outputs import LateOutputs
+from streams.operators.outputs import outputs_of
+from streams.operators.selection.answer import answered, predicted
+from streams.operators.selection.substitutes import StandIns
+from streams.operators.statistics import Durations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import ModelPredictions
+    from streams.operators.counters import Counters
+    from streams.operators.selection.latencies import Latencies
+    from streams.operators.selection.pending import Pending
+
+UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
+_NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
+_FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # by whose input, and by whose model, is told apart
+_ANSWERED = attrgetter("answered")
+_MESSAGE = 1_000  # characters: an answer has room for them
+_BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
+
+
+class Combiner:
+    """Holds what is pending and answers it; one instance for all partitions of a selection process."""
+
+    def __init__(self, codec: Codec, counters: Counters) -> None:
+        self._codec = codec
+        self._counters = counters
+        self._pending: dict[int, dict[str, Pending]] = {}
+        self._due: dict[int, list[Pending]] = {}
+        self._buckets: list[int] = []
+        self._stand_ins = StandIns()
+        self._late = LateOutputs()
+        self._durations = Durations("answer", "application")
+        self.latencies: Latencies | None = None  # once somebody wants to know them
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pending.values()))
+
+    def open(self, queries: Sequence[Pending]) -> None:
+        """Wait for the outputs of the queries' chosen models, at most for as long as each says."""
+        pending = self._pending
+        bucket, due, partition, waiting = -1, [], -1, {}
+        for query in queries:
+            if query.partition != partition:
+                partition = query.partition
+                waiting = pending.setdefault(partition, {})
+            if waiting.setdefault(query.row_id, query) is not query:
+                _rename(waiting, query)
+            its = query.until_us // _BUCKET_US
+            if its != bucket:
+                bucket = its
+                if bucket not in self._due:
+                    self._due[bucket] = []
+                    heapq.heappush(self._buckets, bucket)
+                due = self._due[bucket]
+            due.append(query)
+
+    def name(self, query: Pending) -> None:
+        """Settle under which id the models of a query are asked, before it waits."""
+        waiting = self._pending.setdefault(query.partition, {})
+        if waiting.setdefault(query.row_id, query) is not query:
+            _rename(waiting, query)
+
+    def on_outputs(
+        self, partition: int, batch: ModelPredictions, now_us: int, outputs: Sequence[ModelOutput] | None = None
+    ) -> list[Emit]:
+        """Take one worker batch; return the answers that it completes, and what is late.
+
+        Args:
+            partition: of the queries.
+            batch: that a worker answered.
+            now_us: the time.
+            outputs: the batch's `outputs_of`, if they have been made.
+        """
+        waiting, model = self._pending.get(partition), batch.model
+        if not waiting:  # no output is made for nobody
+            self._counters["late_outputs_total", "model", model] += len(batch.query_ids)
+            return self._come_late(partition, batch)
+        self._note(waiting, batch, now_us)
+        answers: list[Emit] = []
+        took_us: dict[str, list[int]] = {}  # by application, of those answered at once: counted together
+        late, ok = 0, Outcome.OK
+        for query_id, output in zip(batch.query_ids, outputs or outputs_of(batch), strict=True):
+            query = waiting.get(query_id)
+            if query is None or model not in query.models:
+                late += 1  # answered, or asked of another model when it was read before a restart
+                continue
+            emit = self._at_once(query, output, now_us) if output.outcome is ok else None
+            if emit is not None:
+                answers.append(emit)
+                took_us.setdefault(query.application_name, []).append(now_us - query.sent_us)
+                continue
+            if output.outcome in _FAILED:
+                self._counters[_failed(query.application_name, model, output.outcome)] += 1
+            query.outputs[model] = output
+            if len(query.outputs) == len(query.models):
+                answers.append(self.answer(query, now_us))
+        if late:
+            self._counters["late_outputs_total", "model", model] += late
+            answers += self._come_late(partition, batch)
+        for name, durations in took_us.items():
+            self._counters["answers_total", "application", name, "status", "complete", "reason", ""] += len(durations)
+            self._durations.latest[name].extend(durations)
+        return answers
+
+    def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
+        """Note how long a batch took from when its first query was read, and what it says to people."""
+        if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
+            self.latencies.add(batch.model, now_us - first.received_us, now_us)
+        if batch.messages:
+            _take_messages(waiting, batch)
+
+    def next_deadline(self) -> int | None:
+        """Return when the next waiting query has to be answered (us).
+
+        Most are answered long before: without forgetting those here, each would still ring an alarm.
+        """
+        buckets = self._buckets
+        while buckets:
+            due = self._due[buckets[0]]
+            if due[-1].answered:
+                due[:] = filterfalse(_ANSWERED, due)
+            if due:
+                return buckets[0] * _BUCKET_US
+            del self._due[heapq.heappop(buckets)]
+        return None
+
+    def on_timer(self, now_us: int) -> list[Emit]:
+        """Answer every query whose time has come with what has arrived."""
+        answers: list[Emit] = []
+        while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
+            due = self._due.pop(heapq.heappop(self._buckets))
+            if self.latencies is not None:
+                _count_misses(self.latencies, due, now_us)
+            answers += [self.answer(query, now_us) for query in due if not query.answered]
+        return answers
+
+    def statistics(self) -> dict[str, float]:
+        """Return how many queries wait, and how long the latest took from the client to here, by application."""
+        return {"pending": float(len(self)), **self._durations.rendered()}
+
+    def drop(self, partitions: Sequence[int]) -> None:
+        """Forget the queries of these partitions: their new owner answers them."""
+        self._late.drop(partitions)
+        for partition in partitions:
+            for query in self._pending.pop(partition, {}).values():
+                query.answered = True
+                query.leave()
+
+    def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
+        """Make the prediction of a query from what it has, or its default output for the given reason."""
+        if reason is None and len(query.outputs) < len(query.models) > 1:
+            missing = [model for model in query.models if model not in query.outputs]
+            known = query.application
+            mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
+            self._late.expect(query.partition, query.row_id, missing, mean_of)
+        prediction = predicted(query, now_us, reason, self._stand_ins)
+        try:
+            value = self._codec.encode(prediction)
+        except SchemaError:  # the scores of many classes of many models
+            query.outputs.clear()
+            prediction = predicted(query, now_us, "oversized_outputs", self._stand_ins)
+            value = self._codec.encode(prediction)
+        name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
+        status, reason = prediction.status, prediction.reason
+        word = "complete" if status is Status.COMPLETE else status.value  # `value` is computed: 0.2 us
+        self._counters["answers_total", "application", name, "status", word, "reason", reason or ""] += 1
+        self._durations.latest[name].append(now_us - query.sent_us)
+        return self._emit(query, value, word, now_us)
+
+    def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:
+        """Tell the joiner of outputs that come after their answers; they count for the means that stand in."""
+        late = self._late.take(partition, batch)
+        if late is None:
+            return []
+        if any(late.applications):
+            for application, output in zip(late.applications, outputs_of(late.batch), strict=True):
+                if application is not None:
+                    self._stand_ins.learn(application, (output,))
+        return [late.emit(partition, self._codec)]
+
+    def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
+        """Answer a query that was to ask one model alone with its output, uncounted; None: it is another kind."""
+        if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
+            return None
+        try:
+            prediction = answered(query, now_us, Status.COMPLETE, None, output.answer, 1.0, (output,))
+            value = self._codec.encode(prediction)
+        except SchemaError:
+            return None
+        return self._emit(query, value, "complete", now_us)
+
+    def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
+        """Write the answer; nobody waits for it any more."""
+        query.answered = True
+        waiting = self._pending.get(query.partition)
+        if waiting is not None:
+            found = waiting.pop(query.row_id, query)
+            if found is not query:  # another's that has the same id: this one has not been opened
+                waiting[query.row_id] = found
+        if (intake := query.intake) is not None:
+            intake.places -= query.places
+        if now_us > query.deadline_us:
+            name = query.application.name if query.application else UNKNOWN
+            self._counters["late_answers_total", "application", name, "status", status] += 1
+        return _NEW(Emit, (topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers))
+
+
+def _rename(waiting: dict[str, Pending], query: Pending) -> None:
+    """Give a query an id that is not another's: another application's, as a rule."""
+    while waiting.setdefault(query.row_id, query) is not query:
+        query.rename()
+
+
+def _failed(application: str, model: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return the counter of a deployed application's questions to a model that ended so."""
+    return ("failed_outputs_total", "application", application, "model", model, "outcome", outcome.value)
+
+
+def _take_messages(waiting: Mapping[str, Pending], batch: ModelPredictions) -> None:
+    """Note what the model says to people about rows that it could not answer; of several models all that differ."""
+    for query_id, message in zip(batch.query_ids, batch.messages, strict=False):
+        query = waiting.get(query_id) if message else None
+        if query is not None and batch.model in query.models and message not in query.message:
+            query.message = "; ".join(filter(None, (query.message, message)))[:_MESSAGE]
+
+
+def _count_misses(latencies: Latencies, due: Iterable[Pending], now_us: int) -> None:
+    for query in due:
+        for model in () if query.answered else query.models:
+            if model not in query.outputs:
+                latencies.miss(model, now_us - query.received_us, now_us)

@@ -1,0 +1,126 @@
+"""What one call of the selection kernel asks of models: gathered, then one record a model, partition and kind of input.
+
+query, query, query ──add──▶ rows by (models' topics, reply partition, form) ──flush──▶ ModelQueries, encoded once
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from schemas.errors import SchemaError
+from schemas.records import ModelQueries, Tensor
+from streams.operators.contract import Emit, HandOver
+from streams.operators.selection.pending import size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from schemas.codec import Codec
+    from schemas.records import Input
+    from streams.operators.contract import Effects
+    from streams.operators.selection.pending import Pending
+
+# A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
+_RECORD_BYTES = 131_072
+_ROW_BYTES = 64  # of a row beside its input: id and due time
+
+# Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
+_Form: TypeAlias = tuple[str, tuple[int, ...]] | None
+
+
+# A query, when its output is due (us), its input: a plain tuple, as there is one a query.
+Row: TypeAlias = "tuple[Pending, int, Input]"
+
+
+class Asking:
+    """Gathers rows until they are flushed, in order of arrival.
+
+    Attributes:
+        spare_us: how much later than due an output may still be of use: as the latest query has it.
+        handed: topics whose models run in this process: what they are asked is handed over.
+    """
+
+    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "handed", "spare_us")
+
+    def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
+        """Start with nothing to ask.
+
+        Args:
+            codec: of the records.
+            refuse: answers a query whose input fits the query's record, but not the larger one to the model.
+        """
+        self._codec = codec
+        self._refuse = refuse
+        self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[Row]] = {}
+        self._is_ranked = False  # some row gathered has a priority
+        self.spare_us = 0
+        self.handed: frozenset[str] = frozenset()
+
+    def add(self, topics: tuple[str, ...], rows: Iterable[Row]) -> None:
+        """Ask the models behind these topics."""
+        known: tuple[object, ...] | None = None
+        for row in rows:
+            query, _, given = row
+            if query.priority:
+                self._is_ranked = True
+            form = (given.dtype, given.shape) if given.__class__ is Tensor else None
+            key = query.partition, form, query.version
+            if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
+                group = self._groups.setdefault((topics, *key), [])
+                known = key
+            group.append(row)
+
+    def clear(self) -> None:
+        """Forget what a call that failed had gathered."""
+        self._groups.clear()
+
+    def flush(self, partition: int, effects: Effects) -> None:
+        """Append the records of everything gathered, all to this partition of their topics."""
+        groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
+        for (topics, reply_partition, form, _), rows in groups.items():
+            step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
+            for start in range(0, len(rows), step):
+                self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
+        self._is_ranked = False
+
+    def _emit(
+        self,
+        topics: tuple[str, ...],
+        partition: int,
+        reply_partition: int,
+        form: _Form,
+        rows: list[Row],
+        effects: Effects,
+    ) -> None:
+        """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
+        queries, due_us, inputs = zip(*rows, strict=True)
+        ids = tuple([query.row_id for query in queries])
+        priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
+        column = _stacked(form, inputs)
+        version = queries[0].version or ""
+        handed = self.handed.intersection(topics)
+        spare_us = 0 if handed else self.spare_us  # what is handed over has no way back that may be quicker
+        batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
+        try:
+            is_small = len(handed) == len(topics) and size(column) <= _RECORD_BYTES
+            value = b"" if is_small else self._codec.encode(batch)
+        except SchemaError:
+            middle = len(rows) // 2
+            if not middle:
+                effects += self._refuse(queries[0])
+                return
+            for half in (rows[:middle], rows[middle:]):
+                self._emit(topics, partition, reply_partition, form, half, effects)
+        else:
+            effects += [
+                HandOver(topic, reply_partition, batch) if topic in handed else Emit(topic, partition, None, value)
+                for topic in topics
+            ]
+
+
+def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:
+    """Put inputs of one form into one column."""
+    if form is None:
+        return inputs  # type: ignore[return-value] # only tensors have a form
+    dtype, shape = form
+    return Tensor(dtype, (len(inputs), *shape), b"".join([row.data for row in inputs]))  # type: ignore[union-attr]

@@ -1,0 +1,360 @@
+"""Select: query and policy state → which models to ask; `serving` asks them and answers.
+
+    queries ──▶ decode ─▶ its policy's state ──▶ serving ─▶ models.<m>.queries, predictions
+                               │ never seen        ▲   ▲
+                               └─▶ parked ─────────┘   └─ model-predictions
+
+A query is complete when its prediction is acknowledged. What is pending is rebuilt from the committed offset: a query
+that is read again is decided by the same draw, asked again and answered again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from policies.contract import has_start
+from schemas import topics
+from schemas.codec import MAX_TEXT
+from schemas.errors import DecodeError
+from schemas.features import MAX_FEATURES
+from schemas.records import ModelPredictions, Query
+from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
+from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
+from streams.operators.counters import Counters, render
+from streams.operators.selection.admission import Admission
+from streams.operators.selection.cache import PredictionCache
+from streams.operators.selection.combiner import UNKNOWN
+from streams.operators.selection.parked import Parked, Waiting
+from streams.operators.selection.pending import Pending
+from streams.operators.selection.quotas import Intakes
+from streams.operators.selection.serving import Serving
+from streams.operators.selection.state_view import StateView, arms_of
+from streams.operators.statistics import MAX_LABELS
+from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import PolicyState
+    from streams.operators.contract import Effects, HandOver, Record
+    from streams.operators.selection.state_view import Arms
+
+# A client's clock may be ahead; more than this is an error and would buy time that nobody has.
+MAX_SKEW_US = 5_000_000
+# A query whose state has never been read waits for it, for at most this share of the time that it has.
+PARK_SHARE = 0.5
+# Once the store has been silent for so long, it is down: then about ten round trips (0.84 ms each, measured) must do.
+SILENT_US, PARK_US = 1_000_000, 10_000
+# What is left for the way back to the client, where nothing else is said. Of 20 ms five would be a quarter.
+_MARGIN_US, _MARGIN_PART = 5_000, 10
+_TOPIC = attrgetter("topic")
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionSettings:
+    """What the selection kernel needs to know.
+
+    Attributes:
+        partitions: of the topics on the circle of data.
+        model_partitions: of each model's topic.
+        margin_us: how long before the deadline the answer leaves; the leg back to the client takes 1.2 ms at the median
+            and 3.7 at the 99th percentile (measured, one broker). None = 5 ms, of a short objective a tenth.
+        states: how many policy states are kept in the process.
+        remembered: query ids kept per application and partition, to recognise duplicates.
+        cache_bytes: of model outputs kept by input; 0 = every query is asked.
+        admission: whether queries that a model cannot answer in time are answered with the default at once.
+        places: that queries in hand may take, see `intake`: what the role may have outstanding.
+        state_bytes: that the policy states may take, as far as is known; the first of both bounds holds.
+    """
+
+    partitions: int = 4
+    model_partitions: int = 4
+    margin_us: int | None = None
+    states: int = 100_000
+    remembered: int = 20_000
+    cache_bytes: int = 0
+    admission: bool = False
+    places: int = 50_000
+    state_bytes: int = 1 << 28
+
+
+class Selection(Operator):
+    """The kernel of the `selection` role: selection and combiner, since it knows what is pending."""
+
+    def __init__(self, codec: Codec, settings: SelectionSettings) -> None:
+        self._codec = codec
+        self._settings = settings
+        self._margin_us = settings.margin_us
+        self._counters = Counters()
+        self._configuration = Configuration(codec)
+        self._serving = Serving(
+            codec,
+            self._configuration.models,
+            PredictionCache(settings.cache_bytes) if settings.cache_bytes else None,
+            Admission() if settings.admission else None,
+            self._counters,
+        )
+        self._states = StateView(settings.states, settings.state_bytes)
+        self._parked = Parked(settings.places)
+        self._asked_us: int | None = None  # since when the store has owed an answer
+        self._intakes = Intakes(settings.places, settings.remembered)
+        self._turn = 0
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Take queries, worker batches and configuration."""
+        effects: Effects = []
+        wanted: list[StateKey] = []
+        # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
+        self._turn = (self._turn + 1) % self._settings.model_partitions
+        for topic, run in groupby(records, _TOPIC):
+            if topic == topics.QUERIES:
+                self._on_queries(run, now_us, effects, wanted)
+            else:
+                self._on_others(topic, run, now_us, effects, wanted)
+        self._serving.flush(self._turn, now_us, effects)
+        if wanted:
+            effects.append(FetchStates(tuple(wanted)))
+            if self._asked_us is None:
+                self._asked_us = now_us
+        return effects
+
+    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
+        """Take what models in this process answered."""
+        effects: Effects = []
+        for _, partition, batch in handed:
+            assert isinstance(batch, ModelPredictions)
+            self._serving.on_batch(partition, batch, now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
+        return effects
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over what is asked of the models behind these topics."""
+        self._serving.hand_over(topics)
+
+    def on_timer(self, now_us: int) -> Effects:
+        """Answer what is due, and decide for contexts whose state did not come in time."""
+        effects: Effects = self._serving.on_timer(now_us)
+        for key, waiting in self._parked.due(now_us):
+            self._release(key, waiting, now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
+        return effects
+
+    def next_deadline(self) -> int | None:
+        """Return when the next answer or parked query is due (us)."""
+        due = self._serving.next_deadline()
+        parked = self._parked.next_due()
+        return min((time for time in (due, parked) if time is not None), default=None)
+
+    def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
+        """Take policy states as they are stored; queries that waited for them are decided."""
+        effects: Effects = []
+        self._asked_us = None
+        for key, state in states.items():
+            self._states.put(key, state, now_us)
+        for key in states:
+            if key in self._parked:
+                self._release(key, self._parked.take(key), now_us, effects)
+        self._serving.flush(self._turn, now_us, effects)
+        return effects
+
+    def on_assigned(self, starts: Mapping[int, int]) -> None:
+        """Start with nothing pending; the queries follow from `starts`."""
+        self.on_revoked(tuple(starts))
+
+    def on_revoked(self, partitions: Sequence[int]) -> None:
+        """Forget what is pending in these partitions: their new owner reads it again."""
+        self._serving.drop(partitions)
+        self._intakes.drop(partitions)
+        for query in self._parked.drop(partitions):
+            query.leave()
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return counters by application, status and model, gauges of what is pending, and what the policies say."""
+        return {
+            **self._counters.rendered(),
+            **self._described(),
+            **self._serving.statistics(),
+            **self._intakes.statistics(),
+            "parked": float(len(self._parked)),
+            "states_cached": float(len(self._states)),
+            "states_bytes": float(self._states.size),
+            "states_unread": float(sum(key not in self._states for key in self._common_states())),
+        }
+
+    def _common_states(self) -> list[StateKey]:
+        """Return the states that decide for applications, or where those of their contexts start."""
+        return [
+            _state_key(name, None, self._settings.partitions)
+            for name, deployed in self._configuration.applications.items()
+            if not deployed.application.per_context or has_start(deployed.policy)
+        ]
+
+    def _described(self) -> dict[str, float]:
+        """Return who was asked how often, and of each application its policy and the weights of its global state."""
+        found = self._serving.asked()
+        for name, deployed in self._configuration.applications.items():
+            if len(found) > MAX_LABELS:
+                break
+            found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
+            models = deployed.application.models
+            key = _state_key(name, None, self._settings.partitions)
+            arms = self._states.arms(key, deployed.policy, models, name)
+            for place, model in enumerate(models[:MAX_LABELS]):
+                labels = ("application", name, "model", model)
+                found[render(("candidate", *labels))] = 1.0
+                if arms is not None:
+                    found[render(("policy_weight", *labels))] = arms.weights[place] / (sum(arms.weights) or 1.0)
+        return found
+
+    def _on_others(
+        self, topic: str, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]
+    ) -> None:
+        for record in records:
+            try:
+                if topic == topics.MODEL_PREDICTIONS:
+                    self._serving.on_outputs(record, now_us, effects)
+                else:
+                    self._configuration.on_record(record)
+            except DecodeError as error:
+                effects.append(self._dead(record, error))
+        if topic == topics.APPLICATIONS:  # their states are there before their first queries
+            self._intakes.follow(self._configuration.applications)
+            wanted += [key for key in self._common_states() if key not in self._states]
+
+    def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
+        """Have queries served; those that follow each other and are decided by the same state, at once."""
+        common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
+        decided: list[tuple[Arms, list[Pending]]] = []
+        arms: Arms | None = None
+        margin_us, intake_of = self._margin_us, self._intakes.by_name.get
+        self._intakes.set_limits()
+        for record in records:
+            try:
+                query = self._query(record)
+            except DecodeError as error:
+                effects.append(self._dead(record, error))
+                continue
+            intake = intake_of(query.application)
+            if intake is None:
+                self._counters["queries_total", "application", UNKNOWN] += 1
+                pending = _pending(query, record, None, now_us, margin_us)
+                effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
+                continue
+            intake.queries += 1
+            if not intake.recent.add(record.partition, query.query_id, query.reply_token):
+                effects.append(Skip((record.position,), "duplicate_query"))
+                continue
+            pending = _pending(query, record, intake.deployed, now_us, margin_us)
+            if pending.until_us <= now_us or intake.places >= intake.limit:
+                reason = "expired" if pending.until_us <= now_us else "over_limit"
+                effects.append(self._serving.combiner.answer(pending, now_us, reason))
+                continue
+            pending.intake = intake
+            intake.places += pending.places
+            its = common.get(query.application) or self._arms(intake.deployed, pending, now_us, common, wanted)
+            if its is None:
+                continue
+            if its is not arms:
+                arms = its
+                decided.append((arms, []))
+            decided[-1][1].append(pending)
+        for arms, queries in decided:
+            self._serving.ask(queries, arms, now_us, effects)
+        for name, count in self._intakes.counted():
+            self._counters["queries_total", "application", name] += count
+
+    def _query(self, record: Record) -> Query:
+        query = self._codec.decode(Query, record.value)
+        if len(record.value or b"") > MAX_TEXT:
+            texts = (query.query_id, query.application, query.context, query.version, query.reply_token)
+            if sum(len(text.encode()) for text in texts if text) > MAX_TEXT:
+                message = f"Query: id, application, context, version and token have more than {MAX_TEXT} bytes"
+                raise DecodeError("invalid", message)
+        if query.features and len(query.features) > MAX_FEATURES:
+            raise DecodeError("invalid", f"Query: more than {MAX_FEATURES} features")
+        return query
+
+    def _dead(self, record: Record, error: DecodeError) -> DeadLetter:
+        self._counters["undecodable_total", "topic", record.topic] += 1
+        return DeadLetter(record, error.cause, str(error))
+
+    def _arms(
+        self, deployed: Deployed, pending: Pending, now_us: int, common: dict[str, Arms], wanted: list[StateKey]
+    ) -> Arms | None:
+        """Return what decides a query, noted in `common` if it decides all; None: it waits for that to be read."""
+        application = deployed.application
+        context = pending.context if application.per_context else None
+        key = _state_key(application.name, context, self._settings.partitions)
+        arms = self._states.arms(key, deployed.policy, application.models, application.name)
+        if arms is not None:
+            if self._states.is_stale(key, now_us):
+                self._want(key, deployed, now_us, wanted)
+            if not application.per_context:
+                common[application.name] = arms
+        else:
+            if key not in self._parked:
+                self._want(key, deployed, now_us, wanted)
+            if self._parked.is_full:
+                return self._without_state(key, deployed)
+            pending.keep_input()
+            self._parked.add(key, Waiting(self._patience(pending, now_us), deployed, pending))
+        return arms
+
+    def _patience(self, pending: Pending, now_us: int) -> int:
+        """Return until when a query waits for its state (us): for a share of its time, if the store answers."""
+        until_us = now_us + int(PARK_SHARE * (pending.until_us - now_us))
+        is_silent = self._asked_us is not None and now_us - self._asked_us >= SILENT_US
+        return min(until_us, now_us + PARK_US) if is_silent else until_us
+
+    def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
+        """Have a state read; before it that of all contexts, if a new context starts from there and it is not fresh."""
+        if has_start(deployed.policy) and self._states.is_new(key):
+            common = StateKey(key.partition, deployed.application.name)
+            if common != key and self._states.is_due(common, now_us):
+                wanted.append(common)
+        wanted.append(key)
+
+    def _release(self, key: StateKey, queries: Iterable[Waiting], now_us: int, effects: Effects) -> None:
+        """Have queries served that waited for a state: by the initial one if it has not come."""
+        for _, deployed, pending in queries:
+            application = deployed.application
+            arms = self._states.arms(key, deployed.policy, application.models, application.name)
+            self._serving.ask([pending], arms or self._without_state(key, deployed), now_us, effects)
+
+    def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
+        """Return what decides a query whose state has not come."""
+        self._counters["decided_without_state_total", "application", deployed.application.name] += 1
+        return arms_of(deployed.policy, deployed.application.models, key.name, None)
+
+
+def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
+    """Name the state that decides; names of long contexts are not kept: a client may send any number of them."""
+    is_long = context is not None and len(context) > MAX_CONTEXT_BYTES
+    return (_named if is_long else _known)(application, context, partitions)
+
+
+def _named(application: str, context: str | None, partitions: int) -> StateKey:
+    name = state_name(application, context)
+    return StateKey(state_partition(name, partitions), name)
+
+
+_known = lru_cache(maxsize=65_536)(_named)  # one entry a context seen lately: a third of what working it out costs
+
+
+def _pending(query: Query, record: Record, deployed: Deployed | None, now_us: int, margin_us: int | None) -> Pending:
+    """Make the pending entry; the deadline counts from when the client meant to send, at most `MAX_SKEW_US` ahead."""
+    sent_us = query.sent_us or record.timestamp_us
+    if sent_us > now_us + MAX_SKEW_US:
+        sent_us = now_us
+    slo_us = deployed.slo_us if deployed else 0
+    if query.slo_ms is not None and deployed is not None:
+        slo_us = min(int(min(max(query.slo_ms, 0.0), MAX_SLO_MS) * 1_000), deployed.longest_us)
+    if margin_us is None:
+        margin_us = min(slo_us // _MARGIN_PART, _MARGIN_US)
+    application, deadline_us = deployed.application if deployed else None, sent_us + slo_us
+    return Pending(query, record, application, sent_us, now_us, deadline_us, deadline_us - margin_us)

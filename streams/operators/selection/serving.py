@@ -1,0 +1,312 @@
+"""Serve: a decided query → the models that can answer it in time → its answer.
+
+    decided ─▶ admission ─▶ cache ─▶ combiner waits ─▶ asking ─▶ models.<m>.queries
+                   │ overloaded │ known      ▲
+                   └────────────┴──▶ answer ◀┴─ on_outputs ◀─ model-predictions
+
+Admission and the cache are there if the settings say so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
+
+from policies.contract import Situation, is_situated
+from policies.draw import uniform
+from schemas import topics
+from schemas.records import ModelPredictions
+from streams.operators.contract import Skip
+from streams.operators.counters import Counters, render
+from streams.operators.outputs import outputs_of
+from streams.operators.selection.combiner import Combiner
+from streams.operators.selection.dispatch import Asking
+from streams.operators.selection.latencies import Latencies
+from streams.operators.selection.pinned import named
+from streams.operators.selection.quantile import RunningQuantile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Decision, Model
+    from streams.operators.contract import Effects, Record
+    from streams.operators.selection.admission import Admission
+    from streams.operators.selection.cache import Orphan, PredictionCache
+    from streams.operators.selection.dispatch import Row
+    from streams.operators.selection.pending import Pending
+    from streams.operators.selection.state_view import Arms, Choice
+
+# The share of the objective that the way back from a worker may claim, however slow it has been.
+MAX_RETURN_SHARE = 0.25
+
+
+class Serving:
+    """Has decided queries answered.
+
+    Attributes:
+        combiner: holds those that wait, and answers.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        models: Mapping[str, Model],
+        cache: PredictionCache | None,
+        admission: Admission | None,
+        counters: Counters,
+    ) -> None:
+        """Start with nothing pending.
+
+        Args:
+            codec: of all records.
+            models: that are deployed, by name, as they change.
+            cache: of outputs by input; None = every query is asked.
+            admission: refuses what a model cannot answer in time; None = everything is asked.
+            counters: of the role.
+        """
+        self.combiner = Combiner(codec, counters)
+        self._codec = codec
+        self._models = models
+        self._cache = cache
+        self._admission = admission
+        self._counters = counters
+        self._asking = Asking(codec, self._refuse)
+        self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
+        # From a worker's record timestamp to here, µs; starts at one measured leg.
+        self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
+        self._back_us = self._usual_us = 2_000
+
+    def ask(self, queries: Sequence[Pending], arms: Arms, now_us: int, effects: Effects) -> None:
+        """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
+        drawn = self._asked[queries[0].application_name]
+        only = arms.choices[0] if len(arms.choices) == 1 else None  # nothing to draw
+        in_situation, is_plain = arms.situated is not None, self._cache is None and self._admission is None
+        asked: dict[tuple[str, ...], list[Row]] = {}
+        opened: list[Pending] = []
+        slack_us = kept_us = -1
+        inside = self._asking.handed  # their answers need no way back
+        for query in queries:
+            query.weights = arms.votes
+            choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
+            if query.features or in_situation or query.version is not None:
+                choice = self._singled_out(query, arms, now_us)
+            else:
+                choice = only or arms.decide(uniform(query.query_id))
+            left: tuple[str, ...] | None
+            query.decision, query.models, left = choice
+            if (query.features or left not in asked) and (reason := self._impossible(query, arms)) is not None:
+                effects.append(self.combiner.answer(query, now_us, reason))
+                continue
+            if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
+                slack_us = query.deadline_us - query.sent_us
+                kept_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
+            due_us = query.until_us - (0 if inside and inside.issuperset(left) else kept_us)
+            if not is_plain:
+                self._name(query)
+                left = self._left(query, left, due_us, now_us, effects)
+            drawn[query.models] += 1
+            if left is None:
+                continue
+            opened.append(query)
+            given, query.input = query.input, None
+            if left:
+                assert given is not None
+                asked.setdefault(left, []).append((query, due_us, given))
+        if kept_us >= 0:
+            self._asking.spare_us = max(0, kept_us - self._usual_us)
+        self.combiner.open(opened)
+        for model_topics, rows in asked.items():
+            self._asking.add(model_topics, rows)
+
+    def _name(self, query: Pending) -> None:
+        """Settle a query's row id before the cache goes by it."""
+        cache = self._cache
+        while cache is not None and cache.awaits(query):
+            query.rename()
+        self.combiner.name(query)
+
+    def _singled_out(
+        self, query: Pending, arms: Arms, now_us: int
+    ) -> tuple[Decision | None, tuple[str, ...], tuple[str, ...]]:
+        """Draw what a query asks that is not like the others: by its situation, or since it names a version."""
+        if query.features or arms.situated is not None:
+            choice = self._situated(query, arms, now_us)
+        else:
+            choice = arms.decide(uniform(query.query_id))
+        if query.version is None or not choice.models:
+            return choice
+        models = named(query.version, query.query_id, choice.models, arms.names, self._models)
+        if models is choice.models:
+            return choice
+        query.weights = (1.0,)
+        return None, models, tuple(map(topics.model_queries, models))  # the client has decided, not the policy
+
+    def _impossible(self, query: Pending, arms: Arms) -> str | None:
+        """Return why a query cannot be asked as it is: too many features for its policy, or no arm; None if it can be.
+
+        What asks nobody has decided nothing.
+        """
+        if len(query.features) > arms.most_features:
+            reason = "too_many_features"
+        elif not query.models:
+            reason = "no_model_in_time" if query.decision is not None else "unknown_version"
+        else:
+            return None if self._models.keys() >= {*query.models} else "unknown_model"
+        query.decision, query.models = None, ()
+        return reason
+
+    def _left(
+        self, query: Pending, model_topics: tuple[str, ...], due_us: int, now_us: int, effects: Effects
+    ) -> tuple[str, ...] | None:
+        """Return the topics of the models that must be asked: that would be in time, and whose output is not known.
+
+        None: the query has been answered.
+        """
+        if self._admission is not None:
+            admitted = self._admitted(self._admission, query, due_us, now_us)
+            if admitted is not query.models:
+                if not admitted:
+                    query.decision, query.models = None, ()  # what asks nobody has decided nothing
+                    effects.append(self.combiner.answer(query, now_us, "overloaded"))
+                    return None
+                query.models = admitted
+                model_topics = tuple(map(topics.model_queries, admitted))
+        models = query.models
+        if self._cache is not None:
+            cache, deployed = self._cache, self._models
+            models = tuple([name for name in models if cache.ask(deployed[name], query, due_us, now_us)])
+            if len(query.outputs) == len(query.models):
+                effects.append(self.combiner.answer(query, now_us))
+                return None
+            if len(models) < len(query.models):
+                model_topics = tuple(map(topics.model_queries, models))
+        if self._admission is not None:
+            self._admission.ask(models, due_us, now_us)
+        return model_topics
+
+    def hand_over(self, topics: frozenset[str]) -> None:
+        """Hand over what is asked of the models behind these topics."""
+        self._asking.handed = topics
+
+    def flush(self, partition: int, now_us: int, effects: Effects) -> None:
+        """Ask what has been gathered, and for themselves those who waited for another's output in vain."""
+        self._asking.flush(partition, effects)
+        while self._cache is not None and (orphans := self._cache.orphans()):
+            for orphan in orphans:
+                self._ask_again(self._cache, orphan, now_us, effects)
+            self._asking.flush(partition, effects)
+
+    def on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
+        """Take one worker batch; append the answers that it completes.
+
+        Raises:
+            DecodeError: It is none.
+        """
+        batch = self._codec.decode(ModelPredictions, record.value)
+        if record.timestamp_us < now_us:
+            self._slow_return_us.add(now_us - record.timestamp_us)
+            self._return_us.add(now_us - record.timestamp_us)
+            self._back_us, self._usual_us = int(self._slow_return_us.value), int(self._return_us.value)
+        self.on_batch(record.partition, batch, now_us, effects)
+        effects.append(Skip((record.position,), ""))
+
+    def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
+        """Take what a model answered to queries of a partition; append the answers that it completes."""
+        if self._admission is not None:
+            model = self._models.get(batch.model)
+            is_beside = model is not None and batch.version in model.shares
+            self._admission.report(batch, now_us, is_beside=is_beside)
+        if self._cache is None:
+            effects += self.combiner.on_outputs(partition, batch, now_us)
+        else:
+            outputs = outputs_of(batch)
+            effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
+            for query in self._cache.land(partition, batch, outputs):
+                if len(query.outputs) == len(query.models):
+                    effects.append(self.combiner.answer(query, now_us))
+
+    def on_timer(self, now_us: int) -> Effects:
+        """Answer what is due."""
+        return list(self.combiner.on_timer(now_us))
+
+    def next_deadline(self) -> int | None:
+        """Return when the next answer is due (us); 0 if somebody waits for another's output in vain."""
+        return 0 if self._cache is not None and self._cache.has_orphans else self.combiner.next_deadline()
+
+    def drop(self, partitions: Sequence[int]) -> None:
+        """Forget what is pending in these partitions."""
+        self._asking.clear()
+        self.combiner.drop(partitions)
+        if self._admission is not None:
+            self._admission.clear()
+        if self._cache is not None:
+            self._cache.drop(partitions)
+
+    def asked(self) -> dict[str, float]:
+        """Return how often each model was asked, by application."""
+        asked: Counter[str] = Counter()
+        for application, drawn in self._asked.items():
+            for model, count in ((model, count) for models, count in drawn.items() for model in models):
+                asked[render(("asked_total", "application", application, "model", model))] += count
+        return {**asked}
+
+    def statistics(self) -> dict[str, float]:
+        """Return gauges of what is pending and cached, and of how long the way back takes."""
+        cached = self._cache.statistics() if self._cache is not None else {}
+        return {**self.combiner.statistics(), **cached, "return_us": self._return_us.value}
+
+    def _situated(self, query: Pending, arms: Arms, now_us: int) -> Choice:
+        """Draw what to ask by what the arms' policy may go by; how long models take is watched once it matters."""
+        situation = Situation(query.features)
+        if is_situated(arms.policy) and arms.policy.uses == "latencies":
+            if self.combiner.latencies is None:
+                self.combiner.latencies = Latencies()
+            left_us = query.until_us - now_us
+            expected_us = self._latencies_of(arms.names, query, self.combiner.latencies, now_us)
+            situation = Situation(query.features, left_us, expected_us)
+        choice, query.weights = arms.decide_in(situation, uniform(query.query_id))
+        return choice
+
+    def _admitted(self, admission: Admission, pending: Pending, due_us: int, now_us: int) -> tuple[str, ...]:
+        """Return the models that would answer in time, or whose output the cache has or awaits; the same if all."""
+        models, refused = pending.models, []
+        for model in models:
+            if not admission.admits(model, due_us, now_us, pending.priority) and not self._is_cached(model, pending):
+                self._counters["overloaded_total", "model", model] += 1
+                refused.append(model)
+        return tuple(model for model in models if model not in refused) if refused else models
+
+    def _latencies_of(
+        self, models: tuple[str, ...], query: Pending, latencies: Latencies, now_us: int
+    ) -> tuple[float, ...]:
+        """Return how long each model is expected to take (us): no time where the cache holds its output."""
+        cache, deployed = self._cache, self._models
+        if cache is None:
+            return latencies.expected_us(models, now_us)
+        asked = tuple([name for name in models if name not in deployed or not cache.holds(deployed[name], query)])
+        expected_us = dict(zip(asked, latencies.expected_us(asked, now_us), strict=True))
+        return tuple([expected_us.get(name, 0.0) for name in models])
+
+    def _is_cached(self, model: str, pending: Pending) -> bool:
+        return self._cache is not None and self._cache.knows(self._models[model], pending)
+
+    def _ask_again(self, cache: PredictionCache, orphan: Orphan, now_us: int, effects: Effects) -> None:
+        pending = orphan.query
+        model = self._models.get(orphan.model)
+        if model is None or pending.answered:
+            return
+        pending.input = orphan.input
+        if cache.ask(model, pending, orphan.due_us, now_us):
+            if self._admission is not None:
+                self._admission.ask((orphan.model,), orphan.due_us, now_us)
+            self._asking.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
+        elif len(pending.outputs) == len(pending.models):
+            effects.append(self.combiner.answer(pending, now_us))
+        pending.input = None  # which the cache looks at
+
+    def _refuse(self, pending: Pending) -> Effects:
+        """Answer a query whose input fits the query's record, but not the larger one to the model."""
+        if self._cache is not None:
+            self._cache.forget(pending)
+        return [] if pending.answered else [self.combiner.answer(pending, pending.received_us, "invalid_input")]

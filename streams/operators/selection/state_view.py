@@ -1,0 +1,253 @@
+"""The selection role's bounded view of the policy states that the learners keep in Redis.
+
+A query never waits for Redis once its state has been seen: a stale entry is used and asked for again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict, defaultdict
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import attrgetter
+from sys import maxsize
+from typing import TYPE_CHECKING, NamedTuple
+
+from policies import registry
+from policies.contract import has_start, is_judging, is_situated, most_features
+from policies.draw import pick
+from schemas import topics
+from schemas.features import MAX_FEATURES
+from schemas.records import Decision
+from streams.operators.cold_start import started
+from streams.operators.contract import StateKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from policies.contract import Ballots, Policy, Situation
+    from schemas.records import PolicyState
+
+# What an entry takes beside its name and its state's numbers, and what each of these takes: in the state, in what is
+# worked out from it, and in the decision.
+ENTRY_BYTES, NUMBER_BYTES = 1_536, 48
+# A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
+# reads a second for each active state is what it costs.
+STALE_US = 100_000
+
+
+class Choice(NamedTuple):
+    """A decision, and where it sends the query: the models that it asks and their topics."""
+
+    decision: Decision
+    models: tuple[str, ...]
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """A policy with one state of it, ready to decide: what does not depend on the query is worked out once.
+
+    Attributes:
+        policy: whose arms they are.
+        names: of the arms.
+        cumulative: of the propensities, one for each arm.
+        weights: how much each arm's answer counts.
+        votes: the same by what is answered, of a policy that judges that; else the weights.
+        choices: one for each arm that can be asked alone, or the one that asks them all.
+        situated: the propensities in a situation, of a policy that goes by it.
+        most_features: that a query may have; those of a policy which goes by none are only logged.
+    """
+
+    policy: Policy
+    names: tuple[str, ...]
+    cumulative: tuple[float, ...]
+    weights: tuple[float, ...]
+    votes: tuple[float, ...] | Ballots
+    choices: tuple[Choice, ...]
+    situated: Callable[[Situation], tuple[float, ...]] | None = None
+    most_features: int = MAX_FEATURES
+
+    def decide(self, u: float) -> Choice:
+        """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
+        if len(self.choices) == 1:
+            return self.choices[0]
+        return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
+
+    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...] | Ballots]:
+        """Return the choice in a situation, with its features, and the weights for that choice."""
+        features = situation.features
+        if self.situated is None:
+            choice = self.decide(u)
+            return choice._replace(decision=choice.decision._replace(features=features)), self.votes
+        shares = self.situated(situation)
+        known = self.choices[0].decision
+        if not self.policy.full_information:
+            arm = pick(shares, u)
+            decision = known._replace(chosen=(arm,), propensities=shares, features=features)
+            return self.choices[arm]._replace(decision=decision), shares
+        if shares == known.propensities and not features:
+            return self.choices[0], self.votes
+        chosen = tuple([arm for arm, share in enumerate(shares) if share])
+        return _choice(known._replace(chosen=chosen, propensities=shares, features=features)), self.votes
+
+
+def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
+    """Work out what the policy does in this state; other arms are re-mapped by name, another policy starts anew.
+
+    Args:
+        policy: that decides.
+        names: of the arms, the application's models.
+        name: of the state.
+        state: as stored, None if nothing is.
+    """
+    spec, count = registry.spec(policy), len(names)
+    values, version = policy.init(count), 0
+    if state is not None and state.policy == spec:
+        version = state.version
+        values = state.values if state.arms == names else policy.extend(state.values, state.arms, names)
+    shares, weights = policy.propensities(values, count), policy.weights(values, count)
+    asked = [tuple(range(count))] if policy.full_information else [(arm,) for arm in range(count)]
+    return Arms(
+        policy,
+        names,
+        tuple(accumulate(shares)),
+        weights,
+        policy.ballots(values, count) if is_judging(policy) else weights,
+        tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
+        policy.situated(values, count) if is_situated(policy) else None,
+        MAX_FEATURES if (most := most_features(policy)) is None else most,
+    )
+
+
+def _choice(decision: Decision) -> Choice:
+    models = tuple(decision.arms[arm] for arm in decision.chosen)
+    return Choice(decision, models, tuple(map(topics.model_queries, models)))
+
+
+class _Entry:
+    """One state of the view, when it was read and asked for, the arms worked out from it, and about what it takes."""
+
+    __slots__ = ("arms", "asked_us", "read_us", "size", "state")
+
+    def __init__(self, state: PolicyState | None, read_us: int) -> None:
+        self.state = state
+        self.read_us = read_us
+        self.asked_us = read_us
+        self.arms: Arms | None = None
+        self.size = 0
+
+
+class _Shelf:
+    """The entries of one application, the least recently used first."""
+
+    __slots__ = ("entries", "size")
+
+    def __init__(self) -> None:
+        self.entries: OrderedDict[StateKey, _Entry] = OrderedDict()
+        self.size = 0
+
+
+class StateView:
+    """Least-recently-used view of policy states; where there are too many, the application that has most loses its own.
+
+    Args:
+        capacity: of states.
+        capacity_bytes: that they may take, estimated.
+    """
+
+    __slots__ = ("_capacity", "_capacity_bytes", "_length", "_shelves", "size")
+
+    def __init__(self, capacity: int, capacity_bytes: int = maxsize) -> None:
+        self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
+        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
+        self._length = 0
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __contains__(self, key: StateKey) -> bool:
+        return self._find(key) is not None
+
+    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
+        """Return the arms in the state last read, None if it was never read.
+
+        If nothing is stored that is the application's where the policy has a `start`, else the initial one.
+        """
+        entries = self._shelves[application].entries
+        entry = entries.get(key)
+        if entry is None:
+            return None
+        entries.move_to_end(key)
+        arms = entry.arms
+        if arms is None or arms.policy is not policy or arms.names is not names:
+            state = entry.state or self._started(key, policy, application)
+            arms = entry.arms = arms_of(policy, names, key.name, state)
+        return arms
+
+    def is_new(self, key: StateKey) -> bool:
+        """Tell whether nothing is known to be stored under a key."""
+        entry = self._find(key)
+        return entry is None or entry.state is None
+
+    def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
+        name = StateKey(key.partition, application)
+        entries = self._shelves[application].entries
+        common = entries.get(name) if has_start(policy) else None
+        if common is None:
+            return None
+        entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view
+        return started(common.state, registry.spec(policy))
+
+    def is_stale(self, key: StateKey, now_us: int) -> bool:
+        """Tell whether a state that is in the view should be read again now; true once for each reading."""
+        entry = self._find(key)
+        if entry is None or now_us - entry.read_us < STALE_US or now_us - entry.asked_us < STALE_US:
+            return False
+        entry.asked_us = now_us
+        return True
+
+    def is_due(self, key: StateKey, now_us: int) -> bool:
+        """Tell whether a state is not in the view, or should be read again now."""
+        return key not in self or self.is_stale(key, now_us)
+
+    def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
+        """Store what was read."""
+        shelf = self._shelves[_application(key)]
+        entry = shelf.entries.get(key)
+        if entry is None:
+            entry = shelf.entries[key] = _Entry(state, now_us)
+            self._length += 1
+        elif state is None or state != entry.state:  # without one of its own, the common state may have changed
+            entry.state, entry.arms = state, None
+        entry.read_us = now_us
+        more = _size(key, state) - entry.size
+        entry.size += more
+        shelf.size += more
+        self.size += more
+        while self._length > 1 and (self._length > self._capacity or self.size > self._capacity_bytes):
+            self._evict()
+
+    def _find(self, key: StateKey) -> _Entry | None:
+        shelf = self._shelves.get(_application(key))
+        return None if shelf is None else shelf.entries.get(key)
+
+    def _evict(self) -> None:
+        shelf = max(self._shelves.values(), key=_SIZE)
+        gone = shelf.entries.popitem(last=False)[1]
+        shelf.size -= gone.size
+        self.size -= gone.size
+        self._length -= 1
+
+
+_SIZE = attrgetter("size")
+
+
+def _application(key: StateKey) -> str:
+    return key.name.partition("/")[0]
+
+
+def _size(key: StateKey, state: PolicyState | None) -> int:
+    return ENTRY_BYTES + 4 * len(key.name) + (0 if state is None else NUMBER_BYTES * len(state.values))

@@ -1,0 +1,1 @@
+"""Kafka behind one door: consumers, producers, readers outside groups, topics."""

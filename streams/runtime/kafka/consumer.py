@@ -1,0 +1,336 @@
+"""A member of a consumer group, on aiokafka.
+
+What this adapter makes up for (each measured, aiokafka 0.14): an exception in `getmany()` loses records whose position
+has already advanced, so every position is set back to what was handed out; a cancelled `getmany()` disables
+`max_poll_interval` for good, so it is never cancelled; records can be fetched while the assignment callback still
+decides where to start, so they are held back until it has; exceptions of rebalance callbacks are swallowed, so they
+are kept and raised by the next poll; commit and stop wait for a dead broker for ever, so both get a limit; a static
+member never leaves its group, so it becomes a dynamic one for its last request, unless it shall stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    ClusterAuthorizationFailedError,
+    ConsumerStoppedError,
+    GroupAuthorizationFailedError,
+    IllegalStateError,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.structs import TopicPartition as KafkaPartition
+
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
+from streams.runtime.kafka.connection import LOST
+from streams.runtime.kafka.fast.fetcher import DirectFetcher
+from streams.runtime.ports import Vitals
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+
+    from streams.operators.contract import Record
+    from streams.runtime.clock import Clock
+    from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.ports import Rebalanced, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Polled alone it drains nothing, but lets the group's errors through: for while the start positions are awaited.
+_NOWHERE = KafkaPartition("", 0)
+_NOWHERE_MS = 50
+_REFUSED = (
+    AuthenticationFailedError,
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    IncompatibleBrokerVersion,
+    TopicAuthorizationFailedError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """How a group member behaves.
+
+    Attributes:
+        fetch_wait_ms: how long the broker holds a fetch without data. Latency does not depend on it as long as every
+            poll takes everything (5 and 500 measured alike), idle cost does; but a partition that was left out of a
+            long fetch waits for its end, hence not the default of 500.
+        session_timeout_ms: a killed member's partitions move after this.
+        rebalance_timeout_ms: how long members may take to hand over; a role does so within 5 s.
+        request_timeout_ms: how long an answer is waited for, longer than any join is held back. A connection that was
+            made while a broker came up can stay silent (seen once in some hundred restarts): with aiokafka's 40 s
+            nothing was committed for as long.
+        fetch_partition_bytes: per partition and fetch; bounds what one poll can return.
+        metadata_age_ms: new partitions, and topics that this broker did not know yet, are noticed after this.
+        failures: polls in a row that may raise (a corrupt batch raises for ever) before the process gives up.
+        commit_s: limit of one commit; aiokafka alone retries for ever.
+        member: a name that makes this a static member (KIP-345): whoever joins under the name of a killed member has
+            its partitions at once, without waiting for its session to end and without a rebalance of the others. No two
+            processes of a group may have it at the same time: they would take the partitions from each other for ever.
+        leave: the group when it is told to stop. Otherwise a static member only falls silent: the next one of its name
+            has its partitions back without a rebalance, and where none comes they wait for the end of its session.
+    """
+
+    fetch_wait_ms: int = 200
+    session_timeout_ms: int = 10_000
+    heartbeat_ms: int = 2_000
+    rebalance_timeout_ms: int = 12_000
+    request_timeout_ms: int = 15_000
+    fetch_partition_bytes: int = 1 << 20
+    metadata_age_ms: int = 30_000
+    failures: int = 20
+    backoff_s: float = 0.25
+    commit_s: float = 5.0
+    member: str | None = None
+    leave: bool = True
+
+
+class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Polls, commits and seeks; implements `ports.Consumer`."""
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        topics: Iterable[str],
+        group: str,
+        clock: Clock,
+        settings: ConsumerSettings | None = None,
+    ) -> None:
+        self._connection = connection
+        self._names = {connection.real(topic): topic for topic in topics}
+        self._group = connection.real(group)
+        self._clock = clock
+        self._settings = settings or ConsumerSettings()
+        self._consumer: AIOKafkaConsumer | None = None
+        self._fetcher: DirectFetcher | None = None
+        self._rebalanced: Rebalanced | None = None
+        self._next: dict[KafkaPartition, int] = {}  # what to hand out next, of every partition we own
+        self._ready = asyncio.Event()
+        self._callbacks: set[asyncio.Task[None]] = set()
+        self._leaving: asyncio.Task[None] | None = None
+        self._generation = 0
+        self._failures = 0
+        self._polled_us = self._progressed_us = clock.now_us()
+
+    @property
+    def generation(self) -> int:
+        """Number of the assignment."""
+        return self._generation
+
+    async def start(self, rebalanced: Rebalanced) -> None:
+        """Join the group; see `ports.Consumer`."""
+        settings = self._settings
+        self._rebalanced = rebalanced
+        self._consumer = AIOKafkaConsumer(
+            group_id=self._group,
+            group_instance_id=settings.member,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=(RangePartitionAssignor,),
+            fetch_max_wait_ms=settings.fetch_wait_ms,
+            max_partition_fetch_bytes=settings.fetch_partition_bytes,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.heartbeat_ms,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            request_timeout_ms=settings.request_timeout_ms,
+            max_poll_interval_ms=3_600_000,  # the watchdog's task: a loop under backpressure may rightly not poll
+            metadata_max_age_ms=settings.metadata_age_ms,
+            consumer_timeout_ms=1000,  # how often the fetcher looks around without being told to
+            **self._connection.options(),
+        )
+        try:
+            await self._consumer.start()
+            self._fetcher = await DirectFetcher.install(self._consumer, self._names)
+            known = await self._consumer.topics()
+        except KafkaError as fault:
+            await self.stop(settings.commit_s)
+            raise _translated(fault) from fault
+        if missing := self._names.keys() - known:
+            # Joining now would give no partitions, and aiokafka would look again only after `metadata_age_ms`.
+            await self.stop(settings.commit_s)
+            raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
+        self._consumer.subscribe(topics=list(self._names), listener=self)
+
+    async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
+        """Return everything fetched; see `ports.Consumer`."""
+        wanted = self._wanted(only)
+        if not self._ready.is_set() or (only is not None and not wanted):
+            wanted, timeout_ms = [_NOWHERE], min(timeout_ms, _NOWHERE_MS)
+        try:
+            fetched = await self._running().getmany(*wanted, timeout_ms=timeout_ms)
+        except ConsumerStoppedError:
+            return []
+        except LOST as fault:
+            await self._recover(fault)
+            return []
+        self._failures = 0
+        self._polled_us = self._clock.now_us()
+        self._check_callbacks()
+        self._check_metadata()
+        if not self._ready.is_set():
+            return []  # fetched before the start positions were known; `_assigned` seeks, so they come again
+        return self._hand_out(fetched)
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Commit next offsets; see `ports.Consumer`."""
+        consumer = self._running()
+        owned = {self._connection.kafka_partition(partition): offset for partition, offset in offsets.items()}
+        try:
+            async with asyncio.timeout(self._settings.commit_s):
+                await consumer.commit(owned)
+        except (TimeoutError, *LOST) as fault:
+            if isinstance(fault, _REFUSED):
+                raise _translated(fault) from fault
+            _log.warning("offsets not committed, they will be with the next ones: %r", fault)
+            return False
+        return True
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue from another offset; see `ports.Consumer`."""
+        known = self._connection.kafka_partition(partition)
+        if known in self._next:
+            self._next[known] = offset
+            self._set_back([known])
+
+    def vitals(self) -> Vitals:
+        """Return signs of life."""
+        return Vitals(len(self._next), self._lag(), self._polled_us, self._progressed_us, self._failures)
+
+    def unread(self) -> frozenset[TopicPartition]:
+        """Return the partitions with records to come; see `ports.Consumer`."""
+        places = self._fetcher.unread() if self._fetcher is not None else frozenset()
+        return frozenset(self._named(place) for place in places if place.topic in self._names)
+
+    async def stop(self, timeout_s: float) -> None:
+        """Leave the group, unless told to stay; see `ports.Consumer`."""
+        if self._consumer is None:
+            return
+        if self._settings.leave:
+            self._consumer._coordinator._group_instance_id = None  # noqa: SLF001 - there is no public way to leave
+        self._leaving = asyncio.create_task(self._consumer.stop(), name="consumer leaving")
+        await asyncio.wait([self._leaving], timeout=timeout_s)
+        if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception():
+            _log.warning("the consumer did not stop cleanly: %r", self._leaving.exception())
+
+    async def on_partitions_revoked(self, revoked: Iterable[KafkaPartition]) -> None:
+        """Called by aiokafka at the start of every rebalance."""
+        self._ready.clear()
+        self._generation += 1
+        await self._kept(self._revoked([*revoked]))
+
+    async def on_partitions_assigned(self, assigned: Iterable[KafkaPartition]) -> None:
+        """Called by aiokafka at the end of every rebalance."""
+        await self._kept(self._assigned([*assigned]))
+
+    async def _revoked(self, revoked: list[KafkaPartition]) -> None:
+        assert self._rebalanced is not None
+        await self._rebalanced.on_revoked([self._named(partition) for partition in revoked])
+        self._next.clear()
+
+    async def _assigned(self, assigned: list[KafkaPartition]) -> None:
+        assert self._rebalanced is not None
+        consumer = self._running()
+        asked = [self._insist(partial(consumer.committed, partition)) for partition in assigned]
+        offsets: list[int | None] = await asyncio.gather(*asked)
+        committed = dict(zip(map(self._named, assigned), offsets, strict=True))
+        starts = {**committed, **await self._rebalanced.on_assigned(committed)}
+        unknown = [partition for partition in assigned if starts[self._named(partition)] is None]
+        oldest = await self._insist(partial(consumer.beginning_offsets, unknown)) if unknown else {}
+        for partition in assigned:
+            start = starts[self._named(partition)]
+            self._next[partition] = oldest[partition] if start is None else start
+        self._set_back(assigned)
+        self._ready.set()
+
+    async def _insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask the broker until it answers: without start positions there is nothing to do."""
+        while True:
+            try:
+                return await ask()
+            except LOST as fault:
+                if isinstance(fault, _REFUSED):
+                    raise _translated(fault) from fault
+                _log.warning("start positions are not known yet: %r", fault)
+                await asyncio.sleep(self._settings.backoff_s)
+
+    async def _kept(self, callback: Coroutine[None, None, None]) -> None:
+        """Run a rebalance callback; aiokafka swallows what it raises, so the next poll raises it."""
+        task = asyncio.create_task(callback, name="rebalance")
+        self._callbacks.add(task)
+        await asyncio.wait([task])
+
+    def _check_callbacks(self) -> None:
+        for task in [task for task in self._callbacks if task.done()]:
+            self._callbacks.discard(task)
+            task.result()
+
+    def _check_metadata(self) -> None:
+        """Give up where the task that keeps the metadata has ended: without it no lost coordinator is found again."""
+        task = self._running()._client._sync_task  # noqa: SLF001 - nobody else looks at it
+        if task is not None and task.done():
+            raise StuckError("aiokafka keeps its metadata no longer") from (
+                None if task.cancelled() else task.exception()
+            )
+
+    async def _recover(self, fault: Exception) -> None:
+        """Set every position back to what was handed out last: records drained before the exception are gone."""
+        self._failures += 1
+        if isinstance(fault, _REFUSED):
+            raise _translated(fault) from fault
+        if self._failures > self._settings.failures:
+            raise StuckError(f"{self._failures} polls in a row failed, the last one with {fault!r}") from fault
+        _log.warning("poll failed (%d in a row): %r", self._failures, fault)
+        self._check_callbacks()
+        if self._ready.is_set():
+            self._set_back(list(self._next))
+        await asyncio.sleep(self._settings.backoff_s)
+
+    def _set_back(self, partitions: Iterable[KafkaPartition]) -> None:
+        consumer = self._running()
+        for partition in partitions:
+            try:
+                consumer.seek(partition, self._next[partition])
+            except IllegalStateError:
+                _log.info("%s-%d was revoked before the seek", *partition)
+
+    def _hand_out(self, fetched: Mapping[KafkaPartition, list[Record]]) -> list[Record]:
+        handed: list[Record] = []
+        for partition, records in fetched.items():
+            self._next[partition] = records[-1].offset + 1
+            handed += records
+        if handed or not self._lag():
+            self._progressed_us = self._polled_us
+        return handed
+
+    def _wanted(self, only: frozenset[str] | None) -> list[KafkaPartition]:
+        if only is None:
+            return []
+        return [partition for partition in self._next if self._names[partition.topic] in only]
+
+    def _lag(self) -> int:
+        return self._fetcher.lag() if self._fetcher is not None else 0
+
+    def _named(self, partition: KafkaPartition) -> TopicPartition:
+        return self._names[partition.topic], partition.partition
+
+    def _running(self) -> AIOKafkaConsumer:
+        assert self._consumer is not None, "start() comes first"
+        return self._consumer
+
+
+def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError:
+    if isinstance(fault, IncompatibleBrokerVersion):
+        return MisconfiguredError(f"{fault}: Apache Kafka 2.3 or a later one is needed")
+    if isinstance(fault, _REFUSED):
+        return MisconfiguredError(f"{fault!r}: grant this role the right to read the topic and its group")
+    return BrokerUnavailableError(repr(fault))

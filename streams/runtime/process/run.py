@@ -1,0 +1,66 @@
+"""One process: any set of roles, one producer, one way to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.process.gc_schedule import swept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streams.runtime.kafka.producer import KafkaTransport
+
+_log = logging.getLogger(__name__)
+
+BACKOFF_S = 0.5
+
+
+class Runnable(Protocol):
+    """A role: `loop.RoleLoop`, or something with one inside."""
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set."""
+        ...
+
+
+async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop: asyncio.Event | None = None) -> None:
+    """Run roles until SIGTERM, SIGINT or `stop`; returns when all have left their groups.
+
+    Raises:
+        ExceptionGroup: of what ended a role; the others are ended with it, so that the supervisor starts all anew.
+    """
+    stop = stop or asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        running.add_signal_handler(number, stop.set)
+    try:
+        with swept(running):
+            if await _connected(transport, stop):
+                await _run_all(loops, stop)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            running.remove_signal_handler(number)
+        await transport.stop()
+
+
+async def _run_all(loops: Sequence[Runnable], stop: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        for loop in loops:
+            tasks.create_task(loop.run(stop))
+
+
+async def _connected(transport: KafkaTransport, stop: asyncio.Event) -> bool:
+    while not stop.is_set():
+        try:
+            await transport.start()
+        except BrokerUnavailableError as fault:
+            _log.warning("Kafka is not there yet: %s", fault)
+            await asyncio.sleep(BACKOFF_S)
+        else:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""One role at work: reads, calls its kernel, performs effects, commits."""

@@ -1,0 +1,79 @@
+"""What a role is to the runtime, and what its loop is connected to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from schemas.records import Report
+    from streams.runtime.clock import Clock
+    from streams.runtime.metrics import MetricsHook
+    from streams.runtime.ports import Broadcast, Consumer, LogPositions, RecentRecords, TopicPartition, Transport
+    from streams.runtime.stores.base import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A role, as Kafka sees it.
+
+    Attributes:
+        name: as in reports and group ids.
+        instance: unique in the deployment; the key of its reports.
+        topics: consumed as a group; the first is the main one, whose partitions the kernel is told about.
+        follows: read from the beginning by every member, before the first record of `topics`.
+        replies: of `topics`: still read while the role holds as much as it may, since they complete what it holds.
+        owns_states: the store's offsets say where the main topic starts, not the group's.
+        outstanding: records in hand (delivered, not complete) from which on only replies are read.
+        linger_s: pause after a poll that returned something, so that the next one takes more. A request costs about a
+            millisecond of CPU whatever it carries (measured), so a role that nobody waits for should make few.
+        drain_s: at a stop, how long replies are waited for so that what is in hand gets its outcome here.
+        wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
+            before the ends of its topics as its kernel reads back, and not at the beginning.
+        at_once: records a kernel gets in one call: at 30 us each, timers and acknowledgements wait 15 ms at most.
+    """
+
+    name: str
+    instance: str
+    topics: tuple[str, ...]
+    follows: tuple[str, ...] = ()
+    replies: frozenset[str] = frozenset()
+    owns_states: bool = False
+    outstanding: int = 50_000
+    linger_s: float = 0.0
+    drain_s: float = 0.0
+    at_once: int = 512
+    wrote: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def main(self) -> str:
+        """The topic whose partitions the kernel is told about."""
+        return self.topics[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The outside of a loop; tests put fakes here.
+
+    Attributes:
+        encode: turns a report into a value of topic `reports`.
+        version: of this program, for the headers of dead letters.
+        broadcast: needed where the role follows topics.
+        store: needed where the kernel reads or writes states; closed by the loop.
+        positions: needed where the role owns states or the kernel reads back.
+        recent: for a worker, which tries a version on what was asked last; None = on what it has answered itself.
+        hooks: are given every report.
+    """
+
+    consumer: Consumer
+    transport: Transport
+    clock: Clock
+    encode: Callable[[Report], bytes]
+    version: str = ""
+    broadcast: Broadcast | None = None
+    store: StateStore | None = None
+    positions: LogPositions | None = None
+    recent: RecentRecords | None = None
+    hooks: tuple[MetricsHook, ...] = ()

@@ -1,0 +1,257 @@
+"""The loop of one role: reads, lets the kernel decide, performs what it asks for, commits what is done.
+
+    consumer ──▶ reader ───▶ kernel.on_records ─┐        ┌─▶ lanes ──▶ acknowledged ─▶ tracker ─▶ commit
+    broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─▶ keeper ─▶ store ────────▶ tracker
+                 alarm ────▶ kernel.on_timer ───┘        └─▶ skipped ────────────────▶ tracker
+
+Everything runs on one event loop; kernel calls and `perform()` never wait, so nothing changes in the middle of them.
+The alarm does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from schemas import topics
+from schemas.errors import SchemaError
+from schemas.records import STOPPED
+from streams.operators.contract import Emit, Operator
+from streams.runtime.clock import off_ms
+from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.metrics import Composer
+from streams.runtime.offsets import OffsetTracker
+from streams.runtime.role.accumulator import LaneEvents, Lanes
+from streams.runtime.role.dead_letters import DeadLetters
+from streams.runtime.role.effects import Performer
+from streams.runtime.role.follower import Follower
+from streams.runtime.role.guard import Guard
+from streams.runtime.role.poll_buffer import Hand
+from streams.runtime.role.reader import Offer, Reader
+from streams.runtime.role.rebalance import Ownership
+from streams.runtime.role.state_queue import Keeper, KeeperEvents
+from streams.runtime.role.timer import Alarm
+from streams.runtime.role.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Mapping
+
+    from schemas.records import PolicyState
+    from streams.operators.contract import Effects, Position, StateKey
+    from streams.runtime.errors import RecordRefusedError
+    from streams.runtime.role.definition import Ports, Role
+
+_log = logging.getLogger(__name__)
+
+COMMIT_S = 0.5
+REPORT_S = 1.0
+NOTHING_MORE: Final[Mapping[str, float]] = MappingProxyType({})
+STOP_S = 5.0
+BACKOFF_S = 0.5
+# How long a role waits for the policy states that its configuration names before it takes queries. A store that is slow
+# or being connected to has answered by then; without one that is down the role goes on.
+STATES_S = 5.0
+
+
+class RoleLoop:
+    """Runs one kernel; see the module's picture. One object, one run.
+
+    Args:
+        role: what is read, and within which bounds.
+        kernel: decides.
+        ports: the outside.
+        watchdog: ends the process when the consumer is stuck, or the clock.
+        companions: further tasks of the role (a worker's predictor), given the loop, ended with it.
+
+    Attributes:
+        ready: set when partitions have been assigned for the first time.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        kernel: Operator,
+        ports: Ports,
+        watchdog: Watchdog | None = None,
+        companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
+    ) -> None:
+        self.ready = asyncio.Event()
+        self._role = role
+        self._kernel = kernel
+        self._ports = ports
+        self._watchdog = watchdog or Watchdog()
+        self._companions = companions
+        self._composer = Composer(role.instance, role.name)
+        self._tracker = OffsetTracker()
+        self._hand = Hand()
+        self._asks_unread = type(kernel).on_unread is not Operator.on_unread  # others are spared the cost
+        self._guard = Guard(role.name, ports.clock, self.perform)
+        self._alarm = Alarm(kernel, ports.clock, self._guard, self._note_unread)
+        self._offer = Offer(kernel, ports, self._guard)
+        self._follower = Follower(ports.broadcast, self._offer)
+        self._joined = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set, then finish what is in hand, commit and leave.
+
+        Raises:
+            ExceptionGroup: of the one cause that ended the role.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            self._connect(tasks)
+            helpers = [tasks.create_task(job) for job in self._jobs()]
+            try:
+                await self._join(stop)
+                await self._reader.run(stop)
+                await self._finish()
+            finally:
+                self._lanes.abandon()
+                for helper in helpers:
+                    helper.cancel()
+                await self._ports.consumer.stop(STOP_S)
+                await self._follower.stop(STOP_S)
+                if self._ports.store is not None:
+                    await self._ports.store.close()
+
+    def perform(self, effects: Effects) -> None:
+        """Perform effects; also for what a companion has found out."""
+        self._performer.perform(effects)
+        self._alarm.set()
+        self._reader.relieve()
+
+    def call(self, what: str, decide: Callable[[], Effects]) -> Exception | None:
+        """Perform what a call of the kernel decides; an exception of it is returned, and the kernel starts over.
+
+        Raises:
+            KernelError: it fails again and again.
+        """
+        return self._guard.call(what, decide)
+
+    def _connect(self, tasks: asyncio.TaskGroup) -> None:
+        """Put the parts together; those with tasks of their own need the group."""
+        role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
+        hand = self._hand
+        lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
+        events = KeeperEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
+        keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
+        self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
+        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
+        self._reader = Reader(
+            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
+        )
+
+    def _jobs(self) -> list[Coroutine[Any, Any, None]]:
+        jobs = [self._alarm.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
+        jobs += [companion(self) for companion in self._companions]
+        return [*jobs, self._keeper.run()] if self._keeper else jobs
+
+    async def _join(self, stop: asyncio.Event) -> None:
+        """Join the group once what is followed, and the states it asks for, are known; who is not up is waited for."""
+        await _either(stop, self._follower.caught_up)
+        if self._keeper is not None and not stop.is_set():
+            await self._read_states(self._keeper, stop)
+        while not stop.is_set() and not self._joined:
+            try:
+                await self._ports.consumer.start(self._ownership)
+            except BrokerUnavailableError as fault:
+                _log.warning("%s: Kafka is not there yet: %s", self._role.name, fault)
+                await asyncio.sleep(BACKOFF_S)
+            else:
+                self._joined = True
+
+    async def _read_states(self, keeper: Keeper, stop: asyncio.Event) -> None:
+        """Wait for what has been asked of the store."""
+        reading, stopping = asyncio.create_task(keeper.flush(STATES_S)), asyncio.create_task(stop.wait())
+        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if reading.done() and not reading.result():
+            _log.warning("%s: no answer from the store in %g s; begins without its states", self._role.name, STATES_S)
+        for task in (reading, stopping):
+            task.cancel()
+
+    async def _finish(self) -> None:
+        """Wait for what is on its way, then commit."""
+        if not self._joined:
+            return
+        self._report({STOPPED: 1.0})
+        if self._keeper is not None:
+            await self._keeper.flush(STOP_S)
+        await self._lanes.flush(STOP_S)
+        await self._ownership.commit()
+
+    async def _commit_regularly(self) -> None:
+        """Commit twice a second, and look whether the consumer lives."""
+        while True:
+            await asyncio.sleep(COMMIT_S)
+            if self._joined:
+                await self._ownership.commit()
+                self._note_unread()
+                self._check_life()
+
+    def _check_life(self) -> None:
+        ports, throttled = self._ports, self._reader.throttled
+        now_us = ports.clock.now_us()
+        self._watchdog.check(ports.consumer.vitals(), now_us, throttled=throttled, ahead_ms=off_ms(ports.clock))
+
+    def _note_unread(self) -> None:
+        """Tell the kernel which partitions hold records that it has not been given."""
+        if self._joined and self._asks_unread:
+            self._kernel.on_unread(self._ports.consumer.unread() | self._hand.partitions())
+
+    async def _report_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_S)
+            self._report()
+
+    def _report(self, more: Mapping[str, float] = NOTHING_MORE) -> None:
+        """Give a report to the hooks and to the reports topic."""
+        now_us = self._ports.clock.now_us()
+        report = self._composer.compose(now_us, self._kernel.statistics(), *self._statistics(), more)
+        for hook in self._ports.hooks:
+            hook(report)
+        try:
+            value = self._ports.encode(report)
+        except SchemaError as fault:
+            _log.error("a report cannot be written: %s", fault)  # the fault says all there is
+            return
+        self._lanes.send([Emit(topics.REPORTS, 0, self._role.instance.encode(), value)])
+
+    def _statistics(self) -> list[Mapping[str, float]]:
+        own = {
+            "outstanding": float(self._tracker.outstanding()),
+            "pressure": self._lanes.pressure(),
+            "completions_ignored_total": float(self._tracker.ignored_total),
+            "clock_off_ms": off_ms(self._ports.clock),
+        }
+        if self._joined:
+            vitals = self._ports.consumer.vitals()
+            own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
+        keeper = self._keeper.statistics() if self._keeper else {}
+        return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
+
+    def _complete(self, positions: Collection[Position]) -> None:
+        self._tracker.complete(positions)
+        if self._keeper is not None:
+            self._keeper.release(positions)
+        self._reader.relieve()
+
+    def _refuse(self, emit: Emit, fault: RecordRefusedError) -> None:
+        self._performer.refuse(emit, fault)
+
+    def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
+        self.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
+
+    async def _on_refused(self, partition: int, stored: int | None) -> None:
+        await self._ownership.on_refused(partition, stored)
+
+    def _on_blocked(self, partition: int) -> None:
+        self._ownership.on_blocked(partition)
+
+
+async def _either(*events: asyncio.Event) -> None:
+    """Wait until one of them is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for task in waiting:
+        task.cancel()

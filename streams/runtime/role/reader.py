@@ -1,0 +1,204 @@
+"""Reads: takes records in as far as the role's bounds allow, and gives them to the kernel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import DeadLetter
+from streams.runtime.corrupt import parted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streams.operators.contract import Effects, Operator, Record
+    from streams.runtime.offsets import OffsetTracker
+    from streams.runtime.ports import TopicPartition
+    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.role.definition import Ports, Role
+    from streams.runtime.role.guard import Guard
+    from streams.runtime.role.poll_buffer import Hand
+    from streams.runtime.role.rebalance import Ownership
+    from streams.runtime.role.state_queue import Keeper
+
+_log = logging.getLogger(__name__)
+
+# How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
+# is gone, at the price of 20 wake-ups a second.
+POLL_MS = 500
+THROTTLED_POLL_MS = 50
+
+_partition = itemgetter(0, 1)
+
+
+class Offer:
+    """Gives records to a kernel and performs what it wants done."""
+
+    def __init__(self, kernel: Operator, ports: Ports, guard: Guard) -> None:
+        self._kernel = kernel
+        self._clock = ports.clock
+        self._guard = guard
+
+    @property
+    def held(self) -> int:
+        """What the kernel has in hand."""
+        return self._kernel.held
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """What the kernel wants left unread."""
+        return self._kernel.paused
+
+    def __call__(self, records: list[Record]) -> Exception | None:
+        """Let the kernel decide; an exception of the kernel is returned."""
+        return self._guard.attempt(lambda: self._decide(records))
+
+    def _decide(self, records: Sequence[Record]) -> Effects:
+        """Return what the kernel wants done, and a dead letter for each batch that could not be unpacked."""
+        records, letters = parted(records)
+        effects = self._kernel.on_records(records, self._clock.now_us()) if records else []
+        return [*letters, *effects] if letters else effects
+
+
+class Reader:
+    """Polls until told to stop.
+
+    Args:
+        role: what is read, and how much may be in hand.
+        ports: consumer and clock are used.
+        hand: where a poll's records are kept while slices of them are given to the kernel.
+        offer: gives them.
+        perform: takes dead letters.
+        guard: tells when the kernel has to start over.
+        tracker: is told what was delivered.
+        lanes: their pressure counts as being full.
+        ownership: starts over after a kernel failed.
+        keeper: of states; its pressure counts, too.
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        ports: Ports,
+        hand: Hand,
+        offer: Offer,
+        perform: Callable[[Effects], None],
+        guard: Guard,
+        tracker: OffsetTracker,
+        lanes: Lanes,
+        ownership: Ownership,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._role = role
+        self._ports = ports
+        self._keeper = keeper
+        self._hand = hand
+        self._offer = offer
+        self._perform = perform
+        self._guard = guard
+        self._tracker = tracker
+        self._lanes = lanes
+        self._ownership = ownership
+        self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
+        self._drain_until_us: int | None = None
+        self._relief = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Read until `stop` is set and what is in hand has got its outcome, or `drain_s` is over."""
+        while not self._drained(stop):
+            await self._start_over_if_failed()
+            only = self._only()
+            if only is not None and not only:
+                await self._wait_relief()
+                continue
+            records = await self._ports.consumer.poll(POLL_MS if only is None else THROTTLED_POLL_MS, only)
+            if records and not self._guard.failed:  # what was polled is read again when the kernel has started over
+                await self._take(records)
+                await asyncio.sleep(self._role.linger_s)
+
+    @property
+    def throttled(self) -> bool:
+        """Whether less than everything is read, on purpose."""
+        return self._is_pressed() or bool(self._offer.paused)
+
+    def relieve(self) -> None:
+        """Look at the bounds again: something was completed."""
+        if not self._full():
+            self._relief.set()
+
+    def _full(self) -> bool:
+        return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
+
+    def _is_pressed(self) -> bool:
+        pressure = max(self._lanes.pressure(), self._keeper.pressure() if self._keeper else 0.0)
+        return self._drain_until_us is not None or self._full() or pressure >= 1
+
+    def _only(self) -> frozenset[str] | None:
+        """Return the topics to read from; None = from all."""
+        paused = self._offer.paused
+        if self._is_pressed():
+            return self._role.replies - paused
+        return frozenset(self._role.topics) - paused if paused else None
+
+    def _drained(self, stop: asyncio.Event) -> bool:
+        if not stop.is_set():
+            return False
+        now_us = self._ports.clock.now_us()
+        if self._drain_until_us is None:
+            self._drain_until_us = now_us + int(self._role.drain_s * 1_000_000)
+        return self._tracker.outstanding() == 0 or now_us >= self._drain_until_us
+
+    async def _wait_relief(self) -> None:
+        """Wait until there is less in hand, but look again soon: pressure and a stop ring no bell."""
+        self._relief.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(THROTTLED_POLL_MS / 1000):
+                await self._relief.wait()
+
+    async def _take(self, records: list[Record]) -> None:
+        """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
+        hand = self._hand
+        hand.fill(records)
+        while hand.records and not self._guard.failed:
+            part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else self._role.at_once)
+            for partition, run in groupby(part, key=_partition):
+                self._tracker.delivered(partition, [record.offset for record in run])
+            fault = self._offer(part)
+            if fault is not None:
+                await self._blame(part, fault)
+            await asyncio.sleep(0)
+
+    async def _start_over_if_failed(self) -> None:
+        """Read again what is not complete, after a failure that no record can be blamed for."""
+        if self._guard.failed:
+            await self._ownership.start_over()
+            self._guard.failed = False
+            self._perform([])  # sets the alarm
+
+    async def _blame(self, records: list[Record], fault: Exception) -> None:
+        """Find the record a kernel fails on: read again what is not complete, one by one; the culprit is a dead letter.
+
+        The records are not simply offered again: the kernel may have taken some of them before it failed, and what it
+        wanted done for those is lost.
+        """
+        if len(records) == 1:
+            record = records[0]
+            _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)
+            self._perform([DeadLetter(record, "bug", repr(fault))])
+            return
+        _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
+        for record in records:
+            self._suspects[_partition(record)] = record.offset + 1
+        await self._ownership.start_over()
+
+    def _is_suspect(self, record: Record) -> bool:
+        """Tell whether a record was in a slice that failed; forget slices that were passed."""
+        partition = _partition(record)
+        if record.offset < self._suspects.get(partition, 0):
+            return True
+        self._suspects.pop(partition, None)
+        return False

@@ -1,0 +1,234 @@
+"""Which partitions are ours and where they start: tells consumer, tracker, store and kernel, in that order.
+
+assigned ──▶ start = committed, or the store's offset ──▶ read from before it ──▶ kernel.on_assigned(starts)
+revoked  ──▶ wait for acknowledgements, commit ──▶ kernel.on_revoked
+refused  ──▶ the store has another offset: that partition starts over from there
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
+from streams.runtime.role.lost_offsets import recent_starts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+    from streams.operators.contract import Operator
+    from streams.runtime.offsets import OffsetTracker
+    from streams.runtime.ports import TopicPartition
+    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.role.definition import Ports, Role
+    from streams.runtime.role.poll_buffer import Hand
+    from streams.runtime.role.state_queue import Keeper
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+# Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
+FLUSH_S = 2.0
+BACKOFF_S = 0.25
+# How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
+END_ATTEMPTS = 8
+
+
+class Ownership:
+    """Implements `ports.Rebalanced` for one loop.
+
+    Args:
+        role: whose partitions.
+        kernel: is told about the main topic's partitions.
+        ports: consumer, store and positions are used.
+        tracker: follows what is owned.
+        lanes: are flushed before a hand-over.
+        keeper: forgets what is no longer owned.
+        hand: the reader's; records of what is not ours, or waits, are taken out of it.
+        ready: set once partitions have been assigned (none is fine, too: a standby).
+    """
+
+    def __init__(
+        self,
+        role: Role,
+        kernel: Operator,
+        ports: Ports,
+        tracker: OffsetTracker,
+        lanes: Lanes,
+        keeper: Keeper | None,
+        hand: Hand,
+        ready: asyncio.Event,
+    ) -> None:
+        self._role = role
+        self._kernel = kernel
+        self._ports = ports
+        self._tracker = tracker
+        self._lanes = lanes
+        self._keeper = keeper
+        self._hand = hand
+        self._ready = ready
+        self._changing = asyncio.Lock()
+
+    async def on_assigned(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
+        """Start the partitions; see `ports.Rebalanced`."""
+        async with self._changing:
+            positions = await self._begin(committed)
+        if not self._ready.is_set():
+            numbers = ", ".join(map(str, self._numbers(committed))) or "none: others have them, it stands by"
+            _log.info("%s is ready; its partitions: %s", self._role.name, numbers)
+        self._ready.set()
+        return positions
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand the partitions over; see `ports.Rebalanced`."""
+        async with self._changing:
+            await self._end(partitions)
+
+    async def on_refused(self, number: int, stored: int | None) -> None:
+        """Start one partition over from what the store has."""
+        self._kernel.on_refused(number, stored)
+        partition = (self._role.main, number)
+        generation = self._ports.consumer.generation
+        async with self._changing:
+            await self._check_logs({partition: stored or 0})
+            position = (await self._read_from({partition: stored or 0}))[partition]
+            if generation != self._ports.consumer.generation or partition not in self._tracker.assigned():
+                return  # a rebalance has started it over, or taken it away
+            self._hand.drop([partition])
+            self._tracker.assign(partition, stored or 0)
+            self._own({number: stored})
+            self._kernel.on_assigned({number: stored or 0})
+            self._ports.consumer.seek(partition, position)
+
+    def on_blocked(self, number: int) -> None:
+        """Let one partition wait, with nothing of it in hand, until `on_refused` starts it over."""
+        partition = (self._role.main, number)
+        self._kernel.on_revoked([number])
+        self._hand.close(partition)
+        if partition in self._tracker.assigned():
+            self._tracker.assign(partition, self._tracker.position(partition))
+
+    async def start_over(self) -> None:
+        """Read again everything that is not complete, with a kernel that remembers nothing of it."""
+        generation = self._ports.consumer.generation
+        async with self._changing:
+            committed = {partition: self._tracker.position(partition) for partition in self._tracker.assigned()}
+            await self._end(tuple(committed))
+            if generation != self._ports.consumer.generation:
+                return
+            positions = {**committed, **await self._begin(committed)}
+            for partition, position in positions.items():
+                self._ports.consumer.seek(partition, position or 0)
+
+    async def commit(self) -> None:
+        """Commit what may be committed."""
+        offsets = self._tracker.committable()
+        if offsets and await self._ports.consumer.commit(offsets):
+            self._tracker.committed(offsets)
+
+    async def _begin(self, committed: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int | None]:
+        numbers = self._numbers(committed)
+        recent = await self._recent(committed)
+        starts = {**{partition: offset or 0 for partition, offset in committed.items()}, **recent}
+        positions: dict[TopicPartition, int | None] = {**recent}
+        main = [(self._role.main, number) for number in numbers]
+        if self._role.owns_states:
+            starts |= {partition: await self._stored(partition[1]) for partition in main}
+            await self._check_logs({partition: starts[partition] for partition in main})
+        if self._role.owns_states or self._kernel.read_back_us > 0:
+            others = [p for p in committed if p[0] in self._kernel.also_read_back]
+            positions |= await self._read_from({partition: starts[partition] for partition in (*main, *others)})
+        for partition, offset in committed.items():
+            self._tracker.assign(partition, starts[partition], offset)
+        if self._role.owns_states:
+            self._own({partition[1]: starts[partition] for partition in main})
+        self._kernel.on_assigned({partition[1]: starts[partition] for partition in main})
+        return positions
+
+    async def _end(self, partitions: Collection[TopicPartition]) -> None:
+        self._hand.drop(partitions)
+        if not partitions:
+            return
+        if not await self._lanes.flush(FLUSH_S):
+            _log.warning("handing over with unacknowledged records; their sources will be read again")
+        numbers = self._main_numbers(partitions)
+        if self._keeper is not None and self._role.owns_states:
+            self._keeper.forget(numbers)
+            await self._keeper.settle(FLUSH_S)
+        await self.commit()
+        for partition in partitions:
+            self._tracker.revoke(partition)
+        if self._keeper is not None and self._role.owns_states:
+            self._keeper.forget(numbers)  # what was asked for meanwhile
+        self._kernel.on_revoked(numbers)
+
+    def _own(self, starts: Mapping[int, int | None]) -> None:
+        if self._keeper is not None:
+            self._keeper.own(starts)
+
+    def _main_numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        return sorted(number for topic, number in partitions if topic == self._role.main)
+
+    def _numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
+        """Return the main topic's partition numbers; all topics of a role must bring the same ones."""
+        by_topic: dict[str, set[int]] = {topic: set() for topic in self._role.topics}
+        for topic, number in partitions:
+            by_topic[topic].add(number)
+        if len({frozenset(numbers) for numbers in by_topic.values()}) > 1:
+            listed = ", ".join(f"{topic} {sorted(numbers)}" for topic, numbers in by_topic.items())
+            raise MisconfiguredError(
+                f"{self._role.name} was given different partitions ({listed}); make their counts equal"
+            )
+        return sorted(by_topic[self._role.main])
+
+    async def _recent(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
+        """Return where to begin if the group's offsets were lost."""
+        role, positions, window_us = self._role, self._ports.positions, self._kernel.read_back_us
+        if positions is None:
+            return {}
+        return await _persist(lambda: recent_starts(role.name, committed, role.wrote, positions, window_us))
+
+    async def _stored(self, number: int) -> int:
+        store = self._ports.store
+        assert store is not None, "a role that owns states has a store"
+        return await _persist(lambda: store.offset(number)) or 0
+
+    async def _check_logs(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Refuse to start where the store is ahead of the log: new records would count as applied, unseen."""
+        ahead = {partition: stored for partition, stored in starts.items() if stored}
+        positions = self._ports.positions
+        assert positions is not None, "a role that owns states has log positions"
+        for attempt in range(END_ATTEMPTS):
+            if not ahead:
+                return
+            await asyncio.sleep(BACKOFF_S if attempt else 0)
+            asked = tuple(ahead)
+            ends = await _persist(lambda: positions.ends(asked))  # noqa: B023  # called before the next round
+            ahead = {partition: stored for partition, stored in ahead.items() if stored > ends[partition]}
+        if ahead:
+            raise MisconfiguredError(_behind(ahead, ends))
+
+    async def _read_from(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        positions = self._ports.positions
+        assert positions is not None, "a role that owns states or reads back has log positions"
+        return await _persist(lambda: positions.before(starts, self._kernel.read_back_us))
+
+
+def _behind(stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:
+    listed = ", ".join(f"{topic}-{n} ends at {ends[topic, n]}, stored is {stored[topic, n]}" for topic, n in stored)
+    keys = " ".join(f"'{{<prefix>:{number}}}:states'" for _, number in stored)
+    return (
+        f"the stored policy states are ahead of the log ({listed}): the topic was deleted, or lost records. To learn "
+        f"anew, stop the role, `redis-cli del {keys}` with the deployment's prefix, and start it again"
+    )
+
+
+async def _persist(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """Ask until there is an answer: without it a partition cannot start at all."""
+    while True:
+        try:
+            return await ask()
+        except (StoreUnavailableError, BrokerUnavailableError) as fault:
+            _log.warning("a partition waits for its start: %s", fault)
+            await asyncio.sleep(BACKOFF_S)

@@ -1,0 +1,1 @@
+"""Policy states: what a store must do, in memory and in Redis."""

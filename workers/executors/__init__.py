@@ -1,0 +1,1 @@
+"""Where a batch is predicted: a thread, a child process, a pool of them."""

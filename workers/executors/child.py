@@ -1,0 +1,85 @@
+"""The child process of a `ProcessExecutor`: loads one package, then answers frame by frame until its input ends.
+
+    python -m workers.executors.child FOLDER DIGEST THREADS [--allow-pickle] [--code=MODULE,...]
+        [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES]
+
+What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
+its own, so that the child also ends when its worker dies while the model hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import resource
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from workers.errors import PackageError
+from workers.executors import frames
+from workers.executors.predictor import predictor
+from workers.packages.autotune import SIZES
+from workers.packages.loading import load_package
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+
+def main(arguments: list[str]) -> int:
+    """Serve one package; returns the exit status."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.path.append(str(Path.cwd()))  # where functions and architectures are looked for, too
+    folder, digest, threads, *flags = arguments
+    _bound(flags)
+    try:
+        model = load_package(
+            folder,
+            allow_pickle="--allow-pickle" in flags,
+            digest=digest or None,
+            threads=int(threads),
+            sizes=_sizes(flags, "--measured=") or SIZES,
+            code=tuple(filter(None, _given(flags, "--code=").split(","))),
+        )
+    except PackageError as error:
+        frames.write(output, str(error).encode())
+        return 1
+    except MemoryError:
+        frames.write(output, b"it does not fit into the memory that worker.memory_mib gives it")
+        return 1
+    predict = predictor(model, _sizes(flags, "--sizes="))
+    inputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(sys.stdin.buffer, inputs), daemon=True).start()
+    frames.write(output, frames.pack_loaded(model.choice))
+    while True:
+        rows = pickle.loads(inputs.get())  # noqa: S301 - from the worker that started this process
+        frames.write(output, frames.pack(predict(rows)))
+
+
+def _sizes(flags: list[str], name: str) -> tuple[int, ...]:
+    """Return the batch sizes of a flag; none = nothing is said."""
+    given = _given(flags, name)
+    return tuple(map(int, given.split(","))) if given else ()
+
+
+def _bound(flags: list[str]) -> None:
+    """Bound what this process may take: data, not addresses, of which libraries reserve many gigabytes."""
+    if given := _given(flags, "--memory="):
+        resource.setrlimit(resource.RLIMIT_DATA, (int(given), int(given)))
+
+
+def _given(flags: list[str], name: str) -> str:
+    return next((flag.removeprefix(name) for flag in flags if flag.startswith(name)), "")
+
+
+def _read(stream: BinaryIO, inputs: queue.SimpleQueue[bytes]) -> None:
+    while (frame := frames.read(stream)) is not None:
+        inputs.put(frame)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

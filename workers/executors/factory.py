@@ -1,0 +1,66 @@
+"""What runs a model, as the settings say: a thread of this process, a process of its own, or several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from workers.executors.pool import PoolExecutor
+from workers.executors.predictor import predictor
+from workers.executors.process import ProcessExecutor
+from workers.executors.thread import Executor, ThreadExecutor
+from workers.packages.autotune import SIZES
+from workers.packages.loading import load_package
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.records import Input, Model
+    from workers.inputs.rows import Predicted
+    from workers.packages.autotune import Choice
+    from workers.settings import WorkerSettings
+
+
+def executor_of(
+    model: Model, settings: WorkerSettings, now_us: Callable[[], int], chose: Callable[[Choice], None]
+) -> Executor:
+    """Return what will run a version; nothing is loaded yet.
+
+    Args:
+        model: which; its package must lie where the record says.
+        settings: how it is run.
+        now_us: the clock.
+        chose: is told which of a package's forms run, and what was measured.
+    """
+    options: dict[str, Any] = {
+        "digest": model.digest,
+        "threads": settings.threads,
+        "allow_pickle": settings.allow_pickle,
+        "code": settings.code,
+    }
+    sizes = settings.allowed_batch_sizes.get(model.name, ())
+    memory = settings.memory_bytes.get(model.name, 0)
+    if count := settings.processes_of(model.name):
+        options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory, "chose": chose}
+        options["measured_sizes"] = sizes or _sizes(settings)
+        children = [ProcessExecutor(model.path, now_us, **options) for _ in range(count)]
+        return children[0] if count == 1 else PoolExecutor(children, now_us, sizes)
+
+    def load() -> Callable[[Sequence[Input]], Predicted]:
+        loaded = load_package(model.path, **options, sizes=sizes or _sizes(settings))
+        if loaded.choice is not None:
+            chose(loaded.choice)
+        if getattr(loaded.runtime, "waits", False):
+            executor.keep_in_thread()
+        elif getattr(loaded.runtime, "leaves_lock", False):
+            executor.leaves_lock()
+        return predictor(loaded, sizes)
+
+    executor = ThreadExecutor(load, now_us, settings.load_s)
+    return executor
+
+
+def _sizes(settings: WorkerSettings) -> tuple[int, ...]:
+    """Return the batch sizes by which a runtime is chosen: the one that is in use, where that is known."""
+    if settings.controller != "fixed":
+        return SIZES
+    return (int((settings.parameters or {}).get("rows", 1)),)

@@ -1,0 +1,126 @@
+"""What a worker and the child process with its model say to each other: length-prefixed frames over two pipes.
+
+    worker ── inputs (pickle) ──▶ child          the worker trusts nobody's bytes but is trusted itself
+    worker ◀─ results (npz) ───── child          arrays without pickle: a model's process cannot run code in the worker
+
+A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded,
+and which of its forms runs; or why not.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+import numpy as np
+
+from schemas.records import Outcome
+from workers.errors import OutputError, PackageError
+from workers.inputs.rows import Predicted
+from workers.packages.autotune import Choice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from workers.runtimes.contract import Answers
+
+    _Columns: TypeAlias = tuple[
+        tuple[Outcome, ...], Answers, NDArray[np.generic] | None, dict[int, str], str | None, dict[int, str]
+    ]
+
+HEADER = struct.Struct(">I")
+_OUTCOMES = tuple(Outcome)
+_LOADED = b"\0"  # no message begins with it
+
+
+def pack_loaded(choice: Choice | None) -> bytes:
+    """Say that the model is loaded, and what was chosen where it has several forms."""
+    return _LOADED + json.dumps(choice).encode()
+
+
+def unpack_loaded(frame: bytes) -> Choice | None:
+    """Read what `pack_loaded` wrote.
+
+    Raises:
+        PackageError: it says instead why the model was not loaded.
+    """
+    if not frame.startswith(_LOADED):
+        raise PackageError(frame.decode(errors="replace"))
+    try:
+        found = json.loads(frame.removeprefix(_LOADED))
+        if found is None:
+            return None
+        spans, batch_us = found
+        times = {name: {int(rows): float(us) for rows, us in of.items()} for name, of in batch_us.items()}
+        return Choice(tuple((int(rows), str(name)) for rows, name in spans), times)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PackageError(f"the model's process does not say what it runs: {error}") from error
+
+
+def pack(predicted: Predicted) -> bytes:
+    """Write results without pickle."""
+    texts = isinstance(predicted.answers, tuple)
+    columns: dict[str, NDArray[np.generic]] = {
+        "outcomes": np.array([_OUTCOMES.index(outcome) for outcome in predicted.outcomes], dtype=np.uint8),
+        "answers": np.array(predicted.answers, dtype=np.str_) if texts else np.asarray(predicted.answers),
+        "notes": np.frombuffer(json.dumps(_notes(predicted)).encode(), dtype=np.uint8),
+    }
+    if predicted.scores is not None:
+        columns["scores"] = predicted.scores
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **columns)
+    return buffer.getvalue()
+
+
+def unpack(frame: bytes | None, rows: int) -> Predicted:
+    """Read the results of a batch of `rows`; the inverse of `pack`.
+
+    Raises:
+        OutputError: there is no frame (the child died), or it does not hold these results.
+    """
+    if frame is None:
+        raise OutputError("the model's process died")
+    try:
+        predicted = _parse(frame)
+    except (ValueError, KeyError, IndexError, TypeError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise OutputError(f"the model's process sent no results: {error}") from error
+    if any(column is not None and len(column) != rows for column in predicted[:3]):
+        raise OutputError(f"the model's process did not send {rows} results")
+    return Predicted(*predicted)
+
+
+def _parse(frame: bytes) -> _Columns:
+    with np.load(io.BytesIO(frame), allow_pickle=False) as columns:
+        answers = columns["answers"]
+        fault, reasons, messages = json.loads(columns["notes"].tobytes())
+        return (
+            tuple(_OUTCOMES[index] for index in columns["outcomes"].tolist()),
+            tuple(answers.tolist()) if answers.dtype.kind == "U" else answers,
+            columns["scores"] if "scores" in columns.files else None,
+            dict(reasons),
+            fault,
+            dict(messages),
+        )
+
+
+def _notes(predicted: Predicted) -> list[Any]:
+    return [predicted.fault, list(predicted.reasons.items()), list(predicted.messages.items())]
+
+
+def read(stream: BinaryIO) -> bytes | None:
+    """Read one frame; None at the end of the stream."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (length,) = HEADER.unpack(header)
+    body = stream.read(length)
+    return body if len(body) == length else None
+
+
+def write(stream: BinaryIO, body: bytes) -> None:
+    """Write one frame at once."""
+    stream.write(HEADER.pack(len(body)) + body)
+    stream.flush()

@@ -1,0 +1,82 @@
+"""Which batches run on the event loop's own thread. Pure.
+
+Those that are quick: they take less than the way to a thread and back, or so little that nobody waits for them. And
+those of a model that keeps Python's lock while it computes: beside its thread the event loop gets nothing done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from workers.kernel.service_times import SAMPLES, ServiceTimes
+
+# What the event loop may be kept from its other work at a time. A thread would not free it for so long either: a model
+# that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms; and to hand a batch to a thread
+# and its results back takes 100 to 150 us of CPU and two changes of threads, each of which a busy machine may put off.
+QUICK_US = 1_000
+# The same where more rows wait: the least that handing over costs, as the loop writes the last answers meanwhile.
+HAND_OVER_US = 100
+# The same of a model that keeps the lock: a batch within half of 100 ms. A forest of scikit-learn lets the lock go for
+# microseconds at a time, less than another thread needs to wake up: beside its thread the loop was late by 3 ms at p50
+# and 124 at p99, and the forest took 1.8 times as long; as ONNX 3 ms at p99, 1.03 (`skysail load run lock`, two cores).
+LOCKED_US = 50_000
+# At least so much of a batch is work: a model that waits for something else leaves the lock alone.
+_WORKS = 0.5
+# Batches before a model can count as quick, and after one that was not what it seemed.
+PROOFS = 32
+PROOFS_AGAIN = 1_000
+# At once, or bit by bit where quick batches do not make up for it. A process that is not given a core for a while,
+# where there are more of them than cores, seldom waits half as long.
+SURPRISE_US = 50_000
+
+
+class Quickness:
+    """Tells which batches are predicted on the event loop's own thread.
+
+    What counts is what the model keeps a thread for: the CPU time that it uses, and what it always waits for besides,
+    as for a disk. What it waits for only now and then is a core, or Python's lock: the machine's doing.
+
+    None is before the model has been timed, nor for a good while after it has kept the loop for 50 ms too long.
+
+    Args:
+        keeps_lock: whether the model keeps Python's lock for most of the time that it computes.
+    """
+
+    def __init__(self, *, keeps_lock: bool = True) -> None:
+        self._keeps_lock = keeps_lock
+        self._times, self._work = ServiceTimes(), ServiceTimes()
+        self._waits: dict[int, deque[int]] = {}
+        self._proofs = PROOFS
+        self._excess_us = 0  # CPU time over what is allowed, less what the batches since have taken less
+
+    def expects(self, rows: int, *, more: bool = False) -> bool:
+        """Whether a batch of `rows` should not go to a thread, even beside what is to be done for `more`."""
+        return not self._proofs and self._times.usual(rows) <= self._allowed_us(rows, more=more)
+
+    def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
+        """Take how long a batch took in a thread of its own, and the CPU time in it."""
+        self._proofs = max(0, self._proofs - 1)
+        self._learn(rows, duration_us, cpu_us)
+
+    def observe_expected(self, rows: int, duration_us: int, cpu_us: int) -> None:
+        """Take the same of a batch that was expected to do without a thread."""
+        allowed_us = self._allowed_us(rows)
+        self._learn(rows, duration_us, cpu_us)
+        self._excess_us = max(0, self._excess_us + cpu_us - allowed_us)
+        if self._excess_us > SURPRISE_US or duration_us > max(SURPRISE_US, 2 * allowed_us):
+            self.doubt()
+
+    def doubt(self) -> None:
+        """Expect no batch to do without a thread for a good while."""
+        self._proofs, self._excess_us = PROOFS_AGAIN, 0
+
+    def _allowed_us(self, rows: int, *, more: bool = False) -> int:
+        if self._keeps_lock and self._work.usual(rows) >= _WORKS * self._times.usual(rows):
+            return LOCKED_US
+        return HAND_OVER_US if more else QUICK_US
+
+    def _learn(self, rows: int, duration_us: int, cpu_us: int) -> None:
+        waits = self._waits.setdefault(rows.bit_length(), deque(maxlen=SAMPLES))
+        waits.append(max(0, duration_us - cpu_us))
+        self._times.observe(rows, cpu_us + min(waits))
+        self._work.observe(rows, cpu_us)

@@ -1,0 +1,136 @@
+"""Predicts in several child processes at once: each batch is divided among them, for models that keep Python's lock.
+
+A child that hangs or dies fails its part of the batch; the next batch waits until it has been replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from policies.allowed import padded
+from schemas.records import Outcome
+from workers.executors.thread import Elsewhere, Timed
+from workers.inputs.rows import Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from schemas.records import Input
+    from workers.executors.process import ProcessExecutor
+
+
+class PoolExecutor(Elsewhere):
+    """Children that each hold the model."""
+
+    def __init__(
+        self, children: Sequence[ProcessExecutor], now_us: Callable[[], int], sizes: tuple[int, ...] = ()
+    ) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            children: that share the batches.
+            now_us: the clock that batches are timed by.
+            sizes: of the batches that a child is given, rising; none = any.
+        """
+        self._children = children
+        self._now_us = now_us
+        self._sizes = sizes
+
+    @property
+    def ready(self) -> bool:
+        """Whether every child has its model loaded."""
+        return all(child.ready for child in self._children)
+
+    async def start(self) -> None:
+        """Have the model loaded in every child that has not: first in one alone, which may fail or be timing its forms.
+
+        Raises:
+            PackageError: it cannot be loaded.
+        """
+        first, *others = self._children
+        await first.start()
+        started = await asyncio.gather(*(child.start() for child in others), return_exceptions=True)
+        for fault in started:
+            if fault is not None:
+                raise fault
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict one batch, in as many parts as there are children, or fewer that fill an allowed size."""
+        started_us = self._now_us()
+        edges = edges_of(len(inputs), len(self._children), self._sizes)
+        parts = [inputs[start:end] for start, end in pairwise(edges)]
+        asked = (child.run(part, patience_s) for child, part in zip(self._children, parts, strict=False))
+        timed = await asyncio.gather(*asked)
+        return Timed(joined([each.predicted for each in timed]), self._now_us() - started_us)
+
+    async def stop(self) -> None:
+        """Kill the children."""
+        await asyncio.gather(*(child.stop() for child in self._children))
+
+
+def edges_of(rows: int, children: int, sizes: tuple[int, ...]) -> list[int]:
+    """Return where a batch is cut, 0 and its end included.
+
+    Args:
+        rows: of the batch, at least 1.
+        children: among which it is divided.
+        sizes: that parts are padded to, rising; none = any size, so that parts are of nearly equal size.
+    """
+    if not sizes:
+        count = min(children, rows)
+        return [rows * part // count for part in range(count + 1)]
+    share = -(-rows // children)
+    size = max(share, padded(share, sizes))
+    return [*range(0, rows, size), rows]
+
+
+def joined(parts: Sequence[Predicted]) -> Predicted:
+    """Put the results of consecutive parts of a batch one behind the other.
+
+    Parts without an answer are filled up; one whose answers are of another form than the first has failed.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    pattern = next((part for part in parts if Outcome.OK in part.outcomes), parts[0])
+    fitting = [part if _fits(part, pattern) else _failed_as(pattern, part) for part in parts]
+    starts = np.cumsum([0, *(len(part.outcomes) for part in fitting)]).tolist()
+    return Predicted(
+        tuple(outcome for part in fitting for outcome in part.outcomes),
+        tuple(text for part in fitting for text in part.answers)
+        if isinstance(pattern.answers, tuple)
+        else np.concatenate([np.asarray(part.answers) for part in fitting]),
+        None if pattern.scores is None else np.concatenate([np.asarray(part.scores) for part in fitting]),
+        {start + row: why for start, part in zip(starts, fitting, strict=False) for row, why in part.reasons.items()},
+        next((part.fault for part in fitting if part.fault is not None), None),
+        {
+            start + row: text
+            for start, part in zip(starts, fitting, strict=False)
+            for row, text in part.messages.items()
+        },
+    )
+
+
+def _fits(part: Predicted, pattern: Predicted) -> bool:
+    if isinstance(part.answers, tuple) != isinstance(pattern.answers, tuple):
+        return False
+    return _width(part.scores) == _width(pattern.scores)
+
+
+def _width(scores: NDArray[np.generic] | None) -> tuple[int, ...] | None:
+    return None if scores is None else scores.shape[1:]
+
+
+def _failed_as(pattern: Predicted, part: Predicted) -> Predicted:
+    """Return a part without answers, in the form of those that have some."""
+    rows = len(part.outcomes)
+    outcomes = tuple(Outcome.FAILED if outcome is Outcome.OK else outcome for outcome in part.outcomes)
+    fault = part.fault or ("the model's answers are of different forms" if Outcome.OK in part.outcomes else None)
+    answers = ("",) * rows if isinstance(pattern.answers, tuple) else np.zeros(rows, np.asarray(pattern.answers).dtype)
+    scores = None if pattern.scores is None else np.zeros((rows, *pattern.scores.shape[1:]), pattern.scores.dtype)
+    return Predicted(outcomes, answers, scores, part.reasons, fault, part.messages)

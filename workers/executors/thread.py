@@ -1,0 +1,280 @@
+"""Predicts away from the event loop, or on it what takes next to no time, and notices a model that does not come back.
+
+    ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
+                       Batches known to take less than a millisecond skip it, and those of a model that keeps
+                       Python's lock: it only watches them
+    Missing            no model at all: what cannot be loaded fails its rows
+    ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
+    PoolExecutor       several of these, among which each batch is divided
+
+Each answers one batch at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from workers.errors import HungError
+from workers.executors.hang_monitor import Sentinel, hung
+from workers.executors.loop_budget import Quickness
+from workers.inputs.rows import Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.records import Input
+
+    Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
+
+R = TypeVar("R")
+
+# A model that needs longer is taken for hung; no batch objective comes near, and loading into a cache may take seconds.
+MIN_PATIENCE_S = 5.0
+# A large network is read from a disk within this; only a model that hangs takes longer.
+LOAD_S = 120.0
+
+
+def patience_s(objective_us: int) -> float:
+    """Return how long a batch may take before the model counts as hung: 10 objectives, at least 5 s."""
+    return max(MIN_PATIENCE_S, 10 * objective_us / 1e6)
+
+
+class Timed(NamedTuple):
+    """Results, and how long the model took for them, without what the event loop was busy with besides.
+
+    Attributes:
+        predicted: the results.
+        predict_us: how long it took.
+        cpu_us: of that, how long its thread was at work; 0 = not known.
+    """
+
+    predicted: Predicted
+    predict_us: int
+    cpu_us: int = 0
+
+
+class Executor(Protocol):
+    """Predicts batches."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the model is loaded; `start` takes its time if not."""
+        ...
+
+    async def start(self) -> None:
+        """Load the model, or load it again if it was lost; returns at once if it is there.
+
+        Raises:
+            PackageError: it cannot be loaded.
+            HungError: loading it does not end, and it cannot be replaced from inside.
+        """
+        ...
+
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Whether so many rows are for `run_quick`: the event loop has no use for its time meanwhile.
+
+        Where there are `more` rows for the next batch, only what takes less than to hand it over, unless the model
+        keeps Python's lock: beside `run` the event loop gets on with the others.
+        """
+        ...
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Predict one batch here and now, for which `is_quick`; None: call `run`.
+
+        A model that hangs in it ends the process, after about `patience_s`.
+        """
+        ...
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict one batch, n rows.
+
+        Raises:
+            HungError: the model did not come back within `patience_s` and cannot be replaced from inside.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Let go of the model without waiting for it."""
+        ...
+
+
+class Elsewhere:
+    """Part of the executors that never predict in the event loop's thread: what hangs there is the worker's end."""
+
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Return False."""
+        return False
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Leave it to `run`."""
+        return None
+
+
+class Missing(Elsewhere):
+    """Stands in for a model that cannot be loaded: every row fails at once."""
+
+    ready = True
+
+    def __init__(self, fault: str) -> None:
+        """Say why with every batch."""
+        self._fault = fault
+
+    async def start(self) -> None:
+        """Do nothing."""
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Fail."""
+        return Timed(Predicted.failed(len(inputs), self._fault), 0)
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
+class ThreadExecutor:
+    """Loads and predicts in one daemon thread, which cannot keep a process alive that wants to end.
+
+    Loading happens in the same thread because OpenMP's limits belong to the thread that set them; runtimes see to them
+    in the event loop's thread, too. While a quick batch runs there, this one looks whether it comes back.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Predict],
+        now_us: Callable[[], int],
+        load_s: float = LOAD_S,
+        sentinel: Sentinel | None = None,
+        cpu_ns: Callable[[], int] = time.thread_time_ns,
+    ) -> None:
+        """Nothing runs before `start`.
+
+        Args:
+            load: called in the thread; returns what predicts.
+            now_us: the clock that batches are timed by.
+            load_s: how long loading may take.
+            sentinel: does what is to be done about a quick batch that hangs; None = ends the process.
+            cpu_ns: CPU time of the thread that calls it (ns).
+        """
+        self._load = load
+        self._now_us = now_us
+        self._load_s = load_s
+        self._cpu_ns = cpu_ns
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._predict: Predict | None = None
+        self._sentinel = sentinel or Sentinel()
+        self._quickness: Quickness | None = Quickness()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the model is loaded."""
+        return self._predict is not None
+
+    def keep_in_thread(self) -> None:
+        """Leave the event loop's thread alone, however quick the model is: most of its time it waits for a device."""
+        self._quickness = None
+
+    def leaves_lock(self) -> None:
+        """Leave the event loop's thread alone, unless the model is quick: it computes without Python's lock."""
+        self._quickness = Quickness(keeps_lock=False)
+
+    async def start(self) -> None:
+        """Start the thread and load the model in it."""
+        if self._predict is not None:
+            return
+        threading.Thread(target=self._serve, name="predict", daemon=True).start()
+        try:
+            async with asyncio.timeout(self._load_s):
+                self._predict = await self._do(self._load)
+        except TimeoutError:
+            raise HungError(
+                f"the model was not loaded within {self._load_s:g} s and a thread cannot be killed: this worker ends so"
+                " that it is started again; set `worker.load_s` higher if it needs longer"
+            ) from None
+
+    def is_quick(self, rows: int, *, more: bool) -> bool:
+        """Whether the caller's thread is to predict so many rows."""
+        return self._quickness is not None and self._quickness.expects(rows, more=more)
+
+    def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
+        """Predict in the caller's thread what is known to be quick.
+
+        What the model raises here is forgotten, and `run` asks it again: it may be raised only because of the thread,
+        as by a function that runs an event loop of its own.
+        """
+        assert self._predict is not None and self._quickness is not None, "start() and is_quick() come first"  # noqa: PT018 - one truth
+        is_first = self._sentinel.look_s is None
+        self._sentinel.begin(len(inputs), patience_s)
+        if is_first:
+            self._work.put(_nothing)  # the thread waits without end so far
+        try:
+            timed = self._timed(self._predict, inputs)
+        finally:
+            self._sentinel.over()
+        if timed.predicted.fault is not None:
+            self._quickness.doubt()
+            return None
+        self._quickness.observe_expected(len(inputs), timed.predict_us, timed.cpu_us)
+        return timed
+
+    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
+        """Predict in the thread."""
+        assert self._predict is not None, "start() comes first"
+        try:
+            async with asyncio.timeout(patience_s):
+                timed = await self._do(partial(self._timed, self._predict, inputs))
+        except TimeoutError:
+            raise HungError(hung(len(inputs), patience_s)) from None
+        if self._quickness is not None:
+            self._quickness.observe(len(inputs), timed.predict_us, timed.cpu_us)
+        return timed
+
+    async def stop(self) -> None:
+        """Let the thread end when it is idle."""
+        self._work.put(None)
+
+    def _timed(self, predict: Predict, inputs: Sequence[Input]) -> Timed:
+        started_us, started_cpu_ns = self._now_us(), self._cpu_ns()
+        predicted = predict(inputs)
+        cpu_us = (self._cpu_ns() - started_cpu_ns) // 1000
+        return Timed(predicted, self._now_us() - started_us, cpu_us)
+
+    async def _do(self, call: Callable[[], R]) -> R:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[R] = loop.create_future()
+        self._work.put(lambda: _settle(loop, future, call))
+        return await future
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                work = self._work.get(timeout=self._sentinel.look_s)
+            except queue.Empty:
+                self._sentinel.look()
+                continue
+            if work is None:
+                return
+            work()
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], call: Callable[[], R]) -> None:
+    """Run the call and hand its result, or what it raised, to the loop; nobody may be waiting any more."""
+    try:
+        value = call()
+    except BaseException as error:  # noqa: BLE001 - handed on to whoever awaits it, whatever it is
+        _tell(loop, future, partial(future.set_exception, error))
+    else:
+        _tell(loop, future, partial(future.set_result, value))
+
+
+def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], tell: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has been closed: the worker is gone
+        loop.call_soon_threadsafe(lambda: None if future.done() else tell())

@@ -1,0 +1,1 @@
+"""Rows as they travel and as models take them."""

@@ -1,0 +1,177 @@
+"""From a batch of inputs to one outcome a row: a bad row does not fail its neighbours.
+
+inputs ──▶ validate and stack ──▶ predict, halving what raises ──▶ check the outputs ──▶ one outcome a row
+           INVALID                FAILED: the culprit              FAILED: not finite
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from schemas.records import Outcome
+from workers.errors import OutputError
+from workers.inputs.validation import validate
+from workers.runtimes.contract import Outputs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from schemas.records import Input
+    from workers.inputs.validation import Checked
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Answers, Rows, Runtime
+
+# A model that fails on more rows of one batch than this is broken itself: the rest fails untried, or a batch of n would
+# cost 2n calls of a model that raises on everything.
+MAX_CULPRITS = 16
+MAX_MESSAGE = 400  # characters of what a row's owner is told
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A batch's results as columns, one entry a row; answers and scores mean nothing where the outcome is not OK."""
+
+    outcomes: tuple[Outcome, ...]
+    answers: Answers
+    scores: NDArray[np.generic] | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
+    fault: str | None = None  # what the model raised first
+    messages: Mapping[int, str] = field(default_factory=dict)  # to whoever asked, of the INVALID rows
+
+    @classmethod
+    def failed(cls, rows: int, fault: str) -> Predicted:
+        """Say that no row was answered, and why."""
+        return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
+
+
+def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:
+    """Answer every row that can be answered.
+
+    Args:
+        runtime: the model.
+        manifest: its signature and output kind.
+        inputs: n rows, as they came.
+
+    Returns:
+        n outcomes: OK, INVALID (the row does not fit the signature) or FAILED (the model raised on it, or its answer is
+        not finite).
+    """
+    checked = validate(manifest.input, inputs)
+    found = _predict(runtime, checked.rows) if checked.good else []
+    predicted = _columns(len(inputs), checked, found)
+    if not checked.messages:
+        return predicted
+    messages = {row: f"model {manifest.name} {message}"[:MAX_MESSAGE] for row, message in checked.messages.items()}
+    return replace(predicted, messages=messages)
+
+
+def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
+    """Predict, halving a batch that raises until the culprits stand alone: at most log2(n) + 1 calls for a row.
+
+    Returns:
+        Spans in order: (length, outputs, or what the model raised).
+    """
+    found: list[tuple[int, Outputs | str]] = []
+    spans = [rows]
+    culprits = 0
+    while spans:
+        span = spans.pop()
+        tried = _attempt(runtime, span) if culprits < MAX_CULPRITS else "too many rows of the batch failed"
+        if isinstance(tried, str) and len(span) > 1 and culprits < MAX_CULPRITS:
+            spans += [span[len(span) // 2 :], span[: len(span) // 2]]
+            continue
+        culprits += isinstance(tried, str)
+        found.append((len(span), tried))
+    return found
+
+
+def _attempt(runtime: Runtime, rows: Rows) -> Outputs | str:
+    try:
+        outputs = runtime.predict_batch(rows)
+        _check(outputs, len(rows))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: whatever it raises fails its rows alone
+        return f"{type(error).__name__}: {error}"
+    return outputs
+
+
+def _check(outputs: Outputs, rows: int) -> None:
+    scores = rows if outputs.scores is None else len(outputs.scores)
+    if len(outputs.answers) != rows or scores != rows:
+        raise OutputError(f"the model returned {len(outputs.answers)} answers and {scores} scores for {rows} rows")
+
+
+def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:
+    """Put the spans' outputs back to where their rows stood."""
+    length, first = found[0] if found else (0, "")
+    if length == count and isinstance(first, Outputs) and _sound(first):  # as good as always
+        return Predicted((Outcome.OK,) * count, first.answers, first.scores)
+    parts: list[Outputs] = []
+    places: list[int] = []
+    start = 0
+    for length, tried in found:
+        if isinstance(tried, Outputs) and (not parts or _form(tried) == _form(parts[0])):
+            parts.append(tried)
+            places += checked.good[start : start + length]
+        start += length
+    faults = [tried for _, tried in found if isinstance(tried, str)]
+    outputs = _spread(parts, places, count)
+    fine = _finite(outputs) & np.isin(np.arange(count), places)
+    outcomes = [Outcome.OK if ok else Outcome.FAILED for ok in fine.tolist()]
+    for row in checked.reasons:
+        outcomes[row] = Outcome.INVALID
+    if not fine.all():
+        outputs = _blank(outputs, fine)
+    return Predicted(tuple(outcomes), outputs.answers, outputs.scores, checked.reasons, faults[0] if faults else None)
+
+
+def _form(outputs: Outputs) -> tuple[bool, tuple[int, ...] | None]:
+    return isinstance(outputs.answers, tuple), None if outputs.scores is None else outputs.scores.shape[1:]
+
+
+def _spread(parts: list[Outputs], places: list[int], count: int) -> Outputs:
+    """Join parts of one form and put row j of them at places[j] of `count` rows."""
+    if len(parts) == 1 and len(places) == count:
+        return parts[0]
+    if not parts:
+        return Outputs(np.zeros(count, dtype=np.int64))
+    columns = [part.scores for part in parts if part.scores is not None]
+    scores = _scatter(columns, places, count) if columns else None
+    numbers = [part.answers for part in parts if not isinstance(part.answers, tuple)]
+    if numbers:
+        return Outputs(_scatter(numbers, places, count), scores)
+    texts = dict(zip(places, (text for part in parts for text in part.answers), strict=True))
+    return Outputs(tuple(texts.get(i, "") for i in range(count)), scores)
+
+
+def _scatter(parts: list[NDArray[np.generic]], places: list[int], count: int) -> NDArray[np.generic]:
+    joined = np.concatenate(parts)
+    full = np.zeros((count, *joined.shape[1:]), dtype=joined.dtype)
+    full[places] = joined
+    return full
+
+
+def _sound(outputs: Outputs) -> bool:
+    """Tell whether all of it is finite; whole numbers and texts are."""
+    columns = [each for each in (outputs.answers, outputs.scores) if isinstance(each, np.ndarray)]
+    return all(column.dtype.kind not in "fc" or bool(np.isfinite(column).all()) for column in columns)
+
+
+def _finite(outputs: Outputs) -> NDArray[np.bool_]:
+    fine = np.ones(len(outputs.answers), dtype=np.bool_)
+    if not isinstance(outputs.answers, tuple):
+        fine &= np.isfinite(outputs.answers)
+    if outputs.scores is not None:
+        fine &= np.isfinite(outputs.scores).all(axis=1)
+    return fine
+
+
+def _blank(outputs: Outputs, fine: NDArray[np.bool_]) -> Outputs:
+    """Zero what is no answer: NaN must not travel."""
+    answers = outputs.answers if isinstance(outputs.answers, tuple) else np.where(fine, outputs.answers, 0)
+    scores = None if outputs.scores is None else np.where(fine[:, None], outputs.scores, 0)
+    return Outputs(answers, scores)

@@ -1,0 +1,1 @@
+"""Model packages: made, verified, loaded, converted."""

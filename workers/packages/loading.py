@@ -1,0 +1,129 @@
+"""Loads model packages: every file is read once and verified before a runtime, or the fastest of several, sees any."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workers import manifest as manifests
+from workers.entry_point import require_within
+from workers.errors import PackageError, WorkerError, refusing
+from workers.packages import autotune as choices
+from workers.packages.examples import stored_examples
+from workers.packages.sealed import contents, sealed, verify
+from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    from workers.manifest import Manifest, Pinned
+    from workers.packages.autotune import Choice
+    from workers.runtimes.contract import Files, Runtime
+
+_log = logging.getLogger(__name__)
+
+NAMING = frozenset({"function", "architecture"})  # options of a manifest that name code
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A verified package, ready to answer."""
+
+    manifest: Manifest
+    runtime: Runtime
+    digest: str
+    choice: Choice | None = None  # where there are several forms of it, and the fastest was chosen by measuring
+
+
+def checked(folder: Path) -> Pinned:
+    """Return a package's manifest and digest after checking all that can be seen of it without running anything.
+
+    Raises:
+        PackageError: it would be refused by whoever loads it.
+    """
+    found = manifests.pinned(folder)
+    if found.manifest.runtime not in RUNTIMES:
+        raise PackageError(f"runtime {found.manifest.runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
+    verify(folder, found.manifest)
+    if _has_forms(found.manifest):
+        names = [EXAMPLES_FILE] if EXAMPLES_FILE in found.manifest.files else []
+        stored_examples(found.manifest, contents(folder, names))
+    return found
+
+
+def load_package(
+    folder: Path | str,
+    *,
+    allow_pickle: bool = False,
+    digest: str | None = None,
+    threads: int = 1,
+    sizes: Sequence[int] = choices.SIZES,
+    code: Sequence[str] = (),
+) -> LoadedModel:
+    """Verify every file of a package, then load it.
+
+    Args:
+        folder: the package.
+        allow_pickle: load a pickled estimator; needs `digest` too, because whoever can change the pickle can change
+            the manifest beside it.
+        digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
+        threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
+        sizes: of the batches by which several forms of one model are measured, rising.
+        code: modules and packages that may be named as a function or an architecture; none = any.
+
+    Raises:
+        PackageError: anything does not fit, whatever it is; nothing of the model was loaded. The message says what to
+            do.
+    """
+    folder = Path(folder)
+    manifest, found = manifests.pinned(folder)
+    if digest is not None and found != digest:
+        raise PackageError(
+            f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
+        )
+    if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
+        raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
+    for named in manifest.options.keys() & NAMING:
+        require_within(str(manifest.options[named]), code)
+    with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
+        files = sealed(folder, manifest)
+        runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=allow_pickle, threads=threads)
+        model = LoadedModel(manifest, runtime, found)
+        return _fastest(model, files, threads, sizes) if _has_forms(manifest) else model
+
+
+def _has_forms(manifest: Manifest) -> bool:
+    """Tell whether a package has several forms of one model, of which whoever loads it takes the fastest."""
+    return "conversion" in manifest.options and manifest.runtime not in CONVERTERS
+
+
+def _fastest(model: LoadedModel, files: Files, threads: int, sizes: Sequence[int]) -> LoadedModel:
+    """Give the model the fastest of its forms, at each size of a batch; one that cannot be had here is left out."""
+    manifest, rows = model.manifest, stored_examples(model.manifest, files)
+    runtimes = {manifest.runtime: model.runtime}
+    for name in manifest.options["conversion"].get("to", ("onnx",)):  # not said before there were others
+        try:
+            with refusing("it does not load or answer"):
+                form = _form(name, model, files, rows.dtype, threads)
+                apart(answers(model.runtime, rows), form, rows)
+            runtimes[name] = form
+        except PackageError as error:
+            _log.warning("%s %s does not run under %s: %s", manifest.name, manifest.version, name, error)
+    if len(runtimes) == 1:
+        return model
+    found = choices.measure(runtimes, rows, sizes)
+    _log.info("%s %s runs under %s", manifest.name, manifest.version, found)
+    runtime = runtimes[found.spans[0][1]] if len(found.spans) == 1 else choices.BySize(found, runtimes)
+    return replace(model, runtime=runtime, choice=found)
+
+
+def _form(name: str, model: LoadedModel, files: Files, dtype: np.dtype[Any], threads: int) -> Runtime:
+    """Convert the model, or load what it was converted to when it was packaged."""
+    if model.manifest.options["conversion"].get("at") == "load":
+        return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype, threads)
+    stored: Runtime = runtime_module(name).load(model.manifest, files, allow_pickle=False, threads=threads)
+    return stored

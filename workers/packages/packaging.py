@@ -1,0 +1,267 @@
+"""Makes model packages.
+
+    package_sklearn(forest, folder, "digits-forest", "1", X[:5])      a fitted estimator
+    package_torch(network, folder, "mnist", "1", x[:5], architecture="my_package.nets:make_mlp")
+    package_sklearn(pipeline, folder, "churn", "1", frame.head())     a pipeline fitted on a data frame of pandas
+    package_function("my_package.rules:predict_batch", folder, "rules", "1", x[:5])
+    package_onnx("model.onnx", folder, "mnist", "2", x[:5])           a graph that something else has exported
+
+`sample_input` is always a small batch, (n, ...), as the model's own predict takes it: rows get its dtype and shape. A
+package never changes once it is written; a new model is a new version in a new folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.records import Outcome
+from workers import manifest as manifests
+from workers.entry_point import resolve
+from workers.errors import PackageError
+from workers.inputs.rows import predict_rows
+from workers.manifest import Manifest
+from workers.packages import samples
+from workers.packages.conversion import converted, convertible
+from workers.packages.loading import load_package
+from workers.packages.variants import ON_REQUEST, runtime_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from workers.runtimes.contract import Rows
+
+
+def package_sklearn(
+    estimator: Any,
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample_input: Rows | Any,
+    *,
+    output: str | None = None,
+    allow_nan: bool = False,
+    allow_pickle: bool = False,
+    convert: str = "load",
+) -> Manifest:
+    """Package a fitted scikit-learn estimator.
+
+    Args:
+        estimator: any fitted estimator or pipeline with `predict`; `predict_proba` for the output `scores`.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch such as `X[:5]`, a list of strings for a text pipeline, or rows of a data frame for what
+            was fitted on one.
+        output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number); None = `value` of a
+            regressor, `label` of anything else.
+        allow_nan: rows may hold NaN.
+        allow_pickle: store a pickle, which may need any type and whose loading may run any code.
+        convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
+            fastest; `hummingbird` = to tensor operations of torch as well, or it is not packaged; `none` = it always
+            runs under scikit-learn. Converted now, the form kept in the package: `onnx` =
+            workers run it under ONNX Runtime and load no scikit-learn; `trees` and `linear` = so as arrays; `auto` =
+            each worker measures the original and all that it can be converted to, and keeps the fastest. The original
+            stays in the package whatever is said, and what it is converted to must agree with it on the sample and on
+            rows mixed from it, which are kept, too: give a sample of some hundred rows.
+
+    Raises:
+        PackageError: the estimator cannot be stored or converted, does not answer the sample, or the converted one
+            answers otherwise.
+    """
+    if output == "scores" and not hasattr(estimator, "predict_proba"):
+        raise PackageError(
+            "the estimator has no predict_proba: use output='label', or wrap it in CalibratedClassifierCV"
+        )
+    module = runtime_module("sklearn")
+    sample_input = _fitting(estimator, samples.batch(sample_input))
+    output = output or ("value" if module.is_regressor(estimator) else "label")
+    manifest = Manifest(
+        name,
+        _text(version),
+        "sklearn",
+        samples.signature(sample_input, allow_nan=allow_nan),
+        output,
+        classes=() if output == "value" else module.classes_of(estimator),
+    )
+    with _new_folder(folder) as path:
+        manifest = replace(manifest, files={module.save(estimator, path, allow_pickle=allow_pickle): ""})
+        if convert in {"load", *ON_REQUEST}:
+            manifest = convertible(path, manifest, estimator, sample_input, convert)
+        elif convert != "none":
+            manifest = converted(path, manifest, estimator, sample_input, convert)
+        return _finish(path, manifest, sample_input, allow_pickle=allow_pickle)
+
+
+def package_torch(
+    module: Any,
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample_input: Rows,
+    *,
+    architecture: str,
+    arguments: Mapping[str, Any] | None = None,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    allow_nan: bool = False,
+    min_rows: int | None = None,
+) -> Manifest:
+    """Package a torch module: its state as safetensors, its architecture as a dotted path.
+
+    Args:
+        module: the trained network, or the file that holds its state (`.safetensors`, or what `torch.save` made of its
+            `state_dict()`); answers (n, k) scores, or (n,) or (n, 1) numbers for the output `value`.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch such as `x[:5].numpy()`.
+        architecture: factory of the untrained network, `package.module:name`; must be importable in the worker.
+        arguments: keyword arguments of the factory; JSON values.
+        output: `label`, `scores` (the raw outputs: end the network with a softmax for probabilities) or `value`.
+        classes: label of each output; empty = its index.
+        allow_nan: rows may hold NaN.
+        min_rows: smaller batches are filled up; with 16, scores do not depend on the batch by even the last bit, at the
+            cost of 16 rows for one (see `runtimes.torch.MIN_ROWS`).
+
+    Raises:
+        PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
+    """
+    options: dict[str, Any] = {"architecture": architecture, "arguments": dict(arguments or {})}
+    if min_rows is not None:
+        options["min_rows"] = min_rows
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    if signature.kind != "tensor":
+        raise PackageError("a network takes tensors: give an array as sample input")
+    manifest = Manifest(name, _text(version), "torch", signature, output, classes=tuple(classes), options=options)
+    runtime = runtime_module("torch")
+    if isinstance(module, str | Path):
+        module = runtime.rebuild(Path(module), architecture, arguments or {})
+    with _new_folder(folder) as path:
+        return _finish(path, replace(manifest, files={runtime.save(module, path): ""}), sample_input)
+
+
+def package_function(
+    function: str,
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample_input: Rows,
+    *,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    allow_nan: bool = False,
+) -> Manifest:
+    """Package a Python function by its dotted path; the function itself is not copied.
+
+    Args:
+        function: `package.module:name`; takes a whole batch (see `runtimes.function`). Its module must be importable
+            here and in the worker: installed, beside the script that is run, or on PYTHONPATH; `skysail` looks in the
+            folder where it is started, too.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch: an array (n, ...), or a list of strings or of byte strings.
+        output: `label`, `scores` or `value`.
+        classes: label of each score; empty = its index.
+        allow_nan: rows may hold NaN.
+
+    Raises:
+        PackageError: the function cannot be imported, or does not answer the sample.
+    """
+    resolve(function)
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    manifest = Manifest(
+        name, _text(version), "function", signature, output, classes=tuple(classes), options={"function": function}
+    )
+    with _new_folder(folder) as path:
+        return _finish(path, manifest, sample_input)
+
+
+def package_onnx(
+    graph: Path | str,
+    folder: Path | str,
+    name: str,
+    version: str | int,
+    sample_input: Rows,
+    *,
+    output: str = "label",
+    classes: Sequence[int | str] = (),
+    allow_nan: bool = False,
+) -> Manifest:
+    """Package an ONNX graph; the file is copied.
+
+    Args:
+        graph: the file; weights outside of it are not copied. One input, the batch.
+        folder: created; must be empty.
+        name: of the model, as applications name it.
+        version: of the model.
+        sample_input: a batch: an array (n, ...).
+        output: `label` (its n labels, or the class of its highest score), `scores` (its (n, k) output) or `value`.
+        classes: label of each score; empty = its index.
+        allow_nan: rows may hold NaN.
+
+    Raises:
+        PackageError: ONNX Runtime cannot run it, or it does not answer the sample.
+    """
+    sample_input = samples.batch(sample_input)
+    signature = samples.signature(sample_input, allow_nan=allow_nan)
+    if signature.kind != "tensor":
+        raise PackageError("an ONNX model takes tensors: give an array as sample input")
+    manifest = Manifest(name, _text(version), "onnx", signature, output, classes=tuple(classes))
+    file = runtime_module("onnx").ONNX_FILE
+    with _new_folder(folder) as path:
+        shutil.copyfile(graph, path / file)
+        return _finish(path, replace(manifest, files={file: ""}), sample_input)
+
+
+@contextmanager
+def _new_folder(folder: Path | str) -> Iterator[Path]:
+    """Create the folder; if packaging fails, leave nothing of it behind."""
+    path = Path(folder)
+    path.mkdir(parents=True, exist_ok=True)
+    if any(path.iterdir()):
+        raise PackageError(f"{path} is not empty: packages do not change, use a new folder for a new version")
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, path)
+        yield path
+        undo.pop_all()
+
+
+def _fitting(estimator: Any, sample: Any) -> Any:
+    """Return the sample as the estimator takes it: a data frame if it was fitted on one, and only then.
+
+    Raises:
+        PackageError: it was fitted on something else.
+    """
+    if samples.is_frame(sample):
+        return sample if hasattr(estimator, "feature_names_in_") else samples.numbers_of(sample)
+    if hasattr(estimator, "feature_names_in_"):
+        raise PackageError(
+            "the estimator was fitted on a data frame: give the sample input as one, too, such as X.head(), "
+            "or fit it on X.to_numpy()"
+        )
+    return sample
+
+
+def _text(version: str | int) -> str:
+    """Return a version as it is written."""
+    if isinstance(version, str) or type(version) is int:
+        return str(version)
+    raise PackageError(f"a version is a text such as '1', or a whole number, not {version!r}")
+
+
+def _finish(path: Path, manifest: Manifest, sample: Rows, *, allow_pickle: bool = False) -> Manifest:
+    """Write the manifest, load the package as a worker would, and let it answer the sample."""
+    manifests.write(path, manifest)
+    model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))
+    predicted = predict_rows(model.runtime, model.manifest, samples.inputs(sample))
+    if set(predicted.outcomes) != {Outcome.OK}:
+        why = predicted.fault or next(iter(predicted.messages.values()), "its answers are not finite")
+        raise PackageError(f"{path}: the packaged model does not answer the sample input: {why}")
+    return model.manifest

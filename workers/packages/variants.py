@@ -1,0 +1,145 @@
+"""What a model can be run under, and converted to: another form of it counts only where its answers agree."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from workers.errors import PackageError, refusing
+from workers.packages import autotune as choices
+from workers.packages.sealed import contents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from workers.manifest import Manifest
+    from workers.runtimes.contract import Outputs, Runtime
+
+# Runtime name -> its module. Imported only when a package asks for it, so that a worker loads torch for torch models
+# alone: the only place in the project that imports by name on demand.
+RUNTIMES: Mapping[str, str] = {
+    "sklearn": "workers.runtimes.sklearn",
+    "torch": "workers.runtimes.torch",
+    "function": "workers.runtimes.function",
+    "onnx": "workers.runtimes.onnx",
+    "trees": "workers.runtimes.trees",
+    "linear": "workers.runtimes.linear",
+}
+# What an estimator can be converted to -> the module that does it.
+CONVERTERS: Mapping[str, str] = {
+    "onnx": "workers.runtimes.onnx_conversion",
+    "trees": "workers.runtimes.trees_conversion",
+    "linear": "workers.runtimes.linear_conversion",
+    "hummingbird": "workers.runtimes.hummingbird",
+}
+# Forms that are made by whoever loads a package, so that nothing is stored; unasked those that need no library.
+AT_LOAD = ("trees", "linear")
+ON_REQUEST = ("hummingbird",)
+EXAMPLES_FILE = "examples.npy"
+
+
+class Form(NamedTuple):
+    """What an estimator was converted to.
+
+    Attributes:
+        runtime: that runs it.
+        difference: from the original's answers to the example rows, see `choice.difference`.
+        file: that holds it; empty = none.
+    """
+
+    runtime: Runtime
+    difference: float
+    file: str = ""
+
+
+def runtime_module(runtime: str) -> Any:
+    """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
+    if runtime not in RUNTIMES:
+        raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
+    return _import_extra(RUNTIMES[runtime], runtime)
+
+
+def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any], threads: int = 1) -> Runtime:
+    """Convert an estimator to one of the forms that are made at load, in memory.
+
+    Args:
+        name: of its runtime.
+        manifest: of the estimator.
+        estimator: fitted.
+        dtype: of the rows that will come.
+        threads: for the arithmetic of one batch, where the form has any use for more than one.
+
+    Raises:
+        PackageError: it cannot be converted so.
+    """
+    if name not in (*AT_LOAD, *ON_REQUEST):
+        raise PackageError(f"nothing is converted to {name!r} when it is loaded")
+    with refusing(f"it is not converted to {name}"):
+        runtime: Runtime = _import_extra(CONVERTERS[name], name).runtime(manifest, estimator, dtype, threads)
+    return runtime
+
+
+def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected: Outputs, rows: NDArray[Any]) -> Form:
+    """Convert an estimator to a runtime's form, in a file that is not left behind if it does not agree.
+
+    Args:
+        name: of the runtime.
+        folder: for the file.
+        manifest: of the estimator.
+        estimator: fitted.
+        expected: the original's answers.
+        rows: to these.
+
+    Raises:
+        PackageError: it cannot be converted so, or the converted one answers otherwise.
+    """
+    with refusing(f"it is not converted to {name}"):
+        file = _import_extra(CONVERTERS[name], name).convert(estimator, folder, rows)
+    alone = replace(manifest, files={file: ""})
+    try:
+        with refusing(f"what it was converted to, {name}, cannot be loaded"):
+            runtime = runtime_module(name).load(alone, contents(folder, [file]), allow_pickle=False, threads=1)
+        return Form(runtime, apart(expected, runtime, rows), file)
+    except PackageError:
+        (folder / file).unlink()
+        raise
+
+
+def apart(expected: Outputs, form: Runtime, rows: NDArray[Any]) -> float:
+    """Return how far a converted model's answers to rows lie from those expected, see `choice.difference`.
+
+    Raises:
+        PackageError: They do not agree, or it does not answer.
+    """
+    try:
+        found = answers(form, rows)
+    except PackageError as error:
+        raise PackageError(f"the converted model {error}: package it without conversion") from error
+    return choices.difference(expected, found)
+
+
+def answers(runtime: Runtime, rows: NDArray[Any]) -> Outputs:
+    """Return a model's answers.
+
+    Raises:
+        PackageError: it has none, whatever the reason.
+    """
+    with refusing("does not answer"):
+        return runtime.predict_batch(rows)
+
+
+def _import_extra(module: str, extra: str) -> Any:
+    """Import a module that needs an extra of the project.
+
+    Raises:
+        PackageError: The extra is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise PackageError(f"the {extra} runtime needs {error.name}: pip install 'skysail[{extra}]'") from error

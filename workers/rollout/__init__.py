@@ -1,0 +1,1 @@
+"""Versions: how one follows another, and which run beside it."""
