@@ -51,11 +51,11 @@ async def topics(
 
 async def put_batch(transport: KafkaTransport, data: bytes) -> None:
     """Write a batch as it is."""
-    link = transport._link
-    assert link is not None
+    outlet = transport._outlet
+    assert outlet is not None
     place: KafkaPartition = transport._connection.kafka_partition(("in", 0))
-    leader = await transport._find(link.client, place)
-    await link.requests.send(leader, place.topic, place.partition, data)
+    await transport._find(outlet.client, place)
+    await outlet.send(place, data)
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])

@@ -140,18 +140,18 @@ async def test_an_exception_in_the_middle_of_a_poll_loses_nothing(kafka: Broker,
         kernel = ScriptedKernel()
         async with looping(connection, kernel, ROLE) as (loop, _):
             await until(loop.ready.is_set)
-            client = loop._ports.consumer._consumer  # type: ignore[attr-defined]
-            drain, raised = client.getmany, Counter[str]()
+            source = loop._ports.consumer._source  # type: ignore[attr-defined]
+            drain, raised = source.poll, Counter[str]()
 
-            async def drain_and_raise(*partitions: Any, **options: Any) -> Any:
-                found = await drain(*partitions, **options)
+            async def drain_and_raise(*asked: Any) -> Any:
+                found = await drain(*asked)
                 if found and raised["times"] < 5:
                     raised["times"] += 1
                     raised["records"] += sum(map(len, found.values()))
                     raise CorruptRecordException
                 return found
 
-            client.getmany = drain_and_raise
+            source.poll = drain_and_raise
             for count in (10, 490):  # the poll that waits now returns unharmed
                 for partition in range(PARTITIONS):
                     await put(transport, [b"%d-%d-%d" % (partition, count, n) for n in range(count)], partition)
