@@ -366,17 +366,17 @@ async def test_a_client_that_fails_again_and_again_is_replaced(kafka: Broker, pr
     """A client that does not recover (aiokafka #1018) is not kept for ever."""
     async with topics(kafka, prefix) as connection, producing(connection, failures=2) as transport:
         await put(transport, [b"1"])
-        broken = transport._link
+        broken = transport._outlet
         assert broken is not None
         await broken.client.close()
         broken.client.cluster._brokers.clear()
         broken.client.cluster._bootstrap_brokers = {}
         for _ in range(2):
-            assert transport._link is broken
+            assert transport._outlet is broken
             with pytest.raises(BrokerUnavailableError):
                 await transport.send("in", 0, [Emit("in", 0, None, b"2")])
         await transport.send("in", 0, [Emit("in", 0, None, b"2")])
-        assert transport._link is not broken
+        assert transport._outlet is not broken
         assert [record.value for record in await take(connection, "in")] == [b"1", b"2"]
 
 
