@@ -7,20 +7,16 @@ import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.runtime.errors import MisconfiguredError
 from streams.runtime.kafka import private
-from streams.runtime.kafka.fast.source import FastSource
-from streams.runtime.kafka.stock.source import StockSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from streams.runtime.kafka.source import FetchSettings, Source
     from streams.runtime.ports import TopicPartition
 
 # What aiokafka raises where a broker or its connection is gone. uvloop's word for a connection that is closed under a
@@ -81,25 +77,6 @@ class KafkaConnection:
     def rest_s(self) -> float:
         """How long clients wait before they try something again."""
         return float(self.properties.get("retry_backoff_ms", 100)) / 1000
-
-    def consumer(self, *topics: str, settings: FetchSettings, **options: Any) -> AIOKafkaConsumer:
-        """Return a consumer that commits nothing by itself and begins with the oldest records; see `options`.
-
-        Only aiokafka's classic group protocol is spoken, which every broker up to Kafka 4 knows.
-        """
-        known = {**options, **settings.options(), **self.options()}
-        consumer = AIOKafkaConsumer(
-            *map(self.real, topics), enable_auto_commit=False, auto_offset_reset="earliest", **known
-        )
-        if private.supported() is None:
-            private.mend(private.client_of(consumer), self.rest_s)
-        return consumer
-
-    def source(self, consumer: AIOKafkaConsumer, topics: Iterable[str], settings: FetchSettings) -> Source:
-        """Return where the records of a consumer of these logical topics come from."""
-        names = {self.real(topic): topic for topic in topics}
-        kind = FastSource if self.is_fast else StockSource
-        return kind(consumer, names, self, settings)
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments that all aiokafka clients share.

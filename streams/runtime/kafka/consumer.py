@@ -30,6 +30,7 @@ from aiokafka.errors import (
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
 from streams.runtime.kafka import private
+from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.source import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
@@ -137,8 +138,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             partition_bytes=settings.fetch_partition_bytes,
             request_timeout_ms=settings.request_timeout_ms,
         )
-        self._consumer = self._connection.consumer(
-            settings=fetching,
+        self._consumer = consumer_on(
+            self._connection,
+            (),
+            fetching,
             group_id=self._group,
             group_instance_id=settings.member,
             partition_assignment_strategy=(RangePartitionAssignor,),
@@ -158,7 +161,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             # Joining now would give no partitions, and aiokafka would look again only after `metadata_age_ms`.
             await self.stop(settings.commit_s)
             raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
-        self._source = self._connection.source(self._consumer, self._names.values(), fetching)
+        self._source = source_of(self._consumer, self._connection, self._names.values(), fetching)
         self._consumer.subscribe(topics=list(self._names), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:

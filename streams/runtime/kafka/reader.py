@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from streams.runtime.kafka.clients import consumer_on, source_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -35,8 +37,8 @@ class LogReader:
         places: Sequence[KafkaPartition] | None = None,
     ) -> None:
         topics = tuple(topics)
-        self.consumer = connection.consumer(*(topics if places is None else ()), settings=settings)
-        self.source = connection.source(self.consumer, topics, settings)
+        self.consumer = consumer_on(connection, topics if places is None else (), settings)
+        self.source = source_of(self.consumer, connection, topics, settings)
         self._places = places
         self._assigned: frozenset[KafkaPartition] = frozenset()
 
