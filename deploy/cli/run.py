@@ -66,6 +66,8 @@ def run(
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))
+    # It says ten times a second that a topic is missing; Skysail's own log says it once, and what to do.
+    logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:

@@ -114,6 +114,10 @@ class Kafka(Section):
     linger_ms: int = Field(default=100, ge=0)
     """How long joiner and learner pause after a poll that brought something, so that the next one brings more: nobody
     waits for a join or a lesson as for an answer. 0 for the embedded broker, which gives one batch at a time."""
+    fast: bool = True
+    """Fetch and produce with requests of Skysail's own on aiokafka's connections. `false` uses aiokafka's public
+    interface alone, which takes more CPU, and unpacks compressed batches without a bound. A version of aiokafka that
+    Skysail does not know is used so by itself; a warning in the log names the reason."""
     topics_wait_s: float = Field(default=30.0, ge=0)
     """How long a role that starts waits for topics that are being created."""
     member: str | None = None

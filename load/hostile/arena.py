@@ -104,6 +104,7 @@ class Arena:
             {
                 "bootstrap.servers": self.stage.bootstrap,
                 "group.id": f"{self.prefix}.hostile",
+                "group.protocol": "classic",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "log_level": 3,

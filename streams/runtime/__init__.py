@@ -20,12 +20,8 @@
     metrics          Composer, MetricsHook;     prometheus: PrometheusExporter
     watchdog         notices a client that lives but does nothing
     ports            the seams: Consumer, Broadcast, Transport, LogPositions, Rebalanced
-    kafka_client     KafkaConnection: bootstrap, prefix, properties of every client
-    kafka_consumer   KafkaConsumer, ConsumerSettings
-    kafka_producer   KafkaTransport, ProducerSettings
-    kafka_reader     KafkaBroadcast, KafkaPositions, KafkaRecent (no group)
-    kafka_admin      finds and creates topics
+    kafka            the adapters of Kafka; see there
     errors           the tree of what can go wrong
 
-Only `kafka_*.py` import Kafka clients.
+Only `kafka` imports Kafka clients.
 """
