@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from load.research.account import page
-from load.research.account import scenario as account
-from load.research.paper import page as paper_page
-from load.research.paper import run as paper
-from load.research.peers import batching as batching_peers
-from load.research.peers import forest, forest_page, trio, trio_page
-from load.research.peers import page as peers_page
-from load.research.peers import scenario as peers
+from load.scenario import Scenario
 from load.scenarios import (
     agreement,
     batching,
@@ -45,42 +38,16 @@ from load.scenarios import (
 from load.scenarios.parts import scale_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-
-    from load.harness.system import Stage
-    from load.results.results import Result
-    from load.results.tables import Table
+    from collections.abc import Mapping, Sequence
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario.
+def _research() -> Sequence[Scenario]:
+    """Return those that compare it with others; an installed package has none."""
+    if find_spec("load.research") is None:
+        return ()
+    from load.research.registry import RESEARCH
 
-    Attributes:
-        name: permanent.
-        summary: what it shows, in one line.
-        run: measures.
-        any_arrivals: whether its arrivals can be chosen.
-        tables: a result for the screen, beside its figures.
-        page: a result and its environment as a page of the documentation, in Markdown.
-        html: what that page is called where it is HTML and is written beside the result.
-        seconds: of a measured stretch, unless one asks for another length.
-        parts: that can be asked for by themselves.
-        short: whether it has a short form.
-        offline: whether it needs neither a broker nor Redis.
-    """
-
-    name: str
-    summary: str
-    run: Callable[[Stage], Coroutine[Any, Any, Result]]
-    any_arrivals: bool = False
-    tables: Callable[[Result], Sequence[Table]] | None = None
-    page: Callable[[Result, Mapping[str, Any]], str] | None = None
-    html: str = ""
-    seconds: float = 20.0
-    parts: tuple[str, ...] = ()
-    short: bool = False
-    offline: bool = False
+    return RESEARCH
 
 
 SCENARIOS: Mapping[str, Scenario] = {
@@ -191,43 +158,6 @@ SCENARIOS: Mapping[str, Scenario] = {
             short=True,
         ),
         Scenario(
-            account.NAME,
-            "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
-            account.run,
-            tables=page.tables,
-            page=page.page,
-        ),
-        Scenario(
-            peers.NAME,
-            "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
-            peers.run,
-            tables=peers_page.tables,
-            page=peers_page.page,
-            seconds=peers.SECONDS,
-            parts=peers.NAMES,
-            short=True,
-        ),
-        Scenario(
-            forest.NAME,
-            "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
-            forest.run,
-            tables=forest_page.tables,
-            page=forest_page.page,
-            seconds=forest.SECONDS,
-            parts=batching_peers.NAMES,
-            short=True,
-        ),
-        Scenario(
-            trio.NAME,
-            "one slow model among three: goodput with it and without it, beside those who run models in line",
-            trio.run,
-            tables=trio_page.tables,
-            page=trio_page.page,
-            seconds=trio.SECONDS,
-            parts=trio.NAMES,
-            short=True,
-        ),
-        Scenario(
             replicas.NAME,
             "one to four workers of a model that leaves the processor alone: how the rate scales",
             replicas.run,
@@ -255,15 +185,6 @@ SCENARIOS: Mapping[str, Scenario] = {
             short=True,
         ),
         Scenario(
-            paper.NAME,
-            "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
-            paper.run,
-            page=paper_page.page,
-            html="paper.html",
-            parts=paper.NAMES,
-            short=True,
-        ),
-        Scenario(
             seeds.NAME,
             "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
             seeds.run,
@@ -288,6 +209,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             offline=True,
         ),
         Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
+        *_research(),
     )
 }
 

@@ -25,8 +25,8 @@ from load.results.compare import compare
 
 if TYPE_CHECKING:
     from load.harness.arrivals import Arrivals
-    from load.registry import Scenario
     from load.results.results import Result
+    from load.scenario import Scenario
 
 MISSED = 1  # exit status: a target was not reached, or a figure got worse
 

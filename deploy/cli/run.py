@@ -17,6 +17,7 @@ from deploy.config.settings import ROLES
 from deploy.connect.codec import codec_for
 from deploy.connect.forked import aside
 from deploy.errors import UsageError
+from deploy.installed import require_installed
 from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
 
@@ -72,6 +73,7 @@ def run(
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
+    require_installed(roles or settings.roles)
     if not roles:
         from deploy.state.desired import verify
 
