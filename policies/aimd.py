@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from policies.errors import require
-from policies.lingering import Lingering
+from policies.linger import Lingering
 
 # A batch this far over the objective costs two steps: with one, a model that turns twice as slow breaks it for nine
 # batches (5 ms and 0.1 ms a row, under 20 ms), with two for five.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from policies.aimd import Aimd
 from policies.deferred import Deferred
+from policies.errors import build
 from policies.fixed import Fixed
-from policies.parameters import build
 from policies.quantile import Quantile
 
 if TYPE_CHECKING:

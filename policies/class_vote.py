@@ -7,9 +7,9 @@ from math import inf, log
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from policies import class_counts
+from policies.arm_sets import EveryArm
 from policies.class_counts import ALL
 from policies.errors import require
-from policies.every_arm import EveryArm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

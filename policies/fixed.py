@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from policies.errors import require
-from policies.lingering import Lingering
+from policies.linger import Lingering
 
 
 @dataclass(frozen=True, slots=True)

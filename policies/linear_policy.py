@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from policies import linear
+from policies.arm_sets import OneArm
 from policies.contract import PLAIN
-from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

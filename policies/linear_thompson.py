@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from policies import linear
+from policies.best_arm import best_of_normals
 from policies.errors import require
-from policies.gaussian import best_probabilities
 from policies.linear_policy import LinearPolicy
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class LinearThompson(LinearPolicy):
 
         def propensities(situation: Situation) -> tuple[float, ...]:
             rewards, spread = regressions.at(linear.vector(situation.features, self.features))
-            best = best_probabilities(rewards, np.maximum(self.spread * np.sqrt(spread), _LEAST))
+            best = best_of_normals(rewards, np.maximum(self.spread * np.sqrt(spread), _LEAST))
             return tuple(((1.0 - self.gamma) * best + self.gamma / arms).tolist())
 
         return propensities

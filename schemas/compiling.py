@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from schemas import avsc, decoders, encoders, records, wire
 from schemas.definitions import field_names, members
-from schemas.extension import IS_COMPILED, compiled
-from schemas.recall import SHARED
+from schemas.memo import SHARED
+
+try:
+    from schemas import compiled
+except ImportError:
+    compiled = None  # type: ignore[assignment] # the module is there for the checker
+
+__all__ = ["IS_COMPILED", "compiled"]
+
+# Doubles and columns are copied as they lie in memory.
+IS_COMPILED: Final = compiled is not None and sys.byteorder == "little"
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,9 +13,8 @@ import numpy as np
 
 from schemas.definitions import field_names
 from schemas.errors import SchemaError
-from schemas.features import as_features
+from schemas.inputs import as_features, row_text
 from schemas.records import DTYPES, Feedback, Query, Tensor
-from schemas.tables import row_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

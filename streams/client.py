@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
-from schemas.features import as_features
 from schemas.framing import peek_id
+from schemas.inputs import Row, as_features, as_input, as_label
 from schemas.records import Feedback, Prediction, Query
-from streams.inputs import Row, as_input, as_label
-from streams.link import KafkaLink
-from streams.murmur2 import partition_of
+from streams.client_transport import KafkaLink
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StreamError
 from streams.runtime.kafka.connection import KafkaConnection
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

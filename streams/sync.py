@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from schemas.inputs import Row
     from schemas.records import Prediction
-    from streams.inputs import Row
 
 _T = TypeVar("_T")
 

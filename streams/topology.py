@@ -6,6 +6,7 @@ From it topics are created, the running system is checked, the diagram is drawn 
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +15,31 @@ from schemas import topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Return the signed 32-bit hash of `data`, bit for bit as Java computes it."""
+    size = len(data)
+    h = _SEED ^ size
+    for word in struct.unpack_from(f"<{size // 4}I", data):
+        k = word * _M & _MASK
+        h = h * _M & _MASK ^ (k ^ k >> 24) * _M & _MASK
+    if size & 3:
+        h = (h ^ int.from_bytes(data[size & ~3 :], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h > _POSITIVE else h
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition, in [0, partitions), that Java's default partitioner gives a record with this key."""
+    return (murmur2(key) & _POSITIVE) % partitions
+
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.allowed import Allowed
+from policies.allowed_sizes import Allowed
 from policies.batching import create_controller
 from workers.errors import HungError, WorkerError
 from workers.executors.factory import executor_of

@@ -15,14 +15,14 @@ import faust
 
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.control.causes import fails
+from streams.control.faust_kafka import Transport
 from streams.control.figures import Figures, fold, heard_lately, status
-from streams.control.guarded import guard, headers, names, runner
 from streams.control.history import History
+from streams.control.host_guard import guard, headers, names, runner
+from streams.control.outages import fails
 from streams.control.overview import overview
-from streams.control.place import Place, Sight
-from streams.control.sound import make_room, sound
-from streams.control.unhurried import Transport
+from streams.control.report_filter import make_room, sound
+from streams.control.visibility import Place, Sight
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:

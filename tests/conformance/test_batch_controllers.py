@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policies.allowed import Allowed
+from policies.allowed_sizes import Allowed
 from policies.batching import CONTROLLERS, BatchController, create_controller
 from workers.kernel.batcher import Batcher
 

@@ -23,7 +23,7 @@ from schemas.records import (
     Prediction,
     Status,
 )
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 from streams.operators.join.observation import observation
 from streams.operators.learn.fold import Folding
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policies.aimd import Aimd, Cap
-from policies.allowed import Allowed, Sized, padded
+from policies.allowed_sizes import Allowed, Sized, padded
 from policies.batching import BatchController, create_controller
 from policies.errors import PolicyError
 from policies.fixed import Fixed

@@ -11,10 +11,10 @@ from schemas.records import STOPPED, Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
 from streams.control.overview import overview
-from streams.control.place import Place, Sight
+from streams.control.visibility import Place, Sight
 
 if TYPE_CHECKING:
-    from streams.control.shown import Overview
+    from streams.control.page_types import Overview
 
 SECOND = 1_000_000
 START = 1_000 * SECOND

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.operators.ids.table import IdTimes, PythonIdTimes
+from streams.operators.ids import IdTimes, PythonIdTimes
 from streams.operators.join.timer_wheel import SecondsWheel
 
 if TYPE_CHECKING:

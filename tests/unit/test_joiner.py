@@ -19,8 +19,8 @@ from schemas.records import (
     Tensor,
 )
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
-from streams.operators.ids.window import SeenIds
-from streams.operators.join.ended import How
+from streams.operators.ids import SeenIds
+from streams.operators.join.buffer import How
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.testing import Crash, Delay
 from tests.loops import CODEC, Loop, digits, model_predictions

@@ -7,12 +7,12 @@ import tracemalloc
 import pytest
 
 from schemas import topics
+from schemas.framing import may_be_decided
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
-from streams.operators.join.decided import may_be_decided
 from streams.operators.join.kernel import Joiner, JoinerSettings
-from streams.operators.join.room import Room
 from streams.operators.join.shadows import Shadows
+from streams.operators.join.shared_room import Room
 from tests.loops import CODEC, model_predictions
 
 MIB = 1 << 20

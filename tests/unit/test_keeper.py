@@ -11,9 +11,16 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import FetchStates, Position, StateKey, WriteStates
+from streams.runtime.role.state_batches import (
+    FIRST_KEYS,
+    READ_BYTES,
+    READ_KEYS,
+    WAITING_BYTES,
+    WAITING_KEYS,
+    WRITE_STATES,
+    merged,
+)
 from streams.runtime.role.state_queue import Keeper, KeeperEvents
-from streams.runtime.role.state_reads import FIRST_KEYS, READ_BYTES, READ_KEYS, WAITING_KEYS
-from streams.runtime.role.state_writes import WAITING_BYTES, WRITE_STATES, merged
 from streams.runtime.stores.base import MemoryStore
 from tests.fakes import FaultyStore
 from tests.virtual import elapse, run

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln
 
 from policies import linear
-from policies.beta import best_probabilities
+from policies.best_arm import best_of_betas
 from policies.contract import Situation
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
@@ -114,7 +114,7 @@ def best_by_scipy(parameters: tuple[tuple[float, float], ...], index: int) -> fl
 )
 def test_thompson_probabilities_agree_with_scipy(parameters: tuple[tuple[float, float], ...]) -> None:
     """The quadrature is within 1e-6 of adaptive integration with scipy's distribution functions."""
-    for index, probability in enumerate(best_probabilities([a for a, _ in parameters] + [b for _, b in parameters])):
+    for index, probability in enumerate(best_of_betas([a for a, _ in parameters] + [b for _, b in parameters])):
         assert probability == pytest.approx(best_by_scipy(parameters, index), abs=1e-6)
 
 
@@ -125,8 +125,8 @@ def test_thompson_of_a_single_arm_is_certain() -> None:
 
 def test_thompson_stands_a_million_equal_outcomes() -> None:
     """Posteriors as narrow as floats allow still give probabilities."""
-    assert best_probabilities((1e6, 1.0, 1.0, 1e6)) == pytest.approx((1.0, 0.0), abs=1e-6)
-    assert best_probabilities((1e12, 1e12, 1.0, 1.0)) == pytest.approx((0.5, 0.5), abs=1e-3)
+    assert best_of_betas((1e6, 1.0, 1.0, 1e6)) == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert best_of_betas((1e12, 1e12, 1.0, 1.0)) == pytest.approx((0.5, 0.5), abs=1e-3)
 
 
 @pytest.mark.parametrize("policy", [EpsilonGreedy(), Ucb1()])

@@ -8,7 +8,7 @@ from policies import registry
 from policies.contract import has_start
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision, JoinStatus, Observation, PolicyState, Status
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey

@@ -12,7 +12,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Feedback, ModelOutput, Outcome, Prediction, Status
 from streams.operators.configuration import check
-from streams.operators.join.spans import Spans
+from streams.operators.join.observation import Spans
 from streams.testing import Delay
 from tests.loops import Loop, digits
 

@@ -40,17 +40,15 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.framing import peek_texts
+from schemas.framing import may_be_decided, peek_texts
 from schemas.records import Feedback, ModelPredictions
 from streams.operators.configuration import Configuration
 from streams.operators.contract import Operator, Skip
-from streams.operators.ids.table import SECOND_US, seconds
-from streams.operators.join.buffer import Kept, Waiting
-from streams.operators.join.decided import may_be_decided
-from streams.operators.join.ended import How
+from streams.operators.ids import SECOND_US, seconds
+from streams.operators.join.buffer import How, Kept, Waiting
 from streams.operators.join.outcomes import LATE, Closing, Told
-from streams.operators.join.room import Room
 from streams.operators.join.shadows import Shadows
+from streams.operators.join.shared_room import Room
 from streams.operators.join.terms import Windows
 from streams.operators.late_outputs import is_late
 

@@ -12,14 +12,12 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
-from streams.operators.counters import Counters
-from streams.operators.ids.table import seconds
-from streams.operators.join.buffer import MAX_ID_BYTES, is_long, position_of, value_of
-from streams.operators.join.ended import How
-from streams.operators.join.observation import default_observation, observation
+from streams.operators.ids import seconds
+from streams.operators.join.buffer import MAX_ID_BYTES, How, is_long, position_of, value_of
+from streams.operators.join.observation import KINDS, Spans, default_observation, observation
 from streams.operators.join.shadows import VersionLosses
-from streams.operators.join.spans import KINDS, Spans
 from streams.operators.late_outputs import completed
+from streams.operators.statistics import Counters
 from streams.topology import state_partition
 
 if TYPE_CHECKING:

@@ -7,19 +7,18 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
-from schemas.records import Outcome, Tensor
-from streams.operators.counters import Counters, render
-from streams.operators.ids.table import SECOND_US
+from schemas.records import Outcome, Tensor, outputs_of
+from streams.operators.ids import SECOND_US
 from streams.operators.join.observation import NO_ANSWER_LOSS, output_loss
 from streams.operators.late_outputs import Beside
-from streams.operators.outputs import outputs_of
+from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
     from streams.operators.configuration import Configuration
-    from streams.operators.join.room import Room
+    from streams.operators.join.shared_room import Room
 
     IsClosed: TypeAlias = Callable[[str], bool]
 

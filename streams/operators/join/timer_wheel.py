@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from streams.operators.ids.table import SECOND_US
+from streams.operators.ids import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Container

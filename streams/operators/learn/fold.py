@@ -11,7 +11,7 @@ from policies.contract import is_judging, is_situated
 from policies.errors import PolicyError
 from schemas.records import PolicyState
 from streams.operators.cold_start import started, states_of
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 
 if TYPE_CHECKING:
     from collections import OrderedDict

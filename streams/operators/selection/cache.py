@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from policies.draw import version
 from schemas.records import ModelOutput, Outcome, Tensor
-from streams.operators.counters import render
+from streams.operators.statistics import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

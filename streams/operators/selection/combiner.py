@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelOutput, Outcome, Status
+from schemas.records import ModelOutput, Outcome, Status, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.outputs import outputs_of
-from streams.operators.selection.answer import answered, predicted
-from streams.operators.selection.substitutes import StandIns
+from streams.operators.selection.answer import StandIns, answered, predicted
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import ModelPredictions
-    from streams.operators.counters import Counters
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
+    from streams.operators.statistics import Counters
 
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost

@@ -20,20 +20,17 @@ from policies.contract import has_start
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 from schemas.records import ModelPredictions, Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
-from streams.operators.counters import Counters, render
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
-from streams.operators.selection.parked import Parked, Waiting
-from streams.operators.selection.pending import Pending
-from streams.operators.selection.quotas import Intakes
+from streams.operators.selection.pending import Intakes, Parked, Pending, Waiting
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of
-from streams.operators.statistics import MAX_LABELS
+from streams.operators.statistics import MAX_LABELS, Counters, render
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
 if TYPE_CHECKING:

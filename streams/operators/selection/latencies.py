@@ -1,14 +1,36 @@
-"""How long models take to answer a query, as the selection role sees it: from the query's arrival to its output's.
+"""How long models take to answer, as selection sees it: from a query's arrival to its output's.
 
-Round trips are what a deadline is spent on: both ways through the broker, the wait for a batch, the batch. One batch
-gives one sample, its first row's, which waited longest. A query that a model left without an output by the deadline
-counts as twice the time it was given. What was known of a model that has been silent for long is forgotten when it
-answers in less than half of it: it was left out, and this was the query that found out that it has recovered.
+A deadline is spent on round trips: both ways through the broker, the wait for a batch, and the batch. Each batch gives
+one sample: its first row, which waited longest. A query without an output by the deadline counts as twice the time it
+was given. A model that was silent for long is asked again now and then. If it answers in less than half of its known
+time, it has recovered, and its old samples are forgotten.
 """
 
 from __future__ import annotations
 
 from collections import deque
+
+
+class RunningQuantile:
+    """Stochastic approximation of a quantile (Robbins and Monro 1951) with a step in proportion to the estimate.
+
+    Args:
+        q: the quantile in (0, 1).
+        start: the first estimate, in the unit of the samples, > 0.
+        step: relative step; .05 forgets within a few hundred samples.
+    """
+
+    __slots__ = ("_down", "_up", "value")
+
+    def __init__(self, q: float, start: float, step: float = 0.05) -> None:
+        self.value = start
+        self._up = 1.0 + step * q
+        self._down = 1.0 - step * (1.0 - q)
+
+    def add(self, sample: float) -> None:
+        """Move the estimate towards the quantile by one sample."""
+        self.value = max(1.0, self.value * (self._up if sample > self.value else self._down))
+
 
 QUANTILE = 0.95
 SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one

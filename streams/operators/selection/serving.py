@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING
 from policies.contract import Situation, is_situated
 from policies.draw import uniform
 from schemas import topics
-from schemas.records import ModelPredictions
+from schemas.records import ModelPredictions, outputs_of
 from streams.operators.contract import Skip
-from streams.operators.counters import Counters, render
-from streams.operators.outputs import outputs_of
 from streams.operators.selection.combiner import Combiner
-from streams.operators.selection.dispatch import Asking
-from streams.operators.selection.latencies import Latencies
-from streams.operators.selection.pinned import named
-from streams.operators.selection.quantile import RunningQuantile
+from streams.operators.selection.dispatch import Asking, named
+from streams.operators.selection.latencies import Latencies, RunningQuantile
+from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

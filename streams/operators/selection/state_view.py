@@ -17,7 +17,7 @@ from policies import registry
 from policies.contract import has_start, is_judging, is_situated, most_features
 from policies.draw import pick
 from schemas import topics
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey

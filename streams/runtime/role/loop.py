@@ -28,8 +28,7 @@ from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.follower import Follower
 from streams.runtime.role.guard import Guard
-from streams.runtime.role.poll_buffer import Hand
-from streams.runtime.role.reader import Offer, Reader
+from streams.runtime.role.reader import Hand, Offer, Reader
 from streams.runtime.role.rebalance import Ownership
 from streams.runtime.role.state_queue import Keeper, KeeperEvents
 from streams.runtime.role.timer import Alarm
@@ -139,7 +138,16 @@ class RoleLoop:
         self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
         self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
         self._reader = Reader(
-            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
+            role,
+            ports,
+            hand,
+            self._offer,
+            self.perform,
+            self._guard,
+            tracker,
+            lanes,
+            self._ownership.start_over,
+            keeper,
         )
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:

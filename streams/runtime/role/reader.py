@@ -13,7 +13,7 @@ from streams.operators.contract import DeadLetter
 from streams.runtime.corrupt import parted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from streams.operators.contract import Effects, Operator, Record
     from streams.runtime.offsets import OffsetTracker
@@ -21,9 +21,40 @@ if TYPE_CHECKING:
     from streams.runtime.role.accumulator import Lanes
     from streams.runtime.role.definition import Ports, Role
     from streams.runtime.role.guard import Guard
-    from streams.runtime.role.poll_buffer import Hand
-    from streams.runtime.role.rebalance import Ownership
     from streams.runtime.role.state_queue import Keeper
+
+
+class Hand:
+    """Records of the last poll that the kernel has not been given yet."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._closed: set[TopicPartition] = set()
+
+    def fill(self, records: list[Record]) -> None:
+        """Take a poll's records; of closed partitions none."""
+        self.records = [r for r in records if _partition(r) not in self._closed] if self._closed else records
+
+    def close(self, partition: TopicPartition) -> None:
+        """Keep no records of a partition until it is dropped: then they are read again, or not ours any more."""
+        self.drop([partition])
+        self._closed.add(partition)
+
+    def take(self, count: int) -> list[Record]:
+        """Remove and return the first records."""
+        taken, self.records = self.records[:count], self.records[count:]
+        return taken
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Return where the records come from."""
+        return frozenset(map(_partition, self.records))
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the records of these partitions: they are not ours any more, or will be read again."""
+        gone = frozenset(partitions)
+        self._closed -= gone
+        self.records = [record for record in self.records if _partition(record) not in gone]
+
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +107,7 @@ class Reader:
         guard: tells when the kernel has to start over.
         tracker: is told what was delivered.
         lanes: their pressure counts as being full.
-        ownership: starts over after a kernel failed.
+        start_over: reads again what is not complete, after a kernel failed.
         keeper: of states; its pressure counts, too.
     """
 
@@ -90,7 +121,7 @@ class Reader:
         guard: Guard,
         tracker: OffsetTracker,
         lanes: Lanes,
-        ownership: Ownership,
+        start_over: Callable[[], Awaitable[None]],
         keeper: Keeper | None = None,
     ) -> None:
         self._role = role
@@ -102,7 +133,7 @@ class Reader:
         self._guard = guard
         self._tracker = tracker
         self._lanes = lanes
-        self._ownership = ownership
+        self._start_over = start_over
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
@@ -175,7 +206,7 @@ class Reader:
     async def _start_over_if_failed(self) -> None:
         """Read again what is not complete, after a failure that no record can be blamed for."""
         if self._guard.failed:
-            await self._ownership.start_over()
+            await self._start_over()
             self._guard.failed = False
             self._perform([])  # sets the alarm
 
@@ -193,7 +224,7 @@ class Reader:
         _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
         for record in records:
             self._suspects[_partition(record)] = record.offset + 1
-        await self._ownership.start_over()
+        await self._start_over()
 
     def _is_suspect(self, record: Record) -> bool:
         """Tell whether a record was in a slice that failed; forget slices that were passed."""

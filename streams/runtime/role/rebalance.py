@@ -12,18 +12,54 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
-from streams.runtime.role.lost_offsets import recent_starts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from streams.operators.contract import Operator
     from streams.runtime.offsets import OffsetTracker
-    from streams.runtime.ports import TopicPartition
+    from streams.runtime.ports import LogPositions, TopicPartition
     from streams.runtime.role.accumulator import Lanes
     from streams.runtime.role.definition import Ports, Role
-    from streams.runtime.role.poll_buffer import Hand
+    from streams.runtime.role.reader import Hand
     from streams.runtime.role.state_queue import Keeper
+
+
+async def recent_starts(
+    name: str,
+    committed: Mapping[TopicPartition, int | None],
+    wrote: frozenset[TopicPartition],
+    positions: LogPositions,
+    window_us: int,
+) -> Mapping[TopicPartition, int]:
+    """Return where to begin instead of at the beginning: a window before the logs end.
+
+    Args:
+        name: of the role, for its log.
+        committed: by the group, of what is assigned.
+        wrote: where the role has written before, if it has run.
+        positions: looks up ends and times.
+        window_us: how much before the ends is still of use.
+
+    Returns:
+        Nothing where something is committed, or the role has never written: then offsets are what they should be.
+
+    Raises:
+        BrokerUnavailableError: ask again later.
+    """
+    if not wrote or not committed or any(offset is not None for offset in committed.values()):
+        return {}
+    if not any((await positions.ends(wrote)).values()):
+        return {}
+    starts = await positions.before(await positions.ends([*committed]), window_us)
+    _log.warning(
+        "%s: nothing is committed, but it has run before: its group's offsets were deleted, or have expired. It begins"
+        " %.0f s before the end of its topics; what is older and was not finished stays so",
+        name,
+        window_us / 1_000_000,
+    )
+    return starts
+
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

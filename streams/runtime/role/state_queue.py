@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import FetchStates, WriteStates
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.role.state_reads import ReadQueue
-from streams.runtime.role.state_writes import WAITING_BYTES, Writes
+from streams.runtime.role.state_batches import WAITING_BYTES, ReadQueue, Writes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import Position, StateKey
-    from streams.runtime.role.state_writes import WriteQueue
+    from streams.runtime.role.state_batches import WriteQueue
     from streams.runtime.stores.base import Found, StateStore
 
 _log = logging.getLogger(__name__)

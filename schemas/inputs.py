@@ -1,4 +1,4 @@
-"""What a user has at hand, made what travels: one input row, one label. Nothing here depends on pandas.
+"""What a user has at hand, as it travels: one input row, one label, a query's features. Nothing here imports pandas.
 
 array, list, Series, one row of a data frame ─▶ Tensor        mapping, row with texts ─▶ JSON text
 string, bytes, Tensor ─▶ as they are                          numpy number ─▶ number
@@ -6,21 +6,67 @@ string, bytes, Tensor ─▶ as they are                          numpy number �
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from schemas.errors import SchemaError
 from schemas.records import DTYPES, Tensor
-from schemas.tables import row_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from schemas.avsc import Json
     from schemas.records import Input, Value
+
+
+def row_text(row: Mapping[str, Any]) -> str:
+    """Return a row, a value for each column, as a JSON text; NaN and NA become null.
+
+    Raises:
+        SchemaError: a value is no number, boolean, text or None.
+
+    Examples:
+        >>> row_text({"age": 41, "job": "nurse"})
+        '{"age": 41, "job": "nurse"}'
+    """
+    return json.dumps({str(name): _cell(str(name), value) for name, value in row.items()}, ensure_ascii=False)
+
+
+def _cell(name: str, value: Any) -> Json:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is None or type(plain).__name__ == "NAType" or (isinstance(plain, float) and math.isnan(plain)):
+        return None
+    if isinstance(plain, (str, bool, int, float)):
+        return plain
+    raise SchemaError(f"column {name}: numbers, booleans, texts and None can travel, not {type(value).__name__}")
+
+
+# 2 KB, which travel with the query, its answer and its observation.
+MAX_FEATURES: Final = 256
+
+
+def as_features(values: Iterable[float]) -> tuple[float, ...]:
+    """Return numbers as a query's features.
+
+    Raises:
+        SchemaError: They are not numbers, not finite, or more than a query may have.
+    """
+    try:
+        features = tuple([float(value) for value in values])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(f"features: a list of numbers is needed; {error}") from error
+    if len(features) > MAX_FEATURES:
+        raise SchemaError(f"features: {len(features)} of them; a query may have {MAX_FEATURES}")
+    if not all(map(math.isfinite, features)):
+        raise SchemaError("features: one of them is not finite; leave such a query's features out, or put 0")
+    return features
+
 
 # Anything with `to_numpy()`, as pandas' and polars' objects have, will do, too: `object` would swallow the others.
 Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[Any] | Mapping[str, Any] | float | np.generic | Any"
