@@ -19,7 +19,7 @@ class Sized(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedSizes:
     """Lower another controller's cap to an allowed size; smaller batches are padded up to one by whoever runs them.
 
     The controller inside would never learn what lies between two sizes: a batch that fills the lower one does not fill
@@ -34,7 +34,7 @@ class Allowed:
 
     Examples:
         >>> from policies.aimd import Aimd, Cap
-        >>> allowed = Allowed(Aimd(), (1, 8, 32))
+        >>> allowed = AllowedSizes(Aimd(), (1, 8, 32))
         >>> allowed.cap(Sized(Cap(20), ()))
         8
     """

@@ -26,6 +26,12 @@ _EDGES = np.array([-12.0, -8.0, -6.0, -4.5, -3.0, -1.5, 0.0, 1.5, 3.0, 4.5, 6.0,
 _NODES, _WEIGHTS = leggauss(8)
 _LARGEST_BELOW_ONE = 1.0 - 2.0**-53
 
+# Each variable brings nodes of its own, so that a narrow one is resolved beside a wide one.
+_STEPS: Final = np.linspace(-6.0, 6.0, 33)
+# The normal distribution function: between two of these points it is straight to 5e-7.
+_POINTS: Final = np.linspace(-8.0, 8.0, 4097)
+_CUMULATIVE: Final = np.array([0.5 + 0.5 * erf(point / sqrt(2.0)) for point in _POINTS.tolist()])
+
 
 def _partial_weights(nodes: Floats) -> Floats:
     """Return W (n, n) such that W @ f(nodes) are the integrals of f's interpolant from -1 to each node."""
@@ -85,13 +91,6 @@ def _densities(alphas: Floats, betas: Floats, nodes: Floats) -> Floats:
 def _integral(values: Floats, halves: Floats) -> float:
     """Integrate values (p, n) at the nodes."""
     return float(halves @ (values @ _WEIGHTS))
-
-
-# Each variable brings nodes of its own, so that a narrow one is resolved beside a wide one.
-_STEPS: Final = np.linspace(-6.0, 6.0, 33)
-# The normal distribution function: between two of these points it is straight to 5e-7.
-_POINTS: Final = np.linspace(-8.0, 8.0, 4097)
-_CUMULATIVE: Final = np.array([0.5 + 0.5 * erf(point / sqrt(2.0)) for point in _POINTS.tolist()])
 
 
 def best_of_normals(means: Floats, deviations: Floats) -> Floats:

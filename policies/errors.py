@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+Built = TypeVar("Built")
+
 
 class PolicyError(ValueError):
     """A policy or controller that cannot exist, or a question it cannot answer."""
@@ -26,9 +28,6 @@ def require(holds: bool, message: str) -> None:
     """Raise `PolicyError(message)` unless the condition holds; for parameters, which come from outside."""
     if not holds:
         raise PolicyError(message)
-
-
-Built = TypeVar("Built")
 
 
 def build(kind: str, makers: Mapping[str, Callable[..., Built]], name: str, values: Mapping[str, float]) -> Built:

@@ -44,7 +44,7 @@ class LinearThompson(LinearPolicy):
         >>> from policies.contract import Situation
         >>> policy = LinearThompson(features=1, gamma=0.0)
         >>> state = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, None), features=(1.0,))
-        >>> [round(share, 2) for share in policy.situated(state, 2)(Situation((1.0,)))]
+        >>> [round(share, 2) for share in policy.propensities_in(state, 2)(Situation((1.0,)))]
         [0.79, 0.21]
 
     References:
@@ -61,7 +61,7 @@ class LinearThompson(LinearPolicy):
         require(0.0 < self.spread < inf, f"linear_thompson: spread is {self.spread}; it must be positive, 0.5 is usual")
         linear.check(self.name, self.features, self.ridge, self.gamma)
 
-    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+    def propensities_in(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return (1 - gamma) * P(arm is best at x) + gamma / K."""
         regressions = linear.unpacked(state, arms, self.features)
 

@@ -12,7 +12,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lingering:
+class Linger:
     """Part of the controllers that take at once whatever there is, unless they linger.
 
     Args:

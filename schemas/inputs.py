@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from schemas.avsc import Json
     from schemas.records import Input, Value
 
+# 2 KB, which travel with the query, its answer and its observation.
+MAX_FEATURES: Final = 256
+# Anything with `to_numpy()`, as pandas' and polars' objects have, will do, too: `object` would swallow the others.
+Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[Any] | Mapping[str, Any] | float | np.generic | Any"
+_WANTED = "an input is an array or list of numbers, a row of a data frame, a mapping, a string or bytes"
+
 
 def row_text(row: Mapping[str, Any]) -> str:
     """Return a row, a value for each column, as a JSON text; NaN and NA become null.
@@ -47,10 +53,6 @@ def _cell(name: str, value: Any) -> Json:
     raise SchemaError(f"column {name}: numbers, booleans, texts and None can travel, not {type(value).__name__}")
 
 
-# 2 KB, which travel with the query, its answer and its observation.
-MAX_FEATURES: Final = 256
-
-
 def as_features(values: Iterable[float]) -> tuple[float, ...]:
     """Return numbers as a query's features.
 
@@ -66,11 +68,6 @@ def as_features(values: Iterable[float]) -> tuple[float, ...]:
     if not all(map(math.isfinite, features)):
         raise SchemaError("features: one of them is not finite; leave such a query's features out, or put 0")
     return features
-
-
-# Anything with `to_numpy()`, as pandas' and polars' objects have, will do, too: `object` would swallow the others.
-Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[Any] | Mapping[str, Any] | float | np.generic | Any"
-_WANTED = "an input is an array or list of numbers, a row of a data frame, a mapping, a string or bytes"
 
 
 def as_input(x: Row) -> Input:

@@ -28,7 +28,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.inputs import Row, as_features, as_input, as_label
 from schemas.records import Feedback, Prediction, Query
-from streams.client_transport import KafkaLink
+from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StreamError
 from streams.runtime.kafka.connection import KafkaConnection
@@ -115,7 +115,7 @@ class Client:
         clock: Clock | None = None,
     ) -> None:
         self._name = f"{prefix!r} on {bootstrap}"
-        self._transport = transport or KafkaLink(KafkaConnection(bootstrap, prefix, properties or {}))
+        self._transport = transport or KafkaClientTransport(KafkaConnection(bootstrap, prefix, properties or {}))
         self._clock = clock or SystemClock()
         self._codec = codec or Codec()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets

@@ -15,14 +15,14 @@ import faust
 
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.control.faust_kafka import Transport
+from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, status
 from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
 from streams.control.overview import overview
 from streams.control.report_filter import make_room, sound
-from streams.control.visibility import Place, Sight
+from streams.control.visibility import Place, Visibility
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
@@ -67,13 +67,13 @@ class Options:
 def create(options: Options, codec: Codec) -> faust.App:
     """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
     app = _bare(options)
-    app.transport = Transport(app.conf.broker_consumer, app)
+    app.transport = FaustTransport(app.conf.broker_consumer, app)
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
     place = Place(options.prefix, options.instance, options.bootstrap, options.redis)
     state = _State(
-        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Sight(place, _now_us())
+        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Visibility(place, _now_us())
     )
     _read(app, reports, state, codec)
     _show(app, state)
@@ -87,7 +87,7 @@ class _State:
     """What has been read."""
 
     live: Any  # figures by instance: a table of Faust's
-    sight: Sight
+    sight: Visibility
     history: History = field(default_factory=History)
     answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
@@ -186,7 +186,7 @@ def _listen(app: faust.App, state: _State) -> None:
     app.timer(LISTEN_EVERY_S, name="listen")(listen)
 
 
-def _report(app: faust.App, reports: Any, codec: Codec, options: Options, sight: Sight) -> None:
+def _report(app: faust.App, reports: Any, codec: Codec, options: Options, sight: Visibility) -> None:
     composer = Composer(options.instance, "control")
 
     async def report() -> None:

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
     from faust.types.auth import CredentialsT
 
+# The page asks once a second, and shows steps of five.
+WAIT_MS = 500
+# More than reports come to in that time, so that it passes; a table that is read again at start has as much at once.
+ENOUGH_BYTES = 1 << 16
+
 
 def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     """Return what Faust needs to log in, or None for a plain connection.
@@ -48,12 +53,6 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     )
 
 
-# The page asks once a second, and shows steps of five.
-WAIT_MS = 500
-# More than reports come to in that time, so that it passes; a table that is read again at start has as much at once.
-ENOUGH_BYTES = 1 << 16
-
-
 class _Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
@@ -67,7 +66,7 @@ class _Consumer(driver.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
 
-class Transport(driver.Transport):
+class FaustTransport(driver.Transport):
     """For `app.transport`."""
 
     Consumer = _Consumer

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal, TypedDict
 if TYPE_CHECKING:
     from streams.control.history import Series
 
+WORKER = "worker."
+
 
 class Alert(TypedDict):
     """One thing that is wrong."""
@@ -121,9 +123,6 @@ class Overview(TypedDict):
     applications: list[ApplicationRow]
     processes: list[ProcessRow]
     dead_letters: list[LetterRow]
-
-
-WORKER = "worker."
 
 
 def skysail(*words: str) -> str:

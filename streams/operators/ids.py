@@ -22,6 +22,11 @@ SECOND_US = 1_000_000
 _LAST = 2**32 - 1
 _SMALLEST = 768  # ids before the first are left out
 
+# What is remembered of each id beside its generation tells a copy from another's query under the same id, but for one
+# in 4,096. The rest of 32 bits are generations: after the last, 2 * 10**10 queries at 20,000 each, all is new.
+_MARKS = 1 << 12
+_LAST_GENERATION = ((1 << 20) - 1) * _MARKS
+
 
 class PythonIdTimes:
     """What `id_times.IdTimes` is, without a compiler. Times are whole numbers over 0, under 2**32: seconds."""
@@ -71,12 +76,6 @@ def seconds_up(time_us: int) -> int:
     """Return the second that begins then, or next; likewise."""
     second = -(-time_us // SECOND_US)
     return second if 0 < second <= _LAST else max(1, min(second, _LAST))
-
-
-# What is remembered of each id beside its generation tells a copy from another's query under the same id, but for one
-# in 4,096. The rest of 32 bits are generations: after the last, 2 * 10**10 queries at 20,000 each, all is new.
-_MARKS = 1 << 12
-_LAST_GENERATION = ((1 << 20) - 1) * _MARKS
 
 
 @dataclass(slots=True)

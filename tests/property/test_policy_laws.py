@@ -59,8 +59,8 @@ def test_class_vote_treats_arms_alike(
     for given_answers, losses in log:
         state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, given_answers)
         turned = policy.observe(turned, 2, (0, 1), (1.0, 1.0), losses[::-1], given_answers[::-1])
-    first, second = policy.ballots(state, 2)(dict(enumerate(answers))).values()
-    assert [*policy.ballots(turned, 2)(dict(enumerate(answers[::-1]))).values()] == [second, first]
+    first, second = policy.vote_weights(state, 2)(dict(enumerate(answers))).values()
+    assert [*policy.vote_weights(turned, 2)(dict(enumerate(answers[::-1]))).values()] == [second, first]
     assert first > 0.0
     assert second > 0.0
     assert math.isclose(sum(policy.weights(state, 2)), 1.0)

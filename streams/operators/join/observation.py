@@ -13,7 +13,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import is_judging
+from policies.contract import is_answer_aware
 from policies.errors import LossError, PolicyError
 from policies.losses import loss
 from schemas import topics
@@ -34,8 +34,19 @@ _UP, _DOWN = 1.0 + _STEP * _QUANTILE, 1.0 - _STEP * (1.0 - _QUANTILE)
 _NONE: Mapping[str, float] = {}
 _SMALLEST, _LARGEST = 1e-300, 1e300  # so that it neither ends nor overflows
 
+_new = tuple.__new__  # half the cost of a named tuple's constructor
+# Looking a member of an enumeration up costs 0.1 us.
+_OK, _JOINED = Outcome.OK, JoinStatus.JOINED
+# A model that was asked and gave no answer by the deadline cost its user the answer.
+NO_ANSWER_LOSS = 1.0
+GIVEN = "given"
+# They say nothing about the model.
+_TELLING_NOTHING = (Outcome.INVALID, Outcome.UNKNOWN_VERSION, Outcome.OVERLOADED)
+# Kinds of loss for which an answer and a label are enough.
+_OF_ANSWERS = frozenset(("zero_one", "absolute", "squared"))
 
-class Spans:
+
+class ErrorSpans:
     """The spans that are learnt, by application; the same errors in the same order give the same ones."""
 
     __slots__ = ("_learnt",)
@@ -47,13 +58,13 @@ class Spans:
         """Return `learnt_span` by application."""
         return {render(("learnt_span", "application", name)): span for name, span in self._learnt.items()}
 
-    def mark(self) -> Mapping[str, float]:
+    def snapshot(self) -> Mapping[str, float]:
         """Return what `restore` takes."""
         return dict(self._learnt) if self._learnt else _NONE
 
-    def restore(self, mark: Mapping[str, float]) -> None:
-        """Forget what has been learnt since the mark."""
-        self._learnt = dict(mark)
+    def restore(self, snapshot: Mapping[str, float]) -> None:
+        """Forget what has been learnt since the snapshot."""
+        self._learnt = dict(snapshot)
 
     def learn(self, prediction: Prediction, feedback: Feedback) -> float | None:
         """Return the span of a prediction's losses, then learn from its errors; None where there is no error."""
@@ -89,18 +100,6 @@ def _is_number(value: Value | None) -> bool:
 
 def _within(span: float) -> float:
     return min(max(span, _SMALLEST), _LARGEST)
-
-
-_new = tuple.__new__  # half the cost of a named tuple's constructor
-# Looking a member of an enumeration up costs 0.1 us.
-_OK, _JOINED = Outcome.OK, JoinStatus.JOINED
-# A model that was asked and gave no answer by the deadline cost its user the answer.
-NO_ANSWER_LOSS = 1.0
-GIVEN = "given"
-# They say nothing about the model.
-_TELLING_NOTHING = (Outcome.INVALID, Outcome.UNKNOWN_VERSION, Outcome.OVERLOADED)
-# Kinds of loss for which an answer and a label are enough.
-_OF_ANSWERS = frozenset(("zero_one", "absolute", "squared"))
 
 
 def observation(
@@ -212,7 +211,7 @@ def _observation(
 def _is_judged(policy: str) -> bool:
     """Tell whether a policy learns from what was answered; of one that does not exist the learner tells."""
     try:
-        return is_judging(registry.parse(policy))
+        return is_answer_aware(registry.parse(policy))
     except PolicyError:
         return False
 

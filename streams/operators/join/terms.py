@@ -28,7 +28,7 @@ class Terms(NamedTuple):
     span: float | None = None
 
 
-class Windows:
+class ApplicationTerms:
     """The terms of every application, of those that were removed until their last window has ended.
 
     Args:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
 
-class SecondsWheel:
+class TimerWheel:
     """Buckets of ids by the second in which they are due."""
 
     __slots__ = ("_bucket", "_buckets", "_length", "_second", "_seconds")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from policies.contract import Ballots
+    from policies.contract import VoteWeights
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
 
@@ -31,6 +31,17 @@ _NOT_IN_TIME = (
     Outcome.EXPIRED,
 )  # a model that failed on this input is not replaced by others' answers
 _LABELS = 1_000  # different ones that are counted, for each model
+
+_Key: TypeAlias = tuple[str, str]  # application and model
+# Why no model's output could be used, by precedence: what the caller can mend comes first.
+_REASONS = (
+    (Outcome.INVALID, "invalid_input"),
+    (Outcome.UNKNOWN_VERSION, "unknown_version"),
+    (Outcome.FAILED, "model_failed"),
+    (Outcome.EXPIRED, "expired_in_queue"),
+    (Outcome.OVERLOADED, "overloaded"),
+    (Outcome.MISSING, "deadline"),
+)
 
 
 class _Mean:
@@ -70,10 +81,7 @@ class _Mean:
         return self._labels.most_common(1)[0][0] if self._labels else None
 
 
-_Key: TypeAlias = tuple[str, str]  # application and model
-
-
-class StandIns:
+class Substitutes:
     """Running means by application and model: another application may ask about other inputs."""
 
     __slots__ = ("_means",)
@@ -100,18 +108,7 @@ class StandIns:
         return output._replace(answer=mean.value) if mean is not None and output.outcome in _NOT_IN_TIME else output
 
 
-# Why no model's output could be used, by precedence: what the caller can mend comes first.
-_REASONS = (
-    (Outcome.INVALID, "invalid_input"),
-    (Outcome.UNKNOWN_VERSION, "unknown_version"),
-    (Outcome.FAILED, "model_failed"),
-    (Outcome.EXPIRED, "expired_in_queue"),
-    (Outcome.OVERLOADED, "overloaded"),
-    (Outcome.MISSING, "deadline"),
-)
-
-
-def predicted(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
+def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from what it has, or its default output for the given reason."""
     if reason is None and query.is_alone:
         only = query.outputs.get(query.models[0])
@@ -123,8 +120,8 @@ def predicted(query: Pending, now_us: int, reason: str | None, stand_ins: StandI
     answer: Value | None
     if usable and reason is None and application is not None:
         if application.missing == RUNNING_MEAN:
-            stand_ins.learn(application.name, usable.values())
-            outputs = stand_ins.fill(application.name, outputs)
+            substitutes.learn(application.name, usable.values())
+            outputs = substitutes.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
@@ -186,7 +183,10 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
 
 
 def _combined(
-    weights: Sequence[float] | Ballots, asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
+    weights: Sequence[float] | VoteWeights,
+    asked: Mapping[int, ModelOutput],
+    usable: Mapping[int, ModelOutput],
+    how: str,
 ) -> tuple[Value, float]:
     """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
     votes = weights({arm: output.answer for arm, output in asked.items()}) if callable(weights) else weights

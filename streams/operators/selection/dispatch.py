@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 # Labels of the version that serves, and of those beside it that answer a share of the queries.
 STABLE, CANARY = "stable", "canary"
 
+# A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
+_RECORD_BYTES = 131_072
+_ROW_BYTES = 64  # of a row beside its input: id and due time
+# Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
+_Form: TypeAlias = tuple[str, tuple[int, ...]] | None
+# A query, when its output is due (us), its input: a plain tuple, as there is one a query.
+Row: TypeAlias = "tuple[Pending, int, Input]"
+
 
 def named(
     version: str, query_id: str, drawn: tuple[str, ...], arms: tuple[str, ...], models: Mapping[str, Model]
@@ -69,19 +77,7 @@ def _runs(model: Model | None, version: str) -> bool:
     return version in {STABLE, model.version} or model.shares.get(version, 0.0) > 0
 
 
-# A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
-_RECORD_BYTES = 131_072
-_ROW_BYTES = 64  # of a row beside its input: id and due time
-
-# Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
-_Form: TypeAlias = tuple[str, tuple[int, ...]] | None
-
-
-# A query, when its output is due (us), its input: a plain tuple, as there is one a query.
-Row: TypeAlias = "tuple[Pending, int, Input]"
-
-
-class Asking:
+class Dispatcher:
     """Gathers rows until they are flushed, in order of arrival.
 
     Attributes:

@@ -10,6 +10,13 @@ from __future__ import annotations
 
 from collections import deque
 
+QUANTILE = 0.95
+SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one
+RECOVERED = 0.5  # of what it took
+# A model that has not answered for so long is asked once more: it may have recovered. Each time in vain the next pause
+# is twice as long, as the query that finds out waits until its deadline; otherwise, where few come, every one would.
+PROBE_US, PROBE_AT_MOST_US = 1_000_000, 64_000_000
+
 
 class RunningQuantile:
     """Stochastic approximation of a quantile (Robbins and Monro 1951) with a step in proportion to the estimate.
@@ -32,15 +39,7 @@ class RunningQuantile:
         self.value = max(1.0, self.value * (self._up if sample > self.value else self._down))
 
 
-QUANTILE = 0.95
-SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one
-RECOVERED = 0.5  # of what it took
-# A model that has not answered for so long is asked once more: it may have recovered. Each time in vain the next pause
-# is twice as long, as the query that finds out waits until its deadline; otherwise, where few come, every one would.
-PROBE_US, PROBE_AT_MOST_US = 1_000_000, 64_000_000
-
-
-class _Model:
+class _ModelLatency:
     """The latest latencies of one model."""
 
     __slots__ = ("estimate_us", "pause_us", "probed_us", "samples", "seen_us")
@@ -82,7 +81,7 @@ class Latencies:
     __slots__ = ("_models",)
 
     def __init__(self) -> None:
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, _ModelLatency] = {}
 
     def add(self, model: str, latency_us: float, now_us: int) -> None:
         """Take one round trip of a model."""
@@ -97,8 +96,8 @@ class Latencies:
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
 
-    def _known(self, model: str) -> _Model:
+    def _known(self, model: str) -> _ModelLatency:
         known = self._models.get(model)
         if known is None:
-            known = self._models[model] = _Model()
+            known = self._models[model] = _ModelLatency()
         return known

@@ -27,7 +27,7 @@ from streams.operators.statistics import render
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.contract import Ballots
+    from policies.contract import VoteWeights
     from schemas.records import Application, Decision, Input, ModelOutput, Query
     from streams.operators.configuration import Deployed
     from streams.operators.contract import Record, StateKey
@@ -36,8 +36,12 @@ if TYPE_CHECKING:
 # alike are never refused, by chance either, before the role stops reading.
 _SURPLUS, _LEAST = 1.25, 1 / 16
 
+# A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
+PLACE_BYTES = 1_024
+_NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
-class Intake:
+
+class Quota:
     """One application.
 
     Attributes:
@@ -57,7 +61,7 @@ class Intake:
         self.limit = maxsize
 
 
-class Intakes:
+class Quotas:
     """All applications that are deployed.
 
     Args:
@@ -73,58 +77,53 @@ class Intakes:
     def __init__(self, bound: int, remembered: int) -> None:
         self._bound = bound
         self._remembered = remembered
-        self.by_name: dict[str, Intake] = {}
+        self.by_name: dict[str, Quota] = {}
 
-    def __iter__(self) -> Iterator[Intake]:
+    def __iter__(self) -> Iterator[Quota]:
         return iter(self.by_name.values())
 
     def follow(self, applications: Mapping[str, Deployed]) -> None:
         """Take the applications as they are deployed now."""
         self.by_name = {name: self._of(name, deployed) for name, deployed in applications.items()}
 
-    def _of(self, name: str, deployed: Deployed) -> Intake:
-        intake = self.by_name.get(name) or Intake(deployed, self._remembered)
-        intake.deployed = deployed
-        return intake
+    def _of(self, name: str, deployed: Deployed) -> Quota:
+        quota = self.by_name.get(name) or Quota(deployed, self._remembered)
+        quota.deployed = deployed
+        return quota
 
     def set_limits(self) -> None:
         """Work out how much each may hold now."""
         count = len(self.by_name)
         if count < 2:
-            for intake in self:
-                intake.limit = maxsize
+            for quota in self:
+                quota.limit = maxsize
             return
-        room = self._bound // 2 - sum([intake.places for intake in self])
+        room = self._bound // 2 - sum([quota.places for quota in self])
         share = int(self._bound * max(_SURPLUS / count, _LEAST))
-        for intake in self:
-            intake.limit = max(share, intake.places + room)
+        for quota in self:
+            quota.limit = max(share, quota.places + room)
 
     def counted(self) -> Iterator[tuple[str, int]]:
         """Yield the applications that queries have come for, and how many, once."""
-        for name, intake in self.by_name.items():
-            if intake.queries:
-                count, intake.queries = intake.queries, 0
+        for name, quota in self.by_name.items():
+            if quota.queries:
+                count, quota.queries = quota.queries, 0
                 yield name, count
 
     def drop(self, partitions: Iterable[int]) -> None:
         """Forget the ids of these partitions."""
-        for intake in self:
-            intake.recent.drop(partitions)
+        for quota in self:
+            quota.recent.drop(partitions)
 
     def statistics(self) -> dict[str, float]:
         """Return by application the places that its queries in hand take, and may take."""
         found: dict[str, float] = {}
         self.set_limits()
-        for name, intake in self.by_name.items():
+        for name, quota in self.by_name.items():
             label = ("application", name)
-            found[render(("held", *label))] = float(intake.places)
-            found[render(("held_limit", *label))] = float(min(intake.limit, self._bound))
+            found[render(("held", *label))] = float(quota.places)
+            found[render(("held_limit", *label))] = float(min(quota.limit, self._bound))
         return found
-
-
-# A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
-PLACE_BYTES = 1_024
-_NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
 
 class Pending:
@@ -146,20 +145,43 @@ class Pending:
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: nobody waits for it any more.
         row_id: under which models are asked: its id, unless another query in hand has that one.
-        intake: of its application, while it is in hand there.
+        quota: of its application, while it is in hand there.
         places: that it takes there, of `PLACE_BYTES`.
         message: what its answer says to a person, beside the reason.
     """
 
     __slots__ = (
-        "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
-        "headers", "input", "intake", "key", "message", "models", "outputs", "partition", "places", "priority",
-        "query_id", "received_us", "reply_token", "row_id", "sent_us", "until_us", "version", "weights",
+        "answered",
+        "application",
+        "application_name",
+        "completes",
+        "context",
+        "deadline_us",
+        "decision",
+        "features",
+        "headers",
+        "input",
+        "key",
+        "message",
+        "models",
+        "outputs",
+        "partition",
+        "places",
+        "priority",
+        "query_id",
+        "quota",
+        "received_us",
+        "reply_token",
+        "row_id",
+        "sent_us",
+        "until_us",
+        "version",
+        "weights",
     )  # fmt: skip
 
     input: Input | None
     decision: Decision | None
-    weights: Sequence[float] | Ballots
+    weights: Sequence[float] | VoteWeights
 
     def __init__(
         self,
@@ -188,7 +210,7 @@ class Pending:
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id
-        self.intake: Intake | None = None
+        self.quota: Quota | None = None
         self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
 
@@ -208,16 +230,16 @@ class Pending:
 
     def keep_input(self) -> None:
         """Count it for its input, too, as its models are not asked yet."""
-        if self.intake is not None:
+        if self.quota is not None:
             places = size(self.input) // PLACE_BYTES
             self.places += places
-            self.intake.places += places
+            self.quota.places += places
 
     def leave(self) -> None:
         """Count it no more."""
-        if self.intake is not None:
-            self.intake.places -= self.places
-            self.intake = None
+        if self.quota is not None:
+            self.quota.places -= self.places
+            self.quota = None
 
 
 def size(given: Input | tuple[str | bytes, ...] | None) -> int:
@@ -227,7 +249,7 @@ def size(given: Input | tuple[str | bytes, ...] | None) -> int:
     return sum(map(len, given)) if isinstance(given, tuple) else len(given or b"")
 
 
-class Waiting(NamedTuple):
+class ParkedQuery(NamedTuple):
     """A query, its application, and how long it waits for its state."""
 
     until_us: int
@@ -235,11 +257,11 @@ class Waiting(NamedTuple):
     query: Pending
 
 
-class Parked:
+class ParkedQueries:
     """By state, in order of arrival.
 
     Args:
-        bound: places that they may take, see `intake`.
+        bound: places that they may take, see `quota`.
     """
 
     __slots__ = ("_bound", "_due", "_places", "_serial", "_waiting")
@@ -247,7 +269,7 @@ class Parked:
     def __init__(self, bound: int) -> None:
         self._bound = bound
         self._places = 0
-        self._waiting: dict[StateKey, list[Waiting]] = {}
+        self._waiting: dict[StateKey, list[ParkedQuery]] = {}
         self._due: list[tuple[int, int, StateKey]] = []  # a heap; some of it has been decided meanwhile
         self._serial = count()
 
@@ -262,7 +284,7 @@ class Parked:
         """Whether nobody else may wait."""
         return self._places >= self._bound
 
-    def add(self, key: StateKey, waiting: Waiting) -> None:
+    def add(self, key: StateKey, waiting: ParkedQuery) -> None:
         """Let a query wait."""
         self._places += waiting.query.places
         queue = self._waiting.setdefault(key, [])
@@ -270,11 +292,11 @@ class Parked:
             heapq.heappush(self._due, (waiting.until_us, next(self._serial), key))
         queue.append(waiting)
 
-    def take(self, key: StateKey) -> list[Waiting]:
+    def take(self, key: StateKey) -> list[ParkedQuery]:
         """Remove and return all that wait for a state."""
         return self._left(self._waiting.pop(key, []))
 
-    def due(self, now_us: int) -> Iterator[tuple[StateKey, list[Waiting]]]:
+    def due(self, now_us: int) -> Iterator[tuple[StateKey, list[ParkedQuery]]]:
         """Remove and yield those that wait no longer, by state."""
         while self._due and self._due[0][0] <= now_us:
             key = heapq.heappop(self._due)[2]
@@ -296,7 +318,7 @@ class Parked:
 
     def drop(self, partitions: Collection[int]) -> list[Pending]:
         """Remove and return the queries of these partitions."""
-        dropped: list[Waiting] = []
+        dropped: list[ParkedQuery] = []
         for key, queue in [*self._waiting.items()]:
             dropped += [waiting for waiting in queue if waiting.query.partition in partitions]
             kept = [waiting for waiting in queue if waiting.query.partition not in partitions]
@@ -306,6 +328,6 @@ class Parked:
                 del self._waiting[key]
         return [waiting.query for waiting in self._left(dropped)]
 
-    def _left(self, gone: list[Waiting]) -> list[Waiting]:
+    def _left(self, gone: list[ParkedQuery]) -> list[ParkedQuery]:
         self._places -= sum([waiting.query.places for waiting in gone])
         return gone

@@ -114,6 +114,10 @@ MEANINGS: Final = {
     "windows_held": "partitions whose windows stay open since feedback of their time is still to be read",
 }
 
+CONNECTIONS = 16  # at once; Prometheus has one or two
+ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
+_NAMESPACE = "skysail_"
+
 
 def meaning(name: str) -> str:
     """Return what a figure is; of one that is not listed, its name in words."""
@@ -121,10 +125,6 @@ def meaning(name: str) -> str:
         if name.endswith(end) and (subject := MEANINGS.get(name.removesuffix(end))):
             return f"{words} of the {subject}"
     return MEANINGS.get(name, name.replace("_", " "))
-
-
-CONNECTIONS = 16  # at once; Prometheus has one or two
-ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
 
 
 class _Quiet(WSGIRequestHandler):
@@ -182,9 +182,6 @@ def _end(request: socket.socket) -> None:
     """Have whoever waits for this connection wait no longer."""
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
-
-
-_NAMESPACE = "skysail_"
 
 
 class PrometheusExporter:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from streams.runtime.role.definition import Role
     from streams.runtime.stores.base import StateStore
 
+_log = logging.getLogger(__name__)
+BACKOFF_S = 0.5
+
 
 def kafka_loop(
     role: Role,
@@ -58,11 +61,6 @@ def kafka_loop(
         hooks=hooks,
     )
     return RoleLoop(role, kernel, ports, companions=companions)
-
-
-_log = logging.getLogger(__name__)
-
-BACKOFF_S = 0.5
 
 
 class Runnable(Protocol):

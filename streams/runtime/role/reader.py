@@ -18,13 +18,20 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Operator, Record
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ports import TopicPartition
-    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
     from streams.runtime.role.guard import Guard
-    from streams.runtime.role.state_queue import Keeper
+    from streams.runtime.role.state_queue import StateQueue
+
+_log = logging.getLogger(__name__)
+# How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
+# is gone, at the price of 20 wake-ups a second.
+POLL_MS = 500
+THROTTLED_POLL_MS = 50
+_partition = itemgetter(0, 1)
 
 
-class Hand:
+class PollBuffer:
     """Records of the last poll that the kernel has not been given yet."""
 
     def __init__(self) -> None:
@@ -56,17 +63,7 @@ class Hand:
         self.records = [record for record in self.records if _partition(record) not in gone]
 
 
-_log = logging.getLogger(__name__)
-
-# How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
-# is gone, at the price of 20 wake-ups a second.
-POLL_MS = 500
-THROTTLED_POLL_MS = 50
-
-_partition = itemgetter(0, 1)
-
-
-class Offer:
+class KernelCaller:
     """Gives records to a kernel and performs what it wants done."""
 
     def __init__(self, kernel: Operator, ports: Ports, guard: Guard) -> None:
@@ -101,38 +98,38 @@ class Reader:
     Args:
         role: what is read, and how much may be in hand.
         ports: consumer and clock are used.
-        hand: where a poll's records are kept while slices of them are given to the kernel.
-        offer: gives them.
+        buffer: where a poll's records are kept while slices of them are given to the kernel.
+        kernel_caller: gives them.
         perform: takes dead letters.
         guard: tells when the kernel has to start over.
         tracker: is told what was delivered.
-        lanes: their pressure counts as being full.
+        accumulator: their pressure counts as being full.
         start_over: reads again what is not complete, after a kernel failed.
-        keeper: of states; its pressure counts, too.
+        state_queue: of states; its pressure counts, too.
     """
 
     def __init__(
         self,
         role: Role,
         ports: Ports,
-        hand: Hand,
-        offer: Offer,
+        buffer: PollBuffer,
+        kernel_caller: KernelCaller,
         perform: Callable[[Effects], None],
         guard: Guard,
         tracker: OffsetTracker,
-        lanes: Lanes,
+        accumulator: Accumulator,
         start_over: Callable[[], Awaitable[None]],
-        keeper: Keeper | None = None,
+        state_queue: StateQueue | None = None,
     ) -> None:
         self._role = role
         self._ports = ports
-        self._keeper = keeper
-        self._hand = hand
-        self._offer = offer
+        self._state_queue = state_queue
+        self._buffer = buffer
+        self._kernel_caller = kernel_caller
         self._perform = perform
         self._guard = guard
         self._tracker = tracker
-        self._lanes = lanes
+        self._accumulator = accumulator
         self._start_over = start_over
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
@@ -154,7 +151,7 @@ class Reader:
     @property
     def throttled(self) -> bool:
         """Whether less than everything is read, on purpose."""
-        return self._is_pressed() or bool(self._offer.paused)
+        return self._is_pressed() or bool(self._kernel_caller.paused)
 
     def relieve(self) -> None:
         """Look at the bounds again: something was completed."""
@@ -162,15 +159,15 @@ class Reader:
             self._relief.set()
 
     def _full(self) -> bool:
-        return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
+        return max(self._tracker.outstanding(), self._kernel_caller.held) >= self._role.outstanding
 
     def _is_pressed(self) -> bool:
-        pressure = max(self._lanes.pressure(), self._keeper.pressure() if self._keeper else 0.0)
+        pressure = max(self._accumulator.pressure(), self._state_queue.pressure() if self._state_queue else 0.0)
         return self._drain_until_us is not None or self._full() or pressure >= 1
 
     def _only(self) -> frozenset[str] | None:
         """Return the topics to read from; None = from all."""
-        paused = self._offer.paused
+        paused = self._kernel_caller.paused
         if self._is_pressed():
             return self._role.replies - paused
         return frozenset(self._role.topics) - paused if paused else None
@@ -192,13 +189,13 @@ class Reader:
 
     async def _take(self, records: list[Record]) -> None:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
-        hand = self._hand
-        hand.fill(records)
-        while hand.records and not self._guard.failed:
-            part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else self._role.at_once)
+        buffer = self._buffer
+        buffer.fill(records)
+        while buffer.records and not self._guard.failed:
+            part = buffer.take(1 if self._suspects and self._is_suspect(buffer.records[0]) else self._role.at_once)
             for partition, run in groupby(part, key=_partition):
                 self._tracker.delivered(partition, [record.offset for record in run])
-            fault = self._offer(part)
+            fault = self._kernel_caller(part)
             if fault is not None:
                 await self._blame(part, fault)
             await asyncio.sleep(0)

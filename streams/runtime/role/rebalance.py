@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from streams.operators.contract import Operator
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ports import LogPositions, TopicPartition
-    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
-    from streams.runtime.role.reader import Hand
-    from streams.runtime.role.state_queue import Keeper
+    from streams.runtime.role.reader import PollBuffer
+    from streams.runtime.role.state_queue import StateQueue
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+# Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
+FLUSH_S = 2.0
+BACKOFF_S = 0.25
+# How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
+END_ATTEMPTS = 8
 
 
 async def recent_starts(
@@ -61,17 +69,7 @@ async def recent_starts(
     return starts
 
 
-_log = logging.getLogger(__name__)
-_T = TypeVar("_T")
-
-# Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
-FLUSH_S = 2.0
-BACKOFF_S = 0.25
-# How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
-END_ATTEMPTS = 8
-
-
-class Ownership:
+class RebalanceHandler:
     """Implements `ports.Rebalanced` for one loop.
 
     Args:
@@ -79,9 +77,9 @@ class Ownership:
         kernel: is told about the main topic's partitions.
         ports: consumer, store and positions are used.
         tracker: follows what is owned.
-        lanes: are flushed before a hand-over.
-        keeper: forgets what is no longer owned.
-        hand: the reader's; records of what is not ours, or waits, are taken out of it.
+        accumulator: are flushed before a hand-over.
+        state_queue: forgets what is no longer owned.
+        buffer: the reader's; records of what is not ours, or waits, are taken out of it.
         ready: set once partitions have been assigned (none is fine, too: a standby).
     """
 
@@ -91,18 +89,18 @@ class Ownership:
         kernel: Operator,
         ports: Ports,
         tracker: OffsetTracker,
-        lanes: Lanes,
-        keeper: Keeper | None,
-        hand: Hand,
+        accumulator: Accumulator,
+        state_queue: StateQueue | None,
+        buffer: PollBuffer,
         ready: asyncio.Event,
     ) -> None:
         self._role = role
         self._kernel = kernel
         self._ports = ports
         self._tracker = tracker
-        self._lanes = lanes
-        self._keeper = keeper
-        self._hand = hand
+        self._accumulator = accumulator
+        self._state_queue = state_queue
+        self._buffer = buffer
         self._ready = ready
         self._changing = asyncio.Lock()
 
@@ -131,7 +129,7 @@ class Ownership:
             position = (await self._read_from({partition: stored or 0}))[partition]
             if generation != self._ports.consumer.generation or partition not in self._tracker.assigned():
                 return  # a rebalance has started it over, or taken it away
-            self._hand.drop([partition])
+            self._buffer.drop([partition])
             self._tracker.assign(partition, stored or 0)
             self._own({number: stored})
             self._kernel.on_assigned({number: stored or 0})
@@ -141,7 +139,7 @@ class Ownership:
         """Let one partition wait, with nothing of it in hand, until `on_refused` starts it over."""
         partition = (self._role.main, number)
         self._kernel.on_revoked([number])
-        self._hand.close(partition)
+        self._buffer.close(partition)
         if partition in self._tracker.assigned():
             self._tracker.assign(partition, self._tracker.position(partition))
 
@@ -183,25 +181,25 @@ class Ownership:
         return positions
 
     async def _end(self, partitions: Collection[TopicPartition]) -> None:
-        self._hand.drop(partitions)
+        self._buffer.drop(partitions)
         if not partitions:
             return
-        if not await self._lanes.flush(FLUSH_S):
+        if not await self._accumulator.flush(FLUSH_S):
             _log.warning("handing over with unacknowledged records; their sources will be read again")
         numbers = self._main_numbers(partitions)
-        if self._keeper is not None and self._role.owns_states:
-            self._keeper.forget(numbers)
-            await self._keeper.settle(FLUSH_S)
+        if self._state_queue is not None and self._role.owns_states:
+            self._state_queue.forget(numbers)
+            await self._state_queue.settle(FLUSH_S)
         await self.commit()
         for partition in partitions:
             self._tracker.revoke(partition)
-        if self._keeper is not None and self._role.owns_states:
-            self._keeper.forget(numbers)  # what was asked for meanwhile
+        if self._state_queue is not None and self._role.owns_states:
+            self._state_queue.forget(numbers)  # what was asked for meanwhile
         self._kernel.on_revoked(numbers)
 
     def _own(self, starts: Mapping[int, int | None]) -> None:
-        if self._keeper is not None:
-            self._keeper.own(starts)
+        if self._state_queue is not None:
+            self._state_queue.own(starts)
 
     def _main_numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
         return sorted(number for topic, number in partitions if topic == self._role.main)

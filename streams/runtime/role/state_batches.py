@@ -30,6 +30,14 @@ FIRST_KEYS = 16
 # Keys that wait while the store is away, some 200 B each. Who is forgotten asks again with its next query.
 WAITING_KEYS = 20_000
 
+# States written in one script, which holds Redis itself for about 7 us a state.
+WRITE_STATES = 2_000
+# Bytes that an attempt aims at: 30 ms at 300 Mbit/s. What a kernel wants written in one step is never split.
+WRITE_BYTES = 1_000_000
+LEAST_BYTES = 10_000
+# Bytes that may wait, as they are stored; in memory a state has about four times as many (32 B a number).
+WAITING_BYTES = 32_000_000
+
 
 class ReadQueue:
     """Keys in the order of asking; those of a call that failed go behind the others.
@@ -85,15 +93,6 @@ class ReadQueue:
         self._keys = {key: None for key in self._keys if key.partition not in partitions}
 
 
-# States written in one script, which holds Redis itself for about 7 us a state.
-WRITE_STATES = 2_000
-# Bytes that an attempt aims at: 30 ms at 300 Mbit/s. What a kernel wants written in one step is never split.
-WRITE_BYTES = 1_000_000
-LEAST_BYTES = 10_000
-# Bytes that may wait, as they are stored; in memory a state has about four times as many (32 B a number).
-WAITING_BYTES = 32_000_000
-
-
 class Attempt(NamedTuple):
     """One call: what it writes, in place of how many of the waiting writes, its size, and the token that names it."""
 
@@ -140,7 +139,7 @@ class WriteQueue:
         return done
 
 
-class Writes:
+class WriteQueues:
     """The queues of all partitions, and how much goes into one attempt."""
 
     def __init__(self) -> None:
