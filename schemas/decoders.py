@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from schemas import avsc, records, wire
 from schemas.definitions import CURRENT, field_names, members
@@ -154,7 +154,7 @@ def _define(source: Source, writer: avsc.Record, record: type) -> None:
         source.add("read_<name> = memoising_reader(read_<name>)", name=writer.name)
 
 
-def _fields(source: Source, writer: avsc.Record, record: type[Any]) -> list[str]:
+def _fields(source: Source, writer: avsc.Record, record: type) -> list[str]:
     """Append the reading of every field the writer wrote; returns what stands for each field of the class."""
     values: dict[str, str] = {}
     for field in writer.fields:

@@ -20,7 +20,7 @@ import logging
 import random
 import secrets
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
 from schemas.codec import Codec
@@ -107,7 +107,7 @@ class Client:
         self,
         bootstrap: str,
         prefix: str = "skysail",
-        properties: Mapping[str, Any] | None = None,
+        properties: Mapping[str, object] | None = None,
         *,
         codec: Codec | None = None,
         seed: int | None = None,
@@ -219,7 +219,12 @@ class Client:
             self._waiting.pop(query.query_id, None)
 
     async def feedback(
-        self, prediction: Prediction | str, *, label: Any = None, loss: float | None = None, context: str | None = None
+        self,
+        prediction: Prediction | str,
+        *,
+        label: object = None,
+        loss: float | None = None,
+        context: str | None = None,
     ) -> None:
         """Tell what the truth was: the label, or the loss in [0, 1] of the answer that was given.
 

@@ -33,7 +33,7 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     Raises:
         ValueError: a protocol or mechanism that the page cannot use.
     """
-    protocol = options.get("security_protocol", "PLAINTEXT")
+    protocol = str(options.get("security_protocol", "PLAINTEXT"))
     context = options.get("ssl_context")
     if protocol == "PLAINTEXT":
         return None
@@ -54,7 +54,7 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
-    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
+    def _create_worker_consumer(self, transport: driver.Transport) -> object:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_min_bytes = ENOUGH_BYTES  # noqa: SLF001 - no setting of Faust's leads there
         consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001

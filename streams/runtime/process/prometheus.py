@@ -130,7 +130,7 @@ def meaning(name: str) -> str:
 class _Quiet(WSGIRequestHandler):
     """Logs nothing: a scrape is nothing to report."""
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
         """Drop it."""
 
 
@@ -157,14 +157,14 @@ class ScrapeServer(WSGIServer):
         self._answer_s = answer_s
         self.set_app(make_wsgi_app(registry))
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: Any, client_address: object) -> None:
         """Answer in a thread if there is room."""
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
         threading.Thread(target=self._answer, args=(request, client_address), daemon=True).start()
 
-    def _answer(self, request: Any, client_address: Any) -> None:
+    def _answer(self, request: Any, client_address: object) -> None:
         end = threading.Timer(self._answer_s, _end, (request,))
         end.daemon = True
         end.start()
