@@ -1,6 +1,6 @@
 """What can go wrong with bytes, records and names.
 
-    SchemasError
+    FormatError
     ├── DecodeError         bad input: these bytes are no record of ours; never worth a retry, so dead-letter them
     ├── SchemaError         our bug (also a ValueError): this value, or this name, does not fit its schema
     ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
