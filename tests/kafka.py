@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from streams.operators.contract import Emit, Record
-from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings
 from streams.runtime.kafka.fast.outlet import FastOutlet
 from streams.runtime.kafka.log_reader import KafkaBroadcast
 from streams.runtime.kafka.producer import KafkaTransport, ProducerSettings
+from streams.runtime.process.run import kafka_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable

@@ -21,7 +21,7 @@ with quiet_interrupts(), named_extras():  # before anything else: the imports ta
     from deploy.errors import DeployError
     from load.errors import MissingDataError
     from policies.errors import PolicyError
-    from schemas.errors import SchemasError
+    from schemas.errors import FormatError
     from streams.runtime.errors import StreamError
     from workers.errors import WorkerError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # What a person can put right: the message says how, a traceback would only hide it.
-EXPECTED = (DeployError, MissingDataError, PolicyError, SchemasError, StreamError, WorkerError)
+EXPECTED = (DeployError, MissingDataError, PolicyError, FormatError, StreamError, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 

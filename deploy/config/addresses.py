@@ -6,7 +6,7 @@ Apart from `clients`, which loads librdkafka: a role has no use for that while i
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REDIS_PORT = 6379
 
 
-def properties(settings: Settings) -> dict[str, Any]:
+def properties(settings: Settings) -> dict[str, object]:
     """Return the pass-through properties with secrets in the clear, in aiokafka's words."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value

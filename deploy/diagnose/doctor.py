@@ -21,7 +21,7 @@ from deploy.local.errors import MissingError
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis
-from schemas.extension import IS_COMPILED
+from schemas.compiling import IS_COMPILED
 from workers.extras import install
 
 Version: TypeAlias = tuple[int, int, int]

@@ -13,7 +13,6 @@ from aiokafka.errors import CorruptRecordException
 from deploy.local.admin import admin_client
 from load.harness.topics import delete
 from streams.operators.contract import DeadLetter, Emit, Record
-from streams.runtime.assemble import kafka_loop
 from streams.runtime.errors import (
     BrokerUnavailableError,
     RecordRefusedError,
@@ -25,7 +24,7 @@ from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.consumer import KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions, KafkaRecent
 from streams.runtime.kafka.producer import KafkaTransport
-from streams.runtime.process.run import run_process
+from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Role
 from tests.fakes import ScriptedKernel, echo
 from tests.kafka import CLOCK, QUICK, looping, producing, put, take, until

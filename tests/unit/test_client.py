@@ -13,13 +13,13 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import SchemaError
+from schemas.inputs import as_input, as_label
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
-from streams.inputs import as_input, as_label
-from streams.murmur2 import partition_of
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
 from streams.sync import SyncClient
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -17,7 +17,7 @@ from load.research.paper.words import DIFFERENCES
 from load.results.results import Result
 from load.scenarios import delayed, figure8, overload, replicas
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
-from streams.murmur2 import partition_of
+from streams.topology import partition_of
 
 MACHINE = {
     "cores_usable": 2,

@@ -27,7 +27,7 @@ rows. The joiner reads no more than an id (`schemas/framing.py`) until it joins.
 What does not depend on the query is worked out once for each state that is read: propensities, weights, the decision
 that each draw leads to (`streams/operators/selection/state_view.py`). Names of states are cached. Ids that were seen
 are kept in two generations, of which the older is dropped whole: forgetting them one by one cost more than all the rest
-of the step (`streams/operators/ids/recent.py`). Redis is never waited for.""",
+of the step (`streams/operators/ids.py`). Redis is never waited for.""",
     "gather": """\
 Queries of one poll that go the same way become the columns of one record (`streams/operators/selection/dispatch.py`),
 and so do the rows of a worker's batch (`workers/kernel/results.py`). This step is what that costs. What it saves is a

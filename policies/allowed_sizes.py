@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from policies.errors import require
 
@@ -11,15 +11,18 @@ if TYPE_CHECKING:
     from policies.batching import BatchController
 
 
-class Sized(NamedTuple):
+S = TypeVar("S")  # the state of the controller inside
+
+
+class Sized(NamedTuple, Generic[S]):
     """The state of the controller inside, and what each size took last: (size, us), by size."""
 
-    inner: Any
+    inner: S
     times: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedSizes(Generic[S]):
     """Lower another controller's cap to an allowed size; smaller batches are padded up to one by whoever runs them.
 
     The controller inside would never learn what lies between two sizes: a batch that fills the lower one does not fill
@@ -34,14 +37,14 @@ class Allowed:
 
     Examples:
         >>> from policies.aimd import Aimd, Cap
-        >>> allowed = Allowed(Aimd(), (1, 8, 32))
+        >>> allowed = AllowedSizes(Aimd(), (1, 8, 32))
         >>> allowed.cap(Sized(Cap(20), ()))
         8
     """
 
     name: ClassVar[str] = "allowed"
 
-    inner: BatchController[Any]
+    inner: BatchController[S]
     sizes: tuple[int, ...]
 
     def __post_init__(self) -> None:
@@ -54,16 +57,16 @@ class Allowed:
         """Return how long the controller inside lets a free model wait."""
         return self.inner.linger_us
 
-    def init(self) -> Sized:
+    def init(self) -> Sized[S]:
         """Return the controller's own beginning."""
         return Sized(self.inner.init(), ())
 
-    def cap(self, state: Sized) -> int:
+    def cap(self, state: Sized[S]) -> int:
         """Return the largest allowed size that the controller's cap holds, or the smallest of all."""
         wanted = self.inner.cap(state.inner)
         return max((size for size in self.sizes if size <= wanted), default=self.sizes[0])
 
-    def observe(self, state: Sized, rows: int, duration_us: int, objective_us: int) -> Sized:
+    def observe(self, state: Sized[S], rows: int, duration_us: int, objective_us: int) -> Sized[S]:
         """Return the state after one batch of `rows`, padded up to an allowed size."""
         size = padded(rows, self.sizes)
         wanted = self.inner.cap(state.inner)
@@ -73,11 +76,11 @@ class Allowed:
             told = wanted, _reckoned(times, size, duration_us, wanted)
         return Sized(self.inner.observe(state.inner, *told, objective_us), times)
 
-    def arrived(self, state: Sized, rows: int, now_us: int) -> Sized:
+    def arrived(self, state: Sized[S], rows: int, now_us: int) -> Sized[S]:
         """Return the state after `rows` more were queued."""
         return state._replace(inner=self.inner.arrived(state.inner, rows, now_us))
 
-    def wait_until(self, state: Sized, queued: int, due_us: int, now_us: int) -> int:
+    def wait_until(self, state: Sized[S], queued: int, due_us: int, now_us: int) -> int:
         """Return until when the controller inside would wait."""
         return self.inner.wait_until(state.inner, queued, due_us, now_us)
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from policies import linear
-from policies.contract import PLAIN, Situated, Situation, has_start, is_situated
+from policies.contract import PLAIN, Contextual, Situation, has_shared_prior, is_contextual
 from policies.draw import pick
 from policies.registry import POLICIES, create, parse, spec
 
 if TYPE_CHECKING:
     from policies.contract import Policy, State
 
-SITUATED = sorted(name for name in POLICIES if is_situated(create(name)))
+SITUATED = sorted(name for name in POLICIES if is_contextual(create(name)))
 EXTREMES = (0.0, -0.0, 1.0, -1.0, 1e-300, 5e-324, 1e6, -1e300, 1.7976931348623157e308)
 
 
 @pytest.fixture(params=SITUATED)
-def policy(request: pytest.FixtureRequest) -> Situated:
+def policy(request: pytest.FixtureRequest) -> Contextual:
     """Each such policy with its default parameters."""
     made: Policy = create(request.param)
-    assert is_situated(made)
+    assert is_contextual(made)
     return made
 
 
@@ -41,13 +41,13 @@ def some_situation(random: Random, arms: int) -> Situation:
     return Situation(features, random.uniform(-1e4, 2e5), random.choice((latencies, ())))
 
 
-def decided(policy: Situated, state: State, arms: int, situation: Situation, u: float) -> tuple[int, ...]:
+def decided(policy: Contextual, state: State, arms: int, situation: Situation, u: float) -> tuple[int, ...]:
     """Return the arms asked, as the selection role finds them."""
-    shares = policy.situated(state, arms)(situation)
+    shares = policy.propensities_in(state, arms)(situation)
     return tuple([a for a in range(arms) if shares[a]]) if policy.full_information else (pick(shares, u),)
 
 
-def played(policy: Situated, arms: int, steps: int, seed: int = 5) -> State:
+def played(policy: Contextual, arms: int, steps: int, seed: int = 5) -> State:
     """Let the policy choose and learn; the first feature says whether even or odd arms err."""
     random, state = Random(seed), policy.init(arms)
     for _ in range(steps):
@@ -55,16 +55,16 @@ def played(policy: Situated, arms: int, steps: int, seed: int = 5) -> State:
         chosen = decided(policy, state, arms, situation, random.random())
         is_odd = bool(situation.features and situation.features[0] > 0)
         losses = [float(arm % 2 == is_odd) if arm in chosen else None for arm in range(arms)]
-        shares = policy.situated(state, arms)(situation)
+        shares = policy.propensities_in(state, arms)(situation)
         state = policy.observe(state, arms, chosen, shares, losses, situation.features)
     return state
 
 
-def test_propensities_are_exact_in_every_situation(policy: Situated, arms: int) -> None:
+def test_propensities_are_exact_in_every_situation(policy: Contextual, arms: int) -> None:
     """They sum to 1 and keep the floor; or are 1 and 0 for those asked and not: somebody, if anybody has time."""
     random = Random(1)
     for state in (policy.init(arms), played(policy, arms, 100)):
-        ask = policy.situated(state, arms)
+        ask = policy.propensities_in(state, arms)
         for _ in range(50):
             situation = some_situation(random, arms)
             shares = ask(situation)
@@ -77,29 +77,29 @@ def test_propensities_are_exact_in_every_situation(policy: Situated, arms: int) 
                 assert math.isclose(sum(shares), 1.0, abs_tol=1e-9)
 
 
-def test_without_a_situation_the_state_alone_decides(policy: Situated, arms: int) -> None:
+def test_without_a_situation_the_state_alone_decides(policy: Contextual, arms: int) -> None:
     """A query that brings nothing is decided as by a policy that knows nothing of situations."""
     state = played(policy, arms, 100)
-    assert policy.situated(state, arms)(PLAIN) == policy.propensities(state, arms)
+    assert policy.propensities_in(state, arms)(PLAIN) == policy.propensities(state, arms)
 
 
-def test_decisions_are_pure(policy: Situated, arms: int) -> None:
+def test_decisions_are_pure(policy: Contextual, arms: int) -> None:
     """The same situation has the same propensities, whatever was asked in between."""
     random, state = Random(2), played(policy, arms, 60)
-    ask, first, other = policy.situated(state, arms), some_situation(random, arms), some_situation(random, arms)
+    ask, first, other = policy.propensities_in(state, arms), some_situation(random, arms), some_situation(random, arms)
     shares = ask(first)
     ask(other)
-    assert ask(first) == shares == policy.situated(state, arms)(first)
+    assert ask(first) == shares == policy.propensities_in(state, arms)(first)
 
 
-def test_two_folds_of_one_log_with_features_give_the_same_bits(policy: Situated, arms: int) -> None:
+def test_two_folds_of_one_log_with_features_give_the_same_bits(policy: Contextual, arms: int) -> None:
     """A policy made anew from its text folds the same log to the same state."""
     again = parse(spec(policy))
-    assert is_situated(again)
+    assert is_contextual(again)
     assert played(policy, arms, 200) == played(again, arms, 200)
 
 
-def test_state_stays_finite_whatever_the_features(policy: Situated) -> None:
+def test_state_stays_finite_whatever_the_features(policy: Contextual) -> None:
     """Features at both ends of what a float can say leave a state that decides."""
     random, arms = Random(4), 3
     state = policy.init(arms)
@@ -109,12 +109,12 @@ def test_state_stays_finite_whatever_the_features(policy: Situated) -> None:
         state = policy.observe(state, arms, (random.randrange(arms),), (0.5,) * arms, losses, features)
     assert all(map(math.isfinite, state))
     for value in EXTREMES:
-        shares = policy.situated(state, arms)(Situation((value,) * 9))
+        shares = policy.propensities_in(state, arms)(Situation((value,) * 9))
         assert min(shares) >= policy.floor(arms) - 1e-12
         assert all(map(math.isfinite, shares))
 
 
-def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Situated) -> None:
+def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Contextual) -> None:
     """Its weight beside the other arms that were not asked does not move."""
     state = played(policy, 3, 200)
     after = policy.observe(state, 3, (1,), (0.0, 1.0, 0.0), (None, 1.0, None), (0.5,))
@@ -127,8 +127,8 @@ def test_an_arm_that_was_not_asked_stays_as_it_was(policy: Situated) -> None:
 def test_a_context_starts_as_all_do_and_believes_it_little(name: str) -> None:
     """It expects of every arm what they expect, and one observation moves it more than it moves them."""
     policy = create(name, {"features": 1, "gamma": 0.0})
-    assert is_situated(policy)
-    assert has_start(policy)
+    assert is_contextual(policy)
+    assert has_shared_prior(policy)
     common = played(policy, 2, 600)
     start = policy.start(common, 2)
     assert len(start) == len(common)
@@ -145,7 +145,7 @@ def test_a_context_starts_as_all_do_and_believes_it_little(name: str) -> None:
 def test_features_tell_queries_apart(name: str) -> None:
     """Where the sign of a feature says which arm is right, each arm is asked for its own queries in time."""
     policy = create(name, {"features": 1})
-    assert is_situated(policy)
-    ask = policy.situated(played(policy, 2, 600), 2)
+    assert is_contextual(policy)
+    ask = policy.propensities_in(played(policy, 2, 600), 2)
     assert ask(Situation((1.0,)))[1] < 0.1
     assert ask(Situation((-1.0,)))[0] < 0.1

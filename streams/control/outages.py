@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.control.command import skysail
 from streams.control.history import Key
-from streams.control.shown import Alert
+from streams.control.page_types import Alert, skysail
 
 if TYPE_CHECKING:
     from streams.control.history import History, Risen
-    from streams.control.place import View
+    from streams.control.visibility import View
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 USUAL_PORTS = {"kafka": "9092", "redis": "6379"}  # of `skysail kafka start` and `skysail redis start`

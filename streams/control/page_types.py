@@ -1,14 +1,18 @@
-"""The shape of what the page shows: rows as plain JSON values.
+"""The shape of what the page shows: rows as plain JSON values, and commands to be copied.
 
 Shares lie in [0, 1]; a figure that is not known is None. Everything but gauges is over the last minute.
+Commands are quoted, since the names in them come off a topic.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 if TYPE_CHECKING:
     from streams.control.history import Series
+
+WORKER = "worker."
 
 
 class Alert(TypedDict):
@@ -119,3 +123,14 @@ class Overview(TypedDict):
     applications: list[ApplicationRow]
     processes: list[ProcessRow]
     dead_letters: list[LetterRow]
+
+
+def skysail(*words: str) -> str:
+    """Return `skysail ...` as a shell takes it."""
+    return shlex.join(("skysail", *words))
+
+
+def run(role: str) -> str:
+    """Return what starts a role."""
+    model = role.removeprefix(WORKER)
+    return skysail("run", "--role", role) if model == role else skysail("run", "--role", "worker", "--model", model)

@@ -46,7 +46,7 @@ class View:
     deaf: frozenset[str] = frozenset()
 
 
-class Sight:
+class Visibility:
     """Follows the page's own reports out to Kafka and back, and asks servers in doubt for a connection."""
 
     def __init__(self, place: Place, now_us: int) -> None:

@@ -12,7 +12,7 @@ from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.kafka.tail import KafkaTail
-from streams.runtime.role.accumulator import LaneEvents, Lanes
+from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class _Abandoned(Exception):  # noqa: N818 - ends the lanes' task group, never s
     """Nobody waits for what is still pending."""
 
 
-class KafkaLink:
+class KafkaClientTransport:
     """Implements `streams.client.Transport` on the runtime's Kafka adapter.
 
     Args:
@@ -45,7 +45,7 @@ class KafkaLink:
         self._stack = AsyncExitStack()
         self._tasks: asyncio.TaskGroup  # one for each connection
         self._tail: KafkaTail | None = None
-        self._lanes: Lanes | None = None
+        self._accumulator: Accumulator | None = None
         self._serial = itertools.count()
         # Batches that are not acknowledged yet: how many of their records are missing, and who waits.
         self._unacknowledged: dict[int, tuple[int, asyncio.Future[None]]] = {}
@@ -60,7 +60,7 @@ class KafkaLink:
             counts = await tail.start()
             stack.push_async_callback(tail.stop)
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            self._lanes = Lanes(producer, LaneEvents(self._acknowledged, self._refused), self._tasks)
+            self._accumulator = Accumulator(producer, AccumulatorEvents(self._acknowledged, self._refused), self._tasks)
             self._stack = stack.pop_all()
         return counts
 
@@ -70,12 +70,12 @@ class KafkaLink:
         Raises:
             RecordRefusedError: the topic will never take one of them, e.g. a `RecordTooLargeError`.
         """
-        assert self._lanes is not None
+        assert self._accumulator is not None
         serial = next(self._serial)
         done = asyncio.get_running_loop().create_future()
         self._unacknowledged[serial] = (len(records), done)
         completes = (Position(topic, partition, serial),)
-        self._lanes.send([Emit(topic, partition, key, value, completes) for key, value in records])
+        self._accumulator.send([Emit(topic, partition, key, value, completes) for key, value in records])
         try:
             await done
         finally:
@@ -90,8 +90,8 @@ class KafkaLink:
 
     async def close(self) -> None:
         """Send what is pending, as far as that takes seconds, and disconnect."""
-        lanes, self._lanes = self._lanes, None
-        if lanes is not None and not await lanes.flush(_FLUSH_S):
+        accumulator, self._accumulator = self._accumulator, None
+        if accumulator is not None and not await accumulator.flush(_FLUSH_S):
             self._tasks.create_task(_abandon())
         try:
             await self._stack.aclose()

@@ -13,7 +13,7 @@ from __future__ import annotations
 USUAL_BYTES = 1_024
 
 
-class Room:
+class SharedRoom:
     """Room for records, by who holds them: an application, a model, a source.
 
     Args:

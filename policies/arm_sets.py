@@ -1,4 +1,4 @@
-"""What policies that ask one arm about each query share: how it is drawn, and that nothing is weighed."""
+"""What policies share that ask one arm about each query, and what those share that ask every arm."""
 
 from __future__ import annotations
 
@@ -29,3 +29,23 @@ class OneArm(ABC):
     def weights(self, state: State, arms: int) -> tuple[float, ...]:
         """Return the propensities: one arm answers, so nothing is weighed."""
         return self.propensities(state, arms)
+
+
+class EveryArm:
+    """Part of the policies of full information: every model answers, and nothing is drawn."""
+
+    __slots__ = ()
+
+    full_information: ClassVar[bool] = True
+
+    def propensities(self, state: State, arms: int) -> tuple[float, ...]:
+        """Return 1.0 for every arm."""
+        return (1.0,) * arms
+
+    def floor(self, arms: int) -> float:
+        """Return 1.0: every arm is asked."""
+        return 1.0
+
+    def select(self, state: State, arms: int, u: float) -> tuple[int, ...]:
+        """Return all arms."""
+        return tuple(range(arms))

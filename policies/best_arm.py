@@ -1,14 +1,14 @@
-"""Which of several Beta-distributed rates is the highest: probabilities by quadrature on fixed nodes.
+"""Which of several independent variables is the highest (Beta or normal): probabilities by quadrature on fixed nodes.
 
 numpy alone: `scipy.special.betainc` would do for the distribution functions, but importing it costs every selection and
 learner process 27 MB and 0.24 s (measured), and a panel rule gives densities and distribution functions in one pass.
-The tests hold the result against scipy's.
+The tests hold the results against scipy's.
 """
 
 from __future__ import annotations
 
-from math import lgamma
-from typing import TYPE_CHECKING
+from math import erf, lgamma, sqrt
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss, legvander
@@ -26,6 +26,12 @@ _EDGES = np.array([-12.0, -8.0, -6.0, -4.5, -3.0, -1.5, 0.0, 1.5, 3.0, 4.5, 6.0,
 _NODES, _WEIGHTS = leggauss(8)
 _LARGEST_BELOW_ONE = 1.0 - 2.0**-53
 
+# Each variable brings nodes of its own, so that a narrow one is resolved beside a wide one.
+_STEPS: Final = np.linspace(-6.0, 6.0, 33)
+# The normal distribution function: between two of these points it is straight to 5e-7.
+_POINTS: Final = np.linspace(-8.0, 8.0, 4097)
+_CUMULATIVE: Final = np.array([0.5 + 0.5 * erf(point / sqrt(2.0)) for point in _POINTS.tolist()])
+
 
 def _partial_weights(nodes: Floats) -> Floats:
     """Return W (n, n) such that W @ f(nodes) are the integrals of f's interpolant from -1 to each node."""
@@ -40,7 +46,7 @@ def _partial_weights(nodes: Floats) -> Floats:
 _PARTIAL_WEIGHTS = _partial_weights(_NODES)
 
 
-def best_probabilities(parameters: Sequence[float]) -> tuple[float, ...]:
+def best_of_betas(parameters: Sequence[float]) -> tuple[float, ...]:
     """Return for each arm the probability that its rate is the highest of all.
 
     Args:
@@ -85,3 +91,22 @@ def _densities(alphas: Floats, betas: Floats, nodes: Floats) -> Floats:
 def _integral(values: Floats, halves: Floats) -> float:
     """Integrate values (p, n) at the nodes."""
     return float(halves @ (values @ _WEIGHTS))
+
+
+def best_of_normals(means: Floats, deviations: Floats) -> Floats:
+    """Return for each variable the probability that it is the highest of all.
+
+    Args:
+        means: (K,).
+        deviations: (K,), positive.
+
+    Returns:
+        (K,), sums to 1.
+    """
+    points = np.sort((means + deviations * _STEPS[:, None]).ravel())
+    below = np.interp((points[:, None] - means) / deviations, _POINTS, _CUMULATIVE)  # (33 K, K)
+    others = np.ones_like(below)  # the product of all columns but its own: of those before it, and those after it
+    np.multiply.accumulate(below[:, :-1], axis=1, out=others[:, 1:])
+    others[:, :-1] *= np.multiply.accumulate(below[:, :0:-1], axis=1)[:, ::-1]
+    best = ((below[1:] - below[:-1]) * (others[1:] + others[:-1])).sum(axis=0)
+    return np.asarray(best / best.sum())

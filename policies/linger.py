@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from policies.errors import require
 
@@ -12,7 +12,7 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lingering:
+class Linger:
     """Part of the controllers that take at once whatever there is, unless they linger.
 
     Args:
@@ -31,7 +31,7 @@ class Lingering:
         """Return the state as it is."""
         return state
 
-    def wait_until(self, state: Any, queued: int, due_us: int, now_us: int) -> int:
+    def wait_until(self, state: object, queued: int, due_us: int, now_us: int) -> int:
         """Return now, or when the most urgent row is due: whoever asks knows how long the batch takes."""
         return due_us if self.linger_ms else now_us
 

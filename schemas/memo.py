@@ -21,7 +21,7 @@ _KEY_BYTES: Final = 48
 _MAX_BYTES: Final = 2048
 
 
-def recalling_reader(read: Callable[[bytes, int], tuple[object, int]]) -> Callable[[bytes, int], tuple[object, int]]:
+def memoising_reader(read: Callable[[bytes, int], tuple[object, int]]) -> Callable[[bytes, int], tuple[object, int]]:
     """Return a reader that gives the same object for the same bytes; what it reads must be immutable."""
     known: dict[bytes, tuple[object, bytes]] = {}
 
@@ -38,7 +38,7 @@ def recalling_reader(read: Callable[[bytes, int], tuple[object, int]]) -> Callab
     return recall
 
 
-def recalling_writer(write: Callable[[object, bytes], bytes]) -> Callable[[object, bytes], bytes]:
+def memoising_writer(write: Callable[[object, bytes], bytes]) -> Callable[[object, bytes], bytes]:
     """Return a writer of nested records that knows an object again; what it writes must be immutable."""
     known: dict[int, tuple[object, bytes]] = {}  # the object is kept, so that its id stays its own
 
