@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from load.harness.system import Deployment, Stage, System
     from schemas.records import Prediction, Tensor
 
+FAULTS_OF_A_STRETCH = ("lost", "duplicates", "defaults", "late")
 _BACKLOG_LINGER_MS = 5.0
 _GREETINGS = 10  # an application may let a query wait for ten of its objectives alone
 _GREETING_MS = 10_000.0  # the first query waits for caches, and for states to be read
@@ -64,7 +65,7 @@ class Stretch:
     def faults(self) -> dict[str, float]:
         """How many queries were lost, answered twice, with the default output, or late."""
         counted = self.recorder.figures()
-        return {name: counted[name] for name in ("lost", "duplicates", "defaults", "late")}
+        return {name: counted[name] for name in FAULTS_OF_A_STRETCH}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,18 @@ from load.results.targets import verdicts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.figures import Figures
     from load.results.results import Result
     from load.results.tables import Table
 
 
 def section(
-    result: Result, environment: Mapping[str, Any], title: str, introduction: str, tables: Sequence[Table]
+    result: Result,
+    environment: Mapping[str, Any],
+    title: str,
+    introduction: str,
+    tables: Sequence[Table],
+    figures: Figures,
 ) -> str:
     """Return a section in Markdown: what was done, on what, its tables, its notes.
 
@@ -24,6 +30,7 @@ def section(
         title: of the section.
         introduction: one paragraph.
         tables: in order.
+        figures: that the scenario declares; missed targets are named.
     """
     given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
     machine = f"{environment['cores_usable']} cores of {environment['processor']}; {environment['broker']}; {given}."
@@ -32,7 +39,7 @@ def section(
     missed = [
         f"target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
         f" {verdict.target.relation} {verdict.target.bound:g}"
-        for verdict in verdicts(result)
+        for verdict in verdicts(result, figures)
         if not verdict.reached
     ]
     return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed)), ""])

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import ERROR, NONE, Figures, at_most
 from load.harness import topics
 from load.harness.data import DATA
-from load.harness.driving import deployed
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import query_id
 from load.models.functions import COLUMNS
@@ -104,6 +106,16 @@ def curves(replay: Replay) -> list[dict[str, float]]:
     ]
 
 
+_ON_MNIST = ("source", "mnist")  # the published errors belong to the published predictions
+FIGURES = Figures(
+    ERROR("exp3_error_total", must=at_most(0.082, _ON_MNIST)),
+    ERROR("exp4_error_total", must=at_most(0.066, _ON_MNIST)),
+    ERROR(*(f"{policy}_error_{part}" for policy in POLICIES for part in _SECTIONS)),
+    ERROR("hindsight_error_*"),
+    recorded("", *FAULTS_OF_A_STRETCH, lost=NONE),
+)
+
+
 async def run(stage: Stage) -> Result:
     """Replay, and set the errors beside those of the single models in hindsight."""
     rows, labels, source = load_rows()
@@ -123,7 +135,7 @@ async def run(stage: Stage) -> Result:
         for name, section in _SECTIONS.items()
     }
     hindsight = {f"hindsight_error_{name}": float(losses[:, k].mean()) for k, name in enumerate(MODELS)}
-    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
+    counted = {name: stretch.recorder.figures()[name] for name in FAULTS_OF_A_STRETCH}
     return Result(
         NAME,
         figures={**figures, **hindsight, **counted, "hindsight_error_best": min(hindsight.values())},

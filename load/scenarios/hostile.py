@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from load.figures import FAULTS, MIB, NONE, SHOWN, SHOWN_MIB, Better, Figures, Kind, at_least, at_most
 from load.harness import topics as made
 from load.harness.driving import deployed
 from load.hostile.accidents import ACCIDENTS
@@ -119,6 +120,16 @@ async def _strike(attack: Attack, arena: Arena) -> str | None:
         return await attack.strike(arena)
     except Exception as error:  # noqa: BLE001 - the system is being broken: whatever is raised is a finding
         return f"{type(error).__name__}: {error}"
+
+
+FIGURES = Figures(
+    SHOWN("attacks", "queries_sent", "*_in_time"),
+    FAULTS("unanswered", "roles_ended", "faults", must=NONE),
+    Kind("", Better.HIGHER, 0.0, 0.01)("least_in_time", must=at_least(0.99)),
+    MIB("most_grown_mib", must=at_most(64)),
+    MIB("*_grown_mib"),
+    SHOWN_MIB("*_kept_mib"),
+)
 
 
 async def run(stage: Stage) -> Result:

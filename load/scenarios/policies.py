@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from load.errors import MissingDataError
+from load.figures import SHOWN, Figures
 from load.harness.offline import Stream, play
 from load.results.results import Result
 from load.results.tables import Table
@@ -134,6 +135,13 @@ def baselines(stream: Stream) -> dict[str, float]:
         "equal vote": float((equal != stream.labels).mean()),
         "one at random": float(wrong.mean()),
     }
+
+
+FIGURES = Figures(
+    SHOWN(
+        *(f"{stream}_{who}" for stream in STREAMS for who in (*POLICIES, "best_model", "equal_vote", "one_at_random"))
+    )
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from load.figures import SHOWN_US, Figures
 from load.models.training import digits
 from load.results.results import Result
 from load.results.section import section
@@ -65,6 +66,9 @@ MODELS: Mapping[str, tuple[Any, str]] = {
     "scaler and logistic regression": (make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)), "label"),
     "ridge regression": (Ridge(), "value"),
 }
+
+
+FIGURES = Figures(SHOWN_US("*_us"))
 
 
 async def run(stage: Stage) -> Result:
@@ -147,4 +151,4 @@ def tables(result: Result) -> list[Table]:
 
 def page(result: Result, environment: Mapping[str, Any]) -> str:
     """Return the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result)).replace("## ", "# ", 1)
+    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import ERROR, NONE, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
-from load.harness.driving import deployed
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import query_id
 from load.models import recorded as replayed
@@ -89,6 +91,18 @@ class Replay:
             }
             for part in np.array_split(np.arange(len(self.labels)), _POINTS)
         ]
+
+
+_SAVED = Kind("", Better.HIGHER, 0.0, 0.01)
+FIGURES = Figures(
+    ERROR("class_vote_error", must=at_most(0.23, ("source", "mnist"))),
+    _SAVED("saved_over_plain_vote", must=at_least(0.02)),
+    _SAVED("saved_over_exp4", must=at_least(0.1)),
+    ERROR("exp4_error", "plain_vote_error", "best_single_error", "alike_*_error"),
+    SHOWN("alike_saved_over_plain_vote", "alike_saved_over_exp4"),
+    recorded("", *FAULTS_OF_A_STRETCH, lost=NONE),
+    recorded("alike_", *FAULTS_OF_A_STRETCH, lost=NONE),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -8,12 +8,12 @@ import pytest
 
 from load import registry
 from load.errors import MissingDataError
+from load.figures import Figures
 from load.harness.backlog import Answered, keys
 from load.harness.system import Stage
 from load.harness.workload import Rows
 from load.research.paper import parts, run
-from load.research.paper.page import page
-from load.research.paper.words import DIFFERENCES
+from load.research.paper.page import DIFFERENCES, page
 from load.results.results import Result
 from load.scenarios import delayed, figure8, overload, replicas
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
@@ -76,7 +76,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
     """One lacks its data, one breaks, one is measured; the same scenario runs once for two figures."""
     ran: list[str] = []
 
-    def runs(name: str, error: Exception | None = None) -> object:
+    def runs(name: str, error: Exception | None = None) -> parts.Source:
         async def scenario(stage: Stage) -> Result:
             ran.append(name)
             assert stage.short
@@ -84,7 +84,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
                 raise error
             return REPLICAS
 
-        return scenario
+        return parts.Source(scenario, Figures())
 
     fakes = {
         "controllers": runs("controllers", RuntimeError("broken")),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.account.steps import STEPS
-from load.research.account.words import DONE
+from load.results.prose import sections
 from load.results.tables import Table
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ would take a part of the same two cores), and its samples are sorted into steps 
 worker, whose time is known as a whole; how much of it is stacking rows is measured on the same package afterwards.
 Waiting takes no CPU: it stands among the legs below.
 """
+DONE: Final = sections(Path(__file__).with_name("measures.md"))
 LARGE: Final = 0.03  # of a stretch's CPU time: from here on an entry has a paragraph
 _WORKERS = "workers"
 _ROLES = ("selection", _WORKERS, "joiner", "learner")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
     from typing import Any
 
+    from load.figures import Figures
     from load.harness.system import Stage
     from load.results.results import Result
 
@@ -33,8 +34,17 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[str, str, str]
 Results: TypeAlias = "Mapping[str, Result]"
 
-SOURCES: Final[Mapping[str, Callable[[Stage], Coroutine[Any, Any, Result]]]] = {
-    scenario.NAME: scenario.run
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A scenario that measures for the paper's figures."""
+
+    run: Callable[[Stage], Coroutine[Any, Any, Result]]
+    figures: Figures
+
+
+SOURCES: Final[Mapping[str, Source]] = {
+    scenario.NAME: Source(scenario.run, scenario.FIGURES)
     for scenario in (
         controllers,
         batching,

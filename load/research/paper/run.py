@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from load.errors import MissingDataError
+from load.figures import FAULTS, NONE, SHOWN, Figures
 from load.research.paper.parts import PARTS, SOURCES
 from load.results.results import Result
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 NAME = "paper"
 NAMES = tuple(PARTS)
+
+
+FIGURES = Figures(
+    FAULTS("parts_failed", must=NONE),
+    SHOWN("parts_measured", "parts_skipped"),
+    *(source.figures.after(f"{name}_") for name, source in SOURCES.items()),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -49,7 +57,7 @@ async def run(stage: Stage) -> Result:
 async def _source(stage: Stage, source: str) -> Result:
     folder = stage.folder / source
     folder.mkdir()
-    return await SOURCES[source](replace(stage, folder=folder, only=(), short=True))
+    return await SOURCES[source].run(replace(stage, folder=folder, only=(), short=True))
 
 
 def gather(results: dict[str, Result], rows: list[dict[str, Any]], parameters: dict[str, float | str]) -> Result:

@@ -21,6 +21,7 @@ import joblib
 import psutil
 
 from load.errors import PeerFailedError, PeerUnavailableError
+from load.figures import FAULTS, NONE, PER_S, RATIO_RATE, Figures, at_least
 from load.models.training import forest, images
 from load.research.peers import batching, by_turns, environments, ladder
 from load.research.peers.client import Client
@@ -123,6 +124,20 @@ def _apart(contender: Contender) -> Iterator[tuple[int, ...]]:
         yield from ((objective,) for objective in OBJECTIVES_MS)
     else:
         yield OBJECTIVES_MS
+
+
+FIGURES = Figures(
+    *(
+        (
+            *RATIO_RATE(f"best_{objective}ms_to_peer_ratio_rate", must=at_least(2.0)),
+            *RATIO_RATE(f"aimd_{objective}ms_to_fixed_ratio_rate", must=at_least(0.95)),
+        )
+        for objective in OBJECTIVES_MS
+    ),
+    RATIO_RATE("*_ratio_rate"),
+    PER_S("*_goodput_*ms_per_s", "ceiling_per_s"),
+    FAULTS("wrong", must=NONE),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -6,6 +6,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers import by_turns
+from load.research.peers.forest import FIGURES
 from load.research.peers.ledger import OBJECTIVES_MS
 from load.results.section import section
 from load.results.tables import Table, left_out, number, spread
@@ -52,7 +53,7 @@ def tables(result: Result) -> list[Table]:
 def page(result: Result, environment: Mapping[str, Any]) -> str:
     """Return the part of the page."""
     introduction = f"{INTRODUCTION}\n{SHORT}" if result.parameters.get("form") == "short" else INTRODUCTION
-    return section(result, environment, TITLE, introduction, tables(result))
+    return section(result, environment, TITLE, introduction, tables(result), FIGURES)
 
 
 def _goodput(systems: Sequence[Row]) -> Table:

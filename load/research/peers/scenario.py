@@ -11,16 +11,31 @@ import random
 import sys
 import time
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import joblib
 
 from load.errors import PeerFailedError, PeerUnavailableError
+from load.figures import (
+    DEFAULTS,
+    FAULTS,
+    IN_FULL,
+    NONE,
+    RATIO,
+    RATIO_RATE,
+    Better,
+    Bound,
+    Figures,
+    Kind,
+    at_least,
+    at_most,
+)
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.research.peers import environments, grid, judging, ladder
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, UNCONVERTED_MODEL, WHOLE
 from load.research.peers.running import Ground
-from load.research.peers.summary import Summary, behind, figures
+from load.research.peers.summary import Summary, behind, declared, figures
 from load.research.peers.visit import Plan, visit
 from load.results.results import Result
 
@@ -98,6 +113,37 @@ class _Comparison:
             except PeerFailedError as error:
                 self.leave_out(contender, error)
             _say(f"{contender.label}: {time.monotonic() - started_s:.0f} s")
+
+
+# Hand loops and peers read and write records with fastavro, which most of these ratios are made of.
+_BOUNDS: Mapping[str, Bound] = {
+    "shortest_to_hand_ratio_rate": at_least(0.75),
+    "shortest_to_peer_ratio_rate": at_least(1.3),
+    "shortest_to_hand_ratio_at_200_p50": at_most(1.3),
+    "shortest_to_hand_ratio_at_500_p50": at_most(1.3),
+    "unconverted_to_hand_ratio_rate": at_least(0.75, IN_FULL),
+    "unconverted_to_peer_ratio_rate": at_least(1.3, IN_FULL),
+    "whole_to_hand_ratio_rate": at_least(0.4),
+    "whole_to_hand_ratio_cpu": at_most(3.0),
+}
+_RATIOS: Mapping[str, Kind] = {
+    "rate": RATIO_RATE,
+    "flat": Kind("", Better.HIGHER, 0.4),
+    **dict.fromkeys(("cpu", "at_200_p50", "at_500_p50"), RATIO),
+}
+FIGURES = Figures(
+    *(
+        kind(f"skysail_{lane}_to_{other}_ratio_{end}", must=_BOUNDS.get(f"{lane}_to_{other}_ratio_{end}", ()))
+        for lane, other, (end, kind) in product(("shortest", "unconverted", "whole"), ("hand", "peer"), _RATIOS.items())
+    ),
+    *(
+        FAULTS(*(f"skysail_{lane}_{count}" for count in ("lost", "unanswered", "duplicates", "wrong")), must=NONE)
+        for lane in ("shortest", "whole")
+    ),
+    FAULTS(*(f"skysail_unconverted_{count}" for count in ("lost", "unanswered", "duplicates", "wrong"))),
+    DEFAULTS("skysail_*_defaults"),
+    declared("skysail_*"),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from load.errors import PeerFailedError, PeerUnavailableError
+from load.figures import CPU_US, FAULTS, KEPT, NONE, P50_MS, P99_MS, PER_S, SHOWN, Figures, at_least, at_most
 from load.harness import topics
 from load.harness.system import Deployment
 from load.models.slow import MODELS, InLine
@@ -128,6 +129,19 @@ class _Rounds:
         client.ready()
         client.stretch(RATE, _WARM_UP_S, _LIMIT_S)
         self.ask(client, f"{contender.label}, in line", contender.name, how)
+
+
+FIGURES = Figures(
+    KEPT(f"{SKYSAIL}_kept", must=(at_least(0.97), at_most(1.03))),
+    KEPT("*_kept"),
+    *(FAULTS(f"{SKYSAIL}_{how}_lost", f"{SKYSAIL}_{how}_wrong", must=NONE) for how in HOW),
+    FAULTS("*_lost", "*_duplicates", "*_wrong"),
+    PER_S("*_goodput_per_s"),
+    SHOWN("*_share_in_time"),
+    P50_MS("*_p50_ms"),
+    P99_MS("*_p99_ms"),
+    CPU_US("*_cpu_us_per_query"),
+)
 
 
 async def run(stage: Stage) -> Result:

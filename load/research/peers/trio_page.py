@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from load.research.peers.trio import FIGURES
 from load.results.section import section
 from load.results.tables import Table, left_out, number, spread
 
@@ -38,7 +39,7 @@ def tables(result: Result) -> list[Table]:
 def page(result: Result, environment: Mapping[str, Any]) -> str:
     """Return the part of the page."""
     introduction = f"{INTRODUCTION}\n{SHORT}" if result.parameters.get("form") == "short" else INTRODUCTION
-    return section(result, environment, TITLE, introduction, tables(result))
+    return section(result, environment, TITLE, introduction, tables(result), FIGURES)
 
 
 def _line(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from load.baseline.measure import WARM_UP_RATE, chain
+from load.figures import FAULTS, NONE, RATIO, Figures, at_most, quantiles_ms
 from load.harness import topics
 from load.harness.driving import deployed
 from load.harness.rounds import ROUNDS, over_rounds, starts
@@ -28,6 +29,19 @@ LANES = ("hop", "shortest")
 _MODEL = "alone"
 _WARM_UP_S = 2.0  # the broker is warm by then
 _TURNS = 3  # of each start
+
+
+SHORTEST_PATH = Figures(
+    *(
+        (
+            *(each for lane in LANES for each in quantiles_ms(f"{lane}_at_{rate}_")),
+            *(each for lane in LANES for each in FAULTS(f"{lane}_at_{rate}_lost", must=NONE)),
+            *RATIO(f"shortest_at_{rate}_ratio_p50", must=at_most(1.3)),
+            *RATIO(f"shortest_at_{rate}_ratio_p99"),
+        )
+        for rate in RATES
+    ),
+)
 
 
 async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: float) -> dict[str, float]:

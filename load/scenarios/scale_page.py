@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from load.results.section import section
 from load.results.tables import Table, number, present
 from load.scenarios.parts.scaling import RATE
+from load.scenarios.scale import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ def tables(result: Result) -> list[Table]:
 
 def page(result: Result, environment: Mapping[str, Any]) -> str:
     """Return the part of the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result))
+    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
 
 
 def _sizes(part: str, rows: Sequence[Mapping[str, Any]]) -> Table:
