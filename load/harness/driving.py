@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load.harness import arrivals
-from load.harness.draining import drain
-from load.harness.flood import flood, make
+from load.harness.flood import drain, flood, make
 from load.harness.gc_off import frozen
 from load.harness.openloop import OpenLoop
 from load.harness.processes import Usage, cpu_seconds, rest, usage
@@ -25,8 +24,7 @@ from streams.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from load.harness.draining import Drained
-    from load.harness.flood import Made, Taken
+    from load.harness.flood import Drained, Made, Taken
     from load.harness.openloop import Workload
     from load.harness.system import Deployment, Stage, System
     from schemas.records import Prediction, Tensor

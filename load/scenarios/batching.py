@@ -4,8 +4,8 @@ The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms
 does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
 Then each other controller does the same work; `fixed` has the best size for the rows before they become dearer.
 
-At last the controllers are held against the best fixed batches of real models (`load.scenarios.parts.contest`), which
-decides what is the default.
+At last the controllers are held against the best fixed batches of real models, which decides what is the default
+(`load.scenarios.parts.controller_comparison`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from load.harness.wire import Wire
 from load.harness.workload import query_id
 from load.models.functions import BATCH_S, ROW_S
 from load.results.results import Result
-from load.scenarios.parts.contest import REAL_MODELS, behind, contest, shares, verdict
+from load.scenarios.parts.controller_comparison import REAL_MODELS, behind, contest, shares, verdict
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Application, ModelPredictions, ModelQueries, Tensor

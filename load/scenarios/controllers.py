@@ -25,7 +25,7 @@ from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import clippers, digits, linear_svm, package_all, pixels
 from load.results.results import Result
-from load.scenarios.parts.contest import OBJECTIVE_MS
+from load.scenarios.parts.controller_comparison import OBJECTIVE_MS
 from schemas.records import Application
 from workers.packages.packaging import package_function
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.harness.draining import Drained
+    from load.harness.flood import Drained
     from load.harness.system import Stage
     from load.models.training import Digits
 

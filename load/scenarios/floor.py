@@ -8,7 +8,7 @@ import joblib
 
 from load.baseline.measure import VARIANTS, chain, drain
 from load.figures import CPU_US, FAULTS, PER_S, Figures, quantiles_ms
-from load.harness.rounds import ROUNDS, over_rounds
+from load.harness.aggregates import ROUNDS, over_rounds
 from load.harness.workload import Rows
 from load.models.training import digits, linear_models
 from load.results.results import Result

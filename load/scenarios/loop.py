@@ -13,16 +13,15 @@ import joblib
 from load.baseline.measure import WARM_UP_RATE, WARM_UP_S, chain, drain
 from load.figures import CPU_US, DEFAULTS, FAULTS, NONE, PER_S, RATIO, RATIO_RATE, Figures, at_least, at_most
 from load.harness import topics
+from load.harness.aggregates import ROUNDS, central_rate, over_rounds, starts
 from load.harness.driving import deployed
-from load.harness.rates import central_rate
 from load.harness.recorder import recorded
-from load.harness.rounds import ROUNDS, over_rounds, starts
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.results.results import Result
 from load.scenarios.floor import BACKLOG, CHAIN, HAND_LOOPS, RATES, chain_figures, drain_figures
-from load.scenarios.parts.one_hop import SHORTEST_PATH, beside_one_hop
+from load.scenarios.parts.shortest_path import SHORTEST_PATH, beside_one_hop
 from schemas.records import Application
 
 if TYPE_CHECKING:

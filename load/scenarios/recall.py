@@ -17,11 +17,11 @@ import numpy as np
 
 from load.figures import CPU_US, GAIN, NONE, PER_S, Figures, at_least
 from load.harness import topics
+from load.harness.aggregates import ROUNDS, over_rounds
 from load.harness.driving import Driver
 from load.harness.probes import await_learnt
 from load.harness.processes import cpu_seconds, usage
 from load.harness.recorder import recorded
-from load.harness.rounds import ROUNDS, over_rounds
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models import recorded as replayed

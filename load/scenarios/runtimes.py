@@ -18,8 +18,8 @@ from sklearn.svm import LinearSVC
 
 from load.figures import SHOWN_US, Figures
 from load.models.training import digits
+from load.results.pages import section
 from load.results.results import Result
-from load.results.section import section
 from load.results.tables import Table, number
 from workers.errors import PackageError
 from workers.packages.autotune import measure

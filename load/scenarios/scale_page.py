@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from load.results.section import section
+from load.results.pages import section
 from load.results.tables import Table, number, present
 from load.scenarios.parts.scaling import RATE
 from load.scenarios.scale import FIGURES

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from load.research.peers import grid, ladder, page
+from load.research.peers import ceiling, grid, page
 from load.research.peers import scenario as peers
+from load.research.peers.answer_audit import Ledger, Tally
 from load.research.peers.client import Part
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE
-from load.research.peers.ledger import Ledger, Tally
-from load.research.peers.speech import V2, Avro, Echo, Said
+from load.research.peers.measurement import Plan, Seen, share_name
 from load.research.peers.summary import Summary, behind, best, figures, spread
-from load.research.peers.visit import Plan, Seen, share_name
+from load.research.peers.wire_formats import V2, Avro, Echo, Said
 from load.results.results import Result
 from schemas.codec import Codec
 from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
@@ -150,8 +150,8 @@ def test_the_ladder_ends_below_the_first_saturated_rate() -> None:
     """The ceiling is the highest rate that was clean at most of its looks; the lowest rate where none was."""
     looks = ((500, False), (1_000, True), (1_000, False), (1_000, False), (2_000, True), (2_000, False), (2_000, True))
     rows = [{"rate_per_s": rate, "saturated": bad} for rate, bad in looks]
-    assert ladder.ceiling_per_s(rows) == 1_000
-    assert ladder.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
+    assert ceiling.ceiling_per_s(rows) == 1_000
+    assert ceiling.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
 
 
 class _Stalling:
@@ -169,9 +169,9 @@ class _Stalling:
 def test_two_looks_that_agree_decide_about_a_rate() -> None:
     """One stall is not the harness' doing; two are taken for it, and nothing faster is looked at."""
     client = _Stalling({500: [3, 4], 1_000: [90, 5, 6], 2_000: [5, 90, 40], 4_000: []})
-    rows = ladder.looks(client)  # type: ignore[arg-type] # it sends nothing
+    rows = ceiling.looks(client)  # type: ignore[arg-type] # it sends nothing
     assert [row["rate_per_s"] for row in rows] == [500] * 2 + [1_000] * 3 + [2_000] * 3
-    assert ladder.ceiling_per_s(rows) == 1_000
+    assert ceiling.ceiling_per_s(rows) == 1_000
 
 
 def test_of_settings_about_as_fast_the_one_that_answers_most_in_time_is_chosen() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from load import registry
-from load.harness.rates import central_rate
+from load.harness.aggregates import central_rate
 from load.results import report
 from load.results.compare import compare
 from load.results.report import describe

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.account.steps import STEPS
-from load.results.prose import sections
+from load.results.pages import sections
 from load.results.tables import Table
 
 if TYPE_CHECKING:

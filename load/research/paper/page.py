@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from load.research.paper.parts import PARTS, SOURCES
 from load.research.paper.run import scatter
-from load.results.prose import sections
+from load.results.pages import sections
 from load.results.targets import not_judged, verdicts
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from load.scenarios import (
     replicas,
     straggler,
 )
-from load.scenarios.parts.contest import ADAPTIVE, OBJECTIVE_MS
+from load.scenarios.parts.controller_comparison import ADAPTIVE, OBJECTIVE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping

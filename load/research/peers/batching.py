@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.contenders import CONTENDERS, Contender
 from load.research.peers.grid import words
-from load.research.peers.ledger import OBJECTIVES_MS
 from load.research.peers.running import deployed
-from load.research.peers.speech import V2
 from load.research.peers.summary import spread
+from load.research.peers.wire_formats import V2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

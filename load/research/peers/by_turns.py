@@ -19,16 +19,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from load.harness.rounds import held_out, turned
+from load.harness.aggregates import held_out, turned
 from load.research.peers import batching
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.client import Client
-from load.research.peers.ledger import OBJECTIVES_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from load.research.peers.answer_audit import Tally
     from load.research.peers.contenders import Contender
-    from load.research.peers.ledger import Tally
     from load.research.peers.running import Ground
 
     Row = Mapping[str, Any]

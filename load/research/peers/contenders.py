@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from load.research.peers.running import nothing, peer, shortest_path, whole_loop
-from load.research.peers.shared import MODEL
-from load.research.peers.speech import V2, Avro, Echo
+from load.research.peers.task import MODEL
+from load.research.peers.wire_formats import V2, Avro, Echo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from load.research.peers.running import Start
-    from load.research.peers.speech import Speech
+    from load.research.peers.wire_formats import Speech
 
 AT_LEAST_ONCE = "at least once"
 AVRO = Avro()

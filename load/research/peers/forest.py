@@ -23,10 +23,10 @@ import psutil
 from load.errors import PeerFailedError, PeerUnavailableError
 from load.figures import FAULTS, NONE, PER_S, RATIO_RATE, Figures, at_least
 from load.models.training import forest, images
-from load.research.peers import batching, by_turns, environments, ladder
+from load.research.peers import batching, by_turns, ceiling, environments
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.client import Client
-from load.research.peers.climbing import Step, best_rate, climb
-from load.research.peers.ledger import OBJECTIVES_MS
+from load.research.peers.rate_search import Step, best_rate, climb
 from load.research.peers.running import Ground
 from load.results.results import Result
 from workers.packages.packaging import package_sklearn
@@ -143,8 +143,8 @@ FIGURES = Figures(
 async def run(stage: Stage) -> Result:
     """Climb with everybody."""
     ground, source = _ground(stage)
-    climbed = await ladder.climb(ground)
-    climbs = _Climbs(ground, ladder.ceiling_per_s(climbed))
+    climbed = await ceiling.climb(ground)
+    climbs = _Climbs(ground, ceiling.ceiling_per_s(climbed))
     rounds = 1 if stage.short else _ROUNDS
     turns = _turns(stage)
     for index in range(rounds):

@@ -6,9 +6,9 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers import by_turns
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.forest import FIGURES
-from load.research.peers.ledger import OBJECTIVES_MS
-from load.results.section import section
+from load.results.pages import section
 from load.results.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:

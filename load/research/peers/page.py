@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from load.research.peers.answer_audit import OBJECTIVES_MS, POINTS
 from load.research.peers.contenders import DIRECT
-from load.research.peers.ledger import OBJECTIVES_MS, POINTS
 from load.results.tables import Table, left_out, number, present, spread
 
 if TYPE_CHECKING:

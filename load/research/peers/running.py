@@ -18,7 +18,7 @@ from load.errors import PeerFailedError
 from load.harness import topics
 from load.harness.system import Deployment
 from load.research.peers import environments
-from load.research.peers.shared import Task
+from load.research.peers.task import Task
 from schemas import topics as names
 from schemas.records import Application
 

@@ -32,11 +32,11 @@ from load.figures import (
     at_most,
 )
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
-from load.research.peers import environments, grid, judging, ladder
+from load.research.peers import ceiling, environments, grid, loadgen
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, UNCONVERTED_MODEL, WHOLE
+from load.research.peers.measurement import Plan, visit
 from load.research.peers.running import Ground
 from load.research.peers.summary import Summary, behind, declared, figures
-from load.research.peers.visit import Plan, visit
 from load.results.results import Result
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ class _Comparison:
                 self.leave_out(contender, error)
         try:
             if self.plan.judged:
-                environments.ensure(judging.ENVIRONMENT, _say)
+                environments.ensure(loadgen.ENVIRONMENT, _say)
         except PeerUnavailableError as error:
             self.plan = replace(self.plan, judged=())
-            self.out.append({"system": judging.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
+            self.out.append({"system": loadgen.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
 
     async def search(self) -> None:
         """Find the best settings."""
@@ -153,8 +153,8 @@ async def run(stage: Stage) -> Result:
     chosen = [contender for contender in CONTENDERS if contender.name in named]
     comparison = _Comparison(_ground(stage), replace(plan, seconds=stage.seconds), chosen)
     comparison.install()
-    climbed = await ladder.climb(comparison.ground)
-    comparison.plan = replace(comparison.plan, ceiling_per_s=ladder.ceiling_per_s(climbed))
+    climbed = await ceiling.climb(comparison.ground)
+    comparison.plan = replace(comparison.plan, ceiling_per_s=ceiling.ceiling_per_s(climbed))
     if not stage.short:
         await comparison.search()
     summary = Summary((DIRECT, *CONTENDERS))

@@ -12,7 +12,7 @@ import numpy as np
 from load.figures import CPU_US, MIB, PER_S, SHOWN, Better, Figures, Kind, quantiles_ms
 from load.harness.recorder import SENDER_LATE
 from load.research.peers.contenders import SHORTEST, UNCONVERTED, WHOLE
-from load.research.peers.visit import COUNTS, Seen
+from load.research.peers.measurement import COUNTS, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

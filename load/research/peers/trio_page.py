@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers.trio import FIGURES
-from load.results.section import section
+from load.results.pages import section
 from load.results.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:

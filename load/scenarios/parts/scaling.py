@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from load.figures import CPU_US, MIB, PER_S, SHOWN, SHOWN_S, Figures, quantiles_ms
 from load.harness import topics
+from load.harness.aggregates import central_rate
 from load.harness.driving import Driver
 from load.harness.openloop import Asked
 from load.harness.probes import latest_gauge
 from load.harness.processes import usage
-from load.harness.rates import central_rate
 from load.harness.recorder import recorded
 from load.harness.workload import query_id
 from schemas.records import Query

@@ -20,15 +20,15 @@ import numpy as np
 
 from load.harness.wire import Wire, linger_ms
 from load.harness.workload import Rows
-from load.research.peers.case import Case, Judgement
-from load.research.peers.speech import V2, Avro, Echo
+from load.research.peers.loadgen_case import Case, Judgement
+from load.research.peers.wire_formats import V2, Avro, Echo
 from schemas import topics as names
 from schemas.records import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from load.research.peers.speech import Speech
+    from load.research.peers.wire_formats import Speech
 
 _LEAST_QUERIES = 700  # with fewer it cannot be sure of a 99th percentile
 _POLL_S = 0.01

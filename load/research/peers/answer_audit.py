@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.research.peers.speech import Speech
+    from load.research.peers.wire_formats import Speech
 
 POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
 _FLAT_US = 50_000  # in two seconds: a rate that is 4 % too high shows

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from load.baseline.measure import WARM_UP_RATE, chain
 from load.figures import FAULTS, NONE, RATIO, Figures, at_most, quantiles_ms
 from load.harness import topics
+from load.harness.aggregates import ROUNDS, over_rounds, starts
 from load.harness.driving import deployed
-from load.harness.rounds import ROUNDS, over_rounds, starts
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, package_all

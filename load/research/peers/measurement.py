@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from load.errors import PeerFailedError
+from load.harness.processes import peak_mib
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.client import Client
-from load.research.peers.judging import bounded_rate
-from load.research.peers.ledger import OBJECTIVES_MS
-from load.research.peers.memory import peak_mib
+from load.research.peers.loadgen import bounded_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,17 +1,21 @@
-"""A scenario's part of the benchmark page."""
+"""A scenario's part of the benchmark page, and the prose that pages take from Markdown files beside their code."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from load.results.targets import verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from load.figures import Figures
     from load.results.results import Result
     from load.results.tables import Table
+
+_HEAD = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
 def section(
@@ -47,3 +51,9 @@ def section(
 
 def _shown(measured: float | None) -> str:
     return "not known" if measured is None else f"{measured:.4g}"
+
+
+def sections(path: Path) -> dict[str, str]:
+    """Return the text under each heading of the second level, without the space around it."""
+    _, *found = _HEAD.split(path.read_text(encoding="utf-8"))
+    return {title.strip(): text.strip() for title, text in zip(found[::2], found[1::2], strict=True)}
