@@ -49,6 +49,23 @@ def section(
     return "\n".join([*parts, *(f"- {note}" for note in (*result.notes, *missed)), ""])
 
 
+def with_short_form(
+    result: Result,
+    environment: Mapping[str, Any],
+    title: str,
+    text: Path,
+    tables: Sequence[Table],
+    figures: Figures,
+) -> str:
+    """Return a section as `section` does.
+
+    Its introduction is what `text` has under the title; the short form's has a warning after it.
+    """
+    prose = sections(text)
+    said = [prose[title]] + [prose[f"{title}, short form"]] * (result.parameters.get("form") == "short")
+    return section(result, environment, title, "\n\n".join(said) + "\n", tables, figures)
+
+
 def _shown(measured: float | None) -> str:
     return "not known" if measured is None else f"{measured:.4g}"
 
