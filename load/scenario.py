@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from load.figures import Figures
+    from load.harness.environment import Environment
     from load.harness.system import Stage
     from load.results.results import Result
     from load.results.tables import Table
@@ -35,11 +36,11 @@ class Scenario:
 
     name: str
     summary: str
-    run: Callable[[Stage], Coroutine[Any, Any, Result]]
+    run: Callable[[Stage], Coroutine[None, None, Result]]
     figures: Figures
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
-    page: Callable[[Result, Mapping[str, Any]], str] | None = None
+    page: Callable[[Result, Environment], str] | None = None
     html: str = ""
     seconds: float = 20.0
     parts: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
-from load.harness.environment import environment
+from load.harness.environment import Environment, environment
 from load.harness.system import Stage
 from load.registry import SCENARIOS, find
 from load.results import report, results, targets
@@ -109,12 +109,12 @@ def run(
         click.echo(report.describe(result, scenario.figures))
         click.echo(f"written to {path}")
     pages = [path for path in (docs, out / scenario.html if scenario.html else None) if path is not None]
-    _write_pages(scenario, result, {**environment(), **services}, pages)
+    _write_pages(scenario, result, {**environment(), "broker": services["broker"]}, pages)
     if check and not all(verdict.reached for verdict in targets.verdicts(result, scenario.figures)):
         raise SystemExit(MISSED)
 
 
-def _write_pages(scenario: Scenario, result: Result, machine: dict[str, Any], paths: list[Path]) -> None:
+def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths: list[Path]) -> None:
     """Write the page to every path that was asked for."""
     if scenario.page is None:
         return

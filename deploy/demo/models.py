@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deploy.demo.tally import Question
+    from load.models.training import Estimator
     from policies.contract import Policy
 
 HELD_OUT = 0.4  # of 1797 rows: 719 for queries, 1078 to train on
@@ -104,7 +105,7 @@ class Recipe(NamedTuple):
     """An estimator, how many of the training rows it may see, and what it is converted to."""
 
     name: str
-    estimator: Any
+    estimator: Estimator
     rows: int | None
     convert: str = "none"
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Any
 
     from load.hostile.arena import Arena
 
 # Does it; returns what is wrong in a sentence, where it can tell itself.
-Strike: TypeAlias = "Callable[[Arena], Coroutine[Any, Any, str | None]]"
+Strike: TypeAlias = "Callable[[Arena], Coroutine[None, None, str | None]]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from load.results.targets import verdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from load.figures import Figures
+    from load.harness.environment import Environment
     from load.results.results import Result
     from load.results.tables import Table
 
@@ -20,7 +21,7 @@ _HEAD = re.compile(r"^## (.+)$", re.MULTILINE)
 
 def section(
     result: Result,
-    environment: Mapping[str, Any],
+    environment: Environment,
     title: str,
     introduction: str,
     tables: Sequence[Table],
@@ -51,7 +52,7 @@ def section(
 
 def with_short_form(
     result: Result,
-    environment: Mapping[str, Any],
+    environment: Environment,
     title: str,
     text: Path,
     tables: Sequence[Table],

@@ -8,7 +8,7 @@ played once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from policies.registry import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.harness.system import Stage
 
 NAME = "policies"
@@ -169,7 +170,7 @@ def _cells(figures: Mapping[str, float], row: str, shown: Mapping[str, str]) -> 
     return [f"{figures[f'{name}_{row.replace(chr(32), chr(95))}']:.3f}" for name in shown]
 
 
-def page(result: Result, _: Mapping[str, Any]) -> str:
+def page(result: Result, _: Environment) -> str:
     """Return the page of the documentation."""
     suits = Table("", ("policy", "models asked", "suits"), tuple((f"`{n}`", *s) for n, s in SUITS.items()))
     runs = int(result.parameters["runs"])

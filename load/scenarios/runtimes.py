@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from load.harness.environment import Environment
     from load.harness.system import Stage
-    from load.models.training import Digits
+    from load.models.training import Digits, Estimator
     from workers.runtimes.contract import Runtime
 
 NAME = "runtimes"
@@ -54,7 +55,7 @@ Microseconds, the shortest of five calls, one thread. The models are fitted on s
 float32, ten classes) and packaged with `--convert auto`; `hummingbird` is what `--convert hummingbird` adds on the CPU.
 Written by `skysail load run runtimes`.
 """
-MODELS: Mapping[str, tuple[Any, str]] = {
+MODELS: Mapping[str, tuple[Estimator, str]] = {
     "random forest of 100 trees": (RandomForestClassifier(100, random_state=_SEED), "label"),
     "random forest of 100 trees, 6 deep": (RandomForestClassifier(100, max_depth=6, random_state=_SEED), "label"),
     "gradient boosting of 300 trees": (GradientBoostingClassifier(n_estimators=30, random_state=_SEED), "label"),
@@ -149,6 +150,6 @@ def tables(result: Result) -> list[Table]:
     ]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page."""
     return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from numpy.typing import NDArray
+
     from load.harness.system import Stage
     from load.scenarios.parts.scaling import Size
 
@@ -210,7 +212,7 @@ async def _inline(
     return await measure(stage, deployment, workload, backlogs or (_backlog(stage),))
 
 
-def _packages(folder: Path, count: int, function: str, sample: Any) -> dict[str, Path]:
+def _packages(folder: Path, count: int, function: str, sample: NDArray[np.generic]) -> dict[str, Path]:
     packages = {f"m{number}": folder / f"m{number}" for number in range(count)}
     for name, path in packages.items():
         package_function(function, path, name, "1", sample[:2])
@@ -227,7 +229,7 @@ def _cut(count: int) -> tuple[int, ...]:
     return (*(_CHUNK for _ in range(whole)), *((rest,) if rest else ()))
 
 
-_PARTS: Mapping[str, Callable[[Stage, int], Coroutine[Any, Any, Size]]] = {
+_PARTS: Mapping[str, Callable[[Stage, int], Coroutine[None, None, Size]]] = {
     "workers": _workers,
     "models": _models,
     "applications": _applications,

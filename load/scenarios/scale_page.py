@@ -12,6 +12,7 @@ from load.scenarios.scale import FIGURES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
 TITLE: Final = "What grows, and how"
@@ -59,7 +60,7 @@ def tables(result: Result) -> list[Table]:
     return [table for table in shown if table.rows]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the part of the page."""
     return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
 

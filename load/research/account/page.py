@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from load.research.account.steps import STEPS
 from load.results.pages import sections
@@ -13,6 +13,7 @@ from load.results.tables import Table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
 _TEXT: Final = Path(__file__).with_name("introduction.md")
@@ -31,7 +32,7 @@ def tables(result: Result) -> list[Table]:
     ]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
     parts = [_TEXT.read_text(encoding="utf-8"), _machine(environment)]
     for stretch, title in _stretches(result).items():
@@ -42,7 +43,7 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _machine(environment: Mapping[str, Any]) -> str:
+def _machine(environment: Environment) -> str:
     packages = ", ".join(f"{name} {environment['packages'].get(name)}" for name in ("skysail", "aiokafka", "uvloop"))
     return (
         f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by all processes, the "

@@ -15,6 +15,7 @@ from load.results.targets import not_judged, verdicts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from load.harness.environment import Environment
     from load.research.paper.parts import Part, Row
     from load.results.results import Result
 
@@ -22,7 +23,7 @@ DIFFERENCES = sections(Path(__file__).with_name("differences.md"))
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page; `environment` is what `load.harness.environment` says of the machine, and the broker."""
     results, became = scatter(result), {row["scenario"]: row for row in result.series["sources"]}
     wanted = str(result.parameters["parts"]).split()
@@ -32,7 +33,7 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
     )
 
 
-def _machine(environment: Mapping[str, Any], load_before: float) -> str:
+def _machine(environment: Environment, load_before: float) -> str:
     cores = environment["cores_usable"]
     busy = (
         " It was busy with something else: rates are lower and latencies longer than its own."

@@ -24,7 +24,6 @@ from load.scenarios.parts.controller_comparison import ADAPTIVE, OBJECTIVE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
-    from typing import Any
 
     from load.figures import Figures
     from load.harness.system import Stage
@@ -39,7 +38,7 @@ Results: TypeAlias = "Mapping[str, Result]"
 class Source:
     """A scenario that measures for the paper's figures."""
 
-    run: Callable[[Stage], Coroutine[Any, Any, Result]]
+    run: Callable[[Stage], Coroutine[None, None, Result]]
     figures: Figures
 
 

@@ -24,12 +24,12 @@ FIXED_ROWS = (64, 256, 1_024)
 _WORKER = ("selection", "worker")
 
 
-def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, Any]) -> Contender:
+def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, object]) -> Contender:
     inline = {} if "worker" in roles else {"selection": {"inline": [model]}}
     return Contender(name, label, "skysail", deployed(model, roles, inline), grid=grid or ({},))
 
 
-def _fixed(rows: int) -> Mapping[str, Any]:
+def _fixed(rows: int) -> Mapping[str, object]:
     return {"worker": {"controller": "fixed", "parameters": {"rows": float(rows)}}}
 
 

@@ -71,7 +71,9 @@ async def compare(
     return _over_rounds(rows)
 
 
-async def _started(stack: AsyncExitStack, ground: Ground, contender: Contender, setting: Mapping[str, Any]) -> Client:
+async def _started(
+    stack: AsyncExitStack, ground: Ground, contender: Contender, setting: Mapping[str, object]
+) -> Client:
     running = await stack.enter_async_context(contender.start(ground, setting))
     client = Client(ground, running, contender.speech)
     await asyncio.to_thread(client.ready)

@@ -47,18 +47,18 @@ class Contender:
     kind: str
     start: Start
     backlog: int = 0
-    grid: tuple[Mapping[str, Any], ...] = ({},)
+    grid: tuple[Mapping[str, object], ...] = ({},)
     guarantee: str = AT_LEAST_ONCE
     environment: str | None = None
     speech: Speech = AVRO
     feedback: bool = False
 
 
-def _peer(name: str, label: str, backlog: int, *grid: Mapping[str, Any], **more: Any) -> Contender:
+def _peer(name: str, label: str, backlog: int, *grid: Mapping[str, object], **more: Any) -> Contender:
     return Contender(name, label, "peer", peer(name, name), backlog, grid, environment=name, **more)
 
 
-def _hand(name: str, label: str, *grid: Mapping[str, Any]) -> Contender:
+def _hand(name: str, label: str, *grid: Mapping[str, object]) -> Contender:
     return Contender(name, label, "hand", peer("hand", None), 100_000, grid)
 
 

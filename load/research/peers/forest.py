@@ -67,7 +67,7 @@ class _Climbs:
     stretches: list[dict[str, Any]] = field(default_factory=list)
     out: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    async def visit(self, contender: Contender, setting: Mapping[str, Any]) -> None:
+    async def visit(self, contender: Contender, setting: Mapping[str, object]) -> None:
         """Start a contender and climb each of its objectives; leave it out if it fails."""
         _say(f"{contender.label}: {batching.setting_words(setting)}")
         try:
@@ -83,7 +83,7 @@ class _Climbs:
         _say(f"{contender.label} is left out: {error}")
         self.out[contender.name] = {"label": contender.label, "why": " ".join(str(error).split())}
 
-    def _climb(self, contender: Contender, setting: Mapping[str, Any], running: Running) -> None:
+    def _climb(self, contender: Contender, setting: Mapping[str, object], running: Running) -> None:
         client = Client(self.ground, running, contender.speech)
         client.ready()
         client.stretch(_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S)
@@ -214,7 +214,7 @@ def _result(
     )
 
 
-def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, Any]]]:
+def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, object]]]:
     named = _named(stage)
     return [
         (contender, setting)

@@ -15,6 +15,7 @@ from load.results.tables import Table, left_out, number, spread
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
     Row = Mapping[str, Any]
@@ -38,7 +39,7 @@ def tables(result: Result) -> list[Table]:
     return [table for table in shown if table.rows]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the part of the page."""
     return with_short_form(result, environment, TITLE, _TEXT, tables(result), FIGURES)
 

@@ -49,7 +49,7 @@ async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable
     return rows
 
 
-def _row(contender: Contender, setting: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
+def _row(contender: Contender, setting: Mapping[str, object], figures: Mapping[str, float]) -> dict[str, Any]:
     """Return what a setting gave; nothing if it does not work."""
     return {
         "system": contender.name,

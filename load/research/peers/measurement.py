@@ -123,7 +123,7 @@ def share_name(share: float) -> str:
 
 
 async def visit(
-    contender: Contender, ground: Ground, setting: Mapping[str, Any], plan: Plan, capacity_per_s: float = 0.0
+    contender: Contender, ground: Ground, setting: Mapping[str, object], plan: Plan, capacity_per_s: float = 0.0
 ) -> Seen:
     """Measure a contender once.
 

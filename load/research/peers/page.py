@@ -12,6 +12,7 @@ from load.results.tables import Table, left_out, number, present, spread
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
     Row = Mapping[str, Any]
@@ -41,7 +42,7 @@ def tables(result: Result) -> list[Table]:
     return [*shown, *(table(result.series[name]) for name, table in named if result.series.get(name))]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
     given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
     machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"

@@ -62,7 +62,7 @@ class _Comparison:
     ground: Ground
     plan: Plan
     left: list[Contender]
-    settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: dict[str, Mapping[str, object]] = field(default_factory=dict)
     tried: list[dict[str, Any]] = field(default_factory=list)
     out: list[dict[str, str]] = field(default_factory=list)
 

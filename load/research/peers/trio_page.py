@@ -12,6 +12,7 @@ from load.results.tables import Table, left_out, number, spread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
 _TEXT: Final = Path(__file__).with_name("sections.md")
@@ -29,7 +30,7 @@ def tables(result: Result) -> list[Table]:
     return shown
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the part of the page."""
     return with_short_form(result, environment, TITLE, _TEXT, tables(result), FIGURES)
 

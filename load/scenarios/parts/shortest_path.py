@@ -17,12 +17,11 @@ from schemas.records import Application
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
 
     from load.baseline.measure import Chain
     from load.harness.driving import Driver
     from load.harness.system import Stage
-    from load.models.training import Digits
+    from load.models.training import Digits, Estimator
 
 RATES = (200, 500)
 LANES = ("hop", "shortest")
@@ -44,7 +43,7 @@ SHORTEST_PATH = Figures(
 )
 
 
-async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: float) -> dict[str, float]:
+async def beside_one_hop(stage: Stage, data: Digits, estimator: Estimator, seconds: float) -> dict[str, float]:
     """Return the latencies of both in ms, by rate, and their ratios.
 
     Args:
