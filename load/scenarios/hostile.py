@@ -7,15 +7,16 @@ answer, teaches what nobody taught, or takes memory that is not given back.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from load.figures import FAULTS, MIB, NONE, SHOWN, SHOWN_MIB, Better, Figures, Kind, at_least, at_most
 from load.harness import topics as made
 from load.harness.driving import deployed
+from load.harness.progress import say
 from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
 from load.hostile.floods import FLOODS
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from load.hostile.honest import Honest
 
 NAME = "hostile"
+_say = partial(say, NAME)
 ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *ACCIDENTS)}
 PARTS = tuple(ATTACKS)
 SHORT = ("key", "java-only-stored", "quadratic", "vast-tensor", "one-id-twice", "strange-keys")
@@ -229,7 +231,3 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(f"{row['name']}: {fault}" for row in rows for fault in row["faults"])
-
-
-def _say(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

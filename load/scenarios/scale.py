@@ -8,13 +8,14 @@ again.
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from load.figures import FAULTS, GAIN, IN_FULL, MIB, RATIO, Better, Figures, Kind, at_least, at_most, exactly
 from load.harness import topics
+from load.harness.progress import say
 from load.harness.system import Deployment
 from load.results.results import Result
 from load.scenarios.parts.scaling import SLO_MS, Many, application, by_role, declared, measure
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from load.scenarios.parts.scaling import Size
 
 NAME = "scale"
+_say = partial(say, NAME)
 WORKERS, MODELS = (2, 4, 8), (1, 8, 64)
 APPLICATIONS, CONTEXTS = (1, 100, 1_000), (1_000, 100_000, 1_000_000)
 STATES = 100_000  # that selection may keep
@@ -235,7 +237,3 @@ _PARTS: Mapping[str, Callable[[Stage, int], Coroutine[None, None, Size]]] = {
     "applications": _applications,
     "contexts": _contexts,
 }
-
-
-def _say(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

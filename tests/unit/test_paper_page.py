@@ -1,6 +1,5 @@
 """What `skysail load run paper` makes of the results of its scenarios: one result, one page."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from load.research.paper import parts, run
 from load.research.paper.page import DIFFERENCES, page
 from load.results.results import Result
 from load.scenarios import delayed, figure8, overload, replicas
+from load.scenarios.parts.replay import Replay
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
 from streams.murmur2 import partition_of
 
@@ -141,8 +141,9 @@ def test_the_curves_of_a_failure_end_at_its_errors() -> None:
     """Each point is the error since the start, of answers and of models alone."""
     truth = np.arange(figure8.QUERIES, dtype=np.uint8) % 10
     rows, labels = figure8.shuffle_and_break(np.repeat(truth[:, None], len(figure8.MODELS), axis=1), truth)
-    replay = figure8.Replay(rows, labels, seed=1)
-    replay.wrong["exp3"] = Counter({0: 1, 1: 1})
+    replay = Replay(figure8.POLICIES, rows, labels, seed=1)
+    replay.wrong[:] = False
+    replay.wrong[figure8.POLICIES.index("exp3"), :2] = True
     last = figure8.curves(replay)[-1]
     assert last["queries"] == figure8.QUERIES
     assert (last["exp3"], last["single"], last["knn3"]) == (2 / figure8.QUERIES, 0.0, 0.25)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ import psutil
 
 from load.errors import PeerFailedError, PeerUnavailableError
 from load.figures import FAULTS, NONE, PER_S, RATIO_RATE, Figures, at_least
+from load.harness.progress import say
 from load.models.training import forest, images
 from load.research.peers import batching, by_turns, ceiling, environments
 from load.research.peers.answer_audit import OBJECTIVES_MS
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from load.research.peers.running import Running
 
 NAME = "forest"
+_say = partial(say, NAME)
 SECONDS = 3.0
 SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver", "ray", "bentoml")
 TREES = 30
@@ -241,7 +243,3 @@ def _ground(stage: Stage) -> tuple[Ground, str]:
         package_sklearn(estimator, packages[name], name, "1", data.test_x[:_SAMPLE], convert=convert)
     said = estimator.predict(data.test_x).tolist()
     return Ground(stage, data, model, packages, dict.fromkeys(packages, said)), source
-
-
-def _say(text: str) -> None:
-    print(f"forest: {text}", file=sys.stderr, flush=True)

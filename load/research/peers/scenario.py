@@ -8,9 +8,9 @@ contenders (about 6 minutes). A contender that cannot be installed or that fails
 from __future__ import annotations
 
 import random
-import sys
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from load.figures import (
     at_least,
     at_most,
 )
+from load.harness.progress import say
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.research.peers import ceiling, environments, grid, loadgen
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, UNCONVERTED_MODEL, WHOLE
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from load.research.peers.contenders import Contender
 
 NAME = "peers"
+_say = partial(say, NAME)
 NAMES = tuple(contender.name for contender in CONTENDERS)
 SECONDS = 2.0
 SHORT = ("hand_aiokafka", "hand_confluent", SHORTEST.name, WHOLE.name, "faststream", "quix")
@@ -224,7 +226,3 @@ def _limit(ceiling_per_s: float, climbed: list[dict[str, Any]]) -> str:
             " it may do more"
         )
     return f"rates beyond {ceiling_per_s:,.0f}/s are left out: without any system the harness is saturated there"
-
-
-def _say(text: str) -> None:
-    print(f"peers: {text}", file=sys.stderr, flush=True)

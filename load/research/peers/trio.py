@@ -8,8 +8,8 @@ the other. Everybody is asked with the slow model and without it, in turns.
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -19,6 +19,7 @@ import psutil
 from load.errors import PeerFailedError, PeerUnavailableError
 from load.figures import CPU_US, FAULTS, KEPT, NONE, P50_MS, P99_MS, PER_S, SHOWN, Figures, at_least, at_most
 from load.harness import topics
+from load.harness.progress import say
 from load.harness.system import Deployment
 from load.models.slow import MODELS, InLine
 from load.models.training import Digits, digits, trees
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from load.research.peers.contenders import Contender
 
 NAME = "trio"
+_say = partial(say, NAME)
 SECONDS = 10.0
 SKYSAIL = "skysail"
 OTHERS = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "quix")
@@ -216,7 +218,3 @@ def figures(systems: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for key, value in row.items()
         if key not in ("name", "label")
     }
-
-
-def _say(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)
