@@ -13,7 +13,7 @@ from load.research.peers.client import Part
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE
 from load.research.peers.measurement import Plan, Seen, share_name
 from load.research.peers.summary import Summary, behind, best, figures, spread
-from load.research.peers.wire_formats import V2, Avro, Echo, Said
+from load.research.peers.wire_formats import V2, Answer, Avro, Echo
 from load.results.results import Result
 from schemas.codec import Codec
 from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
@@ -24,7 +24,7 @@ ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apac
 
 
 class Plain:
-    """A speech whose answers are `id model label`; without a model, a default."""
+    """A wire_format whose answers are `id model label`; without a model, a default."""
 
     headers = ()
 
@@ -32,10 +32,10 @@ class Plain:
         """Return the id."""
         return query.query_id.encode()
 
-    def said(self, value: bytes) -> Said:
+    def answer(self, value: bytes) -> Answer:
         """Read the words."""
         query_id, *answer = value.decode().split()
-        return Said(query_id, ((answer[0], int(answer[1])),) if answer else ())
+        return Answer(query_id, ((answer[0], int(answer[1])),) if answer else ())
 
 
 @pytest.fixture
@@ -103,23 +103,23 @@ def test_avro_says_what_each_model_said() -> None:
     late = ModelOutput("ridge", "1", Outcome.INVALID, None)
     given = Prediction("a", "digits", None, None, Status.COMPLETE, None, 7, 1.0, (output, late), 1, 2, 3, 4)
     default = given._replace(status=Status.DEFAULT)
-    said = [Avro().said(Codec().encode(prediction)) for prediction in (given, default)]
-    assert said == [Said("a", (("logistic", 7),)), Said("a", ())]
+    said = [Avro().answer(Codec().encode(prediction)) for prediction in (given, default)]
+    assert said == [Answer("a", (("logistic", 7),)), Answer("a", ())]
 
 
 def test_without_a_system_the_query_itself_arrives() -> None:
     """The echo of a query answers it, by a model that nobody judges."""
     query = Query("a", "digits", Tensor.of(np.zeros(2, np.float32)), None, 1)
-    assert Echo().said(Echo().query(query)) == Said("a", (("", None),))
+    assert Echo().answer(Echo().query(query)) == Answer("a", (("", None),))
 
 
 def test_v2_asks_one_row_in_json() -> None:
     """Shape, type and numbers of a row; the answer's first number is the label."""
     query = Query("a", "digits", Tensor.of(np.array([1, 2], np.float32)), None, 1)
-    speech = V2("logistic")
+    wire_format = V2("logistic")
     tensor = {"name": "rows", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
-    assert json.loads(speech.query(query)) == {"id": "a", "inputs": [tensor]}
-    assert speech.said(b'{"id": "a", "outputs": [{"data": [7]}]}') == Said("a", (("logistic", 7),))
+    assert json.loads(wire_format.query(query)) == {"id": "a", "inputs": [tensor]}
+    assert wire_format.answer(b'{"id": "a", "outputs": [{"data": [7]}]}') == Answer("a", (("logistic", 7),))
 
 
 def test_rates_beyond_capacity_or_ceiling_are_left_out() -> None:

@@ -34,7 +34,7 @@ def _fixed(rows: int) -> Mapping[str, object]:
 
 
 def _other(contender: Contender) -> Contender:
-    return replace(contender, speech=V2(MODEL)) if isinstance(contender.speech, V2) else contender
+    return replace(contender, wire_format=V2(MODEL)) if isinstance(contender.wire_format, V2) else contender
 
 
 AIMD = _skysail("aimd", "Skysail, AIMD", MODEL, _WORKER)

@@ -75,7 +75,7 @@ async def _started(
     stack: AsyncExitStack, ground: Ground, contender: Contender, setting: Mapping[str, object]
 ) -> Client:
     running = await stack.enter_async_context(contender.start(ground, setting))
-    client = Client(ground, running, contender.speech)
+    client = Client(ground, running, contender.wire_format)
     await asyncio.to_thread(client.ready)
     return client
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from load.harness.openloop import Asked
-    from load.research.peers.wire_formats import Speech
+    from load.research.peers.wire_formats import WireFormat
 
     Record = tuple[str, bytes, bytes]
     from collections.abc import Iterator
@@ -58,7 +58,7 @@ class Asking:
     """Makes queries, notes them in a ledger, and knows the truth about them."""
 
     rows: Rows
-    speech: Speech
+    wire_format: WireFormat
     ledger: Ledger
     codec: Codec = field(default_factory=Codec)
 
@@ -67,7 +67,7 @@ class Asking:
         asked = self.rows(index, intended_us)
         query_id = asked.query.query_id
         self.ledger.asked(query_id, index % len(self.rows.inputs), intended_us)
-        return asked, (names.QUERIES, query_id.encode(), self.speech.query(asked.query))
+        return asked, (names.QUERIES, query_id.encode(), self.wire_format.query(asked.query))
 
     def tell(self, asked: Asked, now_us: int) -> Record:
         """Return the record with the truth about a query."""
@@ -117,7 +117,7 @@ class Side:
 
     def send(self, index: int, intended_us: int) -> None:
         """Send query number `index`."""
-        self._wire.produce(*self._records[index], self._asking.speech.headers)
+        self._wire.produce(*self._records[index], self._asking.wire_format.headers)
         self.late_us = max(self.late_us, self._now_us() - intended_us)
 
     def turn(self, wait_s: float) -> None:
@@ -171,7 +171,7 @@ class Client:
     Args:
         ground: the rows and the truth.
         running: whom it asks.
-        speech: how.
+        wire_format: how.
         feedback: whether it tells the truth after each answer.
         application: whom its queries ask.
         slo_ms: what its queries carry, those of a backlog apart.
@@ -179,7 +179,7 @@ class Client:
 
     ground: Ground
     running: Running
-    speech: Speech
+    wire_format: WireFormat
     feedback: bool = False
     application: str = APPLICATION
     slo_ms: float = SLO_MS
@@ -198,7 +198,9 @@ class Client:
             for index in itertools.count():
                 self.running.pids()
                 query = rows(index, self._now_us()).query
-                wire.produce(names.QUERIES, query.query_id.encode(), self.speech.query(query), self.speech.headers)
+                wire.produce(
+                    names.QUERIES, query.query_id.encode(), self.wire_format.query(query), self.wire_format.headers
+                )
                 if wire.poll(_RETRY_S):
                     return
                 if time.monotonic() > end_s:
@@ -216,7 +218,7 @@ class Client:
         try:
             before_s, start_us = self._cpu_s(), self._now_us()
             for record in records:
-                wire.produce(*record, self.speech.headers, patient=record[0] == names.FEEDBACK)
+                wire.produce(*record, self.wire_format.headers, patient=record[0] == names.FEEDBACK)
             settled = self._wait(lambda: _appended(wire), count, limit_s)
             self._rest()
             cpu_s = self._cpu_s() - before_s
@@ -274,7 +276,7 @@ class Client:
         return Rows(self.application, data.inputs, data.labels, seed=next(self._seeds), slo_ms=slo_ms)
 
     def _asking(self, slo_ms: float) -> Asking:
-        return Asking(self._rows(slo_ms), self.speech, Ledger(self.speech, self.ground.truth))
+        return Asking(self._rows(slo_ms), self.wire_format, Ledger(self.wire_format, self.ground.truth))
 
 
 def _judged(ledger: Ledger, taken: list[Taken], take: Callable[[float], None]) -> Tally:

@@ -86,7 +86,7 @@ class _Climbs:
         self.out[contender.name] = {"label": contender.label, "why": " ".join(str(error).split())}
 
     def _climb(self, contender: Contender, setting: Mapping[str, object], running: Running) -> None:
-        client = Client(self.ground, running, contender.speech)
+        client = Client(self.ground, running, contender.wire_format)
         client.ready()
         client.stretch(_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S)
         about = {

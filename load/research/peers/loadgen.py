@@ -62,7 +62,7 @@ def _case(contender: Contender, ground: Ground, run: Running, rate: float, secon
         prefix=run.prefix,
         sink=run.sink,
         application=running.APPLICATION,
-        model=MODEL if isinstance(contender.speech, V2) else "",
+        model=MODEL if isinstance(contender.wire_format, V2) else "",
         rows=str(rows),
         rate_per_s=rate,
         seconds=seconds,

@@ -139,7 +139,7 @@ async def visit(
     """
     try:
         async with contender.start(ground, setting) as running:
-            client = Client(ground, running, contender.speech, contender.feedback)
+            client = Client(ground, running, contender.wire_format, contender.feedback)
             return await asyncio.to_thread(_visit, contender, client, plan, capacity_per_s)
     except (psutil.NoSuchProcess, TimeoutError) as error:
         raise PeerFailedError(f"{contender.label}: {error}") from error

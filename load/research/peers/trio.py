@@ -122,7 +122,7 @@ class _Rounds:
                 _say(f"{contender.label}, {how} the slow model")
                 ground = replace(self.ground, model=self.ground.stage.folder / f"{how}.joblib")
                 async with contender.start(ground, contender.grid[0]) as running:
-                    await asyncio.to_thread(self._one, Client(ground, running, contender.speech), contender, how)
+                    await asyncio.to_thread(self._one, Client(ground, running, contender.wire_format), contender, how)
         except (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError) as error:
             _say(f"{contender.label} is left out: {error}")
             self.out.append({"label": contender.label, "why": " ".join(str(error).split())})
