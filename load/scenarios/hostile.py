@@ -21,10 +21,9 @@ from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
 from load.hostile.floods import FLOODS
 from load.hostile.honest import honest
-from load.hostile.learnt import Learnt
 from load.hostile.records import RECORDS
 from load.hostile.setting import HONEST, PARTITIONS, deployment, row
-from load.hostile.watch import Before, DeadLetters
+from load.hostile.watch import Before, DeadLetters, Learnt
 from load.results.results import Result
 from load.results.tables import Table
 from schemas import topics
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from load.harness.system import Stage
-    from load.hostile.attack import Attack
+    from load.hostile.arena import Attack
     from load.hostile.honest import Honest
 
 NAME = "hostile"

@@ -20,8 +20,7 @@ from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.research.account import traffic
 from load.research.account.figures import Measured, accounted, declared, declared_legs, with_legs
-from load.research.account.profile import Profile, Window, spent_by
-from load.research.account.stacking import model_share
+from load.research.account.profile import Profile, Window, model_share, spent_by
 from load.results.results import Result
 from schemas.records import Application
 from streams.runtime.clock import SystemClock
