@@ -1,13 +1,15 @@
-"""What a load scenario is."""
+"""What a scenario is: a name, how it is measured, its figures, and how its results are shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
+    from load.figures import Figures
+    from load.harness.environment import Environment
     from load.harness.system import Stage
     from load.results.results import Result
     from load.results.tables import Table
@@ -21,6 +23,7 @@ class Scenario:
         name: permanent.
         summary: what it shows, in one line.
         run: measures.
+        figures: declarations of all that it measures.
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
         page: a result and its environment as a page of the documentation, in Markdown.
@@ -33,10 +36,11 @@ class Scenario:
 
     name: str
     summary: str
-    run: Callable[[Stage], Coroutine[Any, Any, Result]]
+    run: Callable[[Stage], Coroutine[None, None, Result]]
+    figures: Figures
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
-    page: Callable[[Result, Mapping[str, Any]], str] | None = None
+    page: Callable[[Result, Environment], str] | None = None
     html: str = ""
     seconds: float = 20.0
     parts: tuple[str, ...] = ()

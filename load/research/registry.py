@@ -1,8 +1,4 @@
-"""The scenarios that compare Skysail with other systems, or account for it; only a clone has them."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""The scenarios that compare Skysail with other systems and with a paper, and that account for each microsecond."""
 
 from load.research.account import page
 from load.research.account import scenario as account
@@ -14,14 +10,12 @@ from load.research.peers import page as peers_page
 from load.research.peers import scenario as peers
 from load.scenario import Scenario
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-RESEARCH: Sequence[Scenario] = (
+SCENARIOS = (
     Scenario(
         account.NAME,
         "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
         account.run,
+        account.FIGURES,
         tables=page.tables,
         page=page.page,
     ),
@@ -29,6 +23,7 @@ RESEARCH: Sequence[Scenario] = (
         peers.NAME,
         "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
         peers.run,
+        peers.FIGURES,
         tables=peers_page.tables,
         page=peers_page.page,
         seconds=peers.SECONDS,
@@ -39,6 +34,7 @@ RESEARCH: Sequence[Scenario] = (
         forest.NAME,
         "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
         forest.run,
+        forest.FIGURES,
         tables=forest_page.tables,
         page=forest_page.page,
         seconds=forest.SECONDS,
@@ -49,6 +45,7 @@ RESEARCH: Sequence[Scenario] = (
         trio.NAME,
         "one slow model among three: goodput with it and without it, beside those who run models in line",
         trio.run,
+        trio.FIGURES,
         tables=trio_page.tables,
         page=trio_page.page,
         seconds=trio.SECONDS,
@@ -59,6 +56,7 @@ RESEARCH: Sequence[Scenario] = (
         paper.NAME,
         "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
         paper.run,
+        paper.FIGURES,
         page=paper_page.page,
         html="paper.html",
         parts=paper.NAMES,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from load.research.peers.speech import Speech
+    from load.research.peers.wire_formats import WireFormat
 
 POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
 _FLAT_US = 50_000  # in two seconds: a rate that is 4 % too high shows
@@ -82,12 +82,12 @@ class Ledger:
     """The queries of one part.
 
     Args:
-        speech: reads the answers.
+        wire_format: reads the answers.
         truth: what each model says about each row; a model that is not in it is not judged.
     """
 
-    def __init__(self, speech: Speech, truth: Mapping[str, Sequence[int]]) -> None:
-        self._speech, self._truth = speech, truth
+    def __init__(self, wire_format: WireFormat, truth: Mapping[str, Sequence[int]]) -> None:
+        self._wire_format, self._truth = wire_format, truth
         self._entries: dict[str, Entry] = {}
 
     def asked(self, query_id: str, row: int, intended_us: int) -> None:
@@ -101,7 +101,7 @@ class Ledger:
         """Judge answers `(arrived_us, value)`; those to queries of other parts do not count."""
         tally, seen = Tally(len(self._entries)), set[str]()
         for arrived_us, value in arrivals:
-            said = self._speech.said(value)
+            said = self._wire_format.answer(value)
             entry = self._entries.get(said.query_id)
             if entry is None:
                 continue

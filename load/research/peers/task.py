@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from load.models.training import Estimator
+
     Query = Mapping[str, Any]  # as fastavro reads it
 
 MODEL = "logistic"
@@ -77,7 +79,7 @@ class Work:
     """
 
     def __init__(self, model: str) -> None:
-        self._model: Any = joblib.load(model)
+        self._model: Estimator = joblib.load(model)
         self._name = name_of(model)
 
     def answer(self, values: Sequence[bytes]) -> list[bytes]:

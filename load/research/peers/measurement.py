@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from load.errors import PeerFailedError
+from load.harness.processes import peak_mib
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.client import Client
-from load.research.peers.judging import bounded_rate
-from load.research.peers.ledger import OBJECTIVES_MS
-from load.research.peers.memory import peak_mib
+from load.research.peers.loadgen import bounded_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,7 +123,7 @@ def share_name(share: float) -> str:
 
 
 async def visit(
-    contender: Contender, ground: Ground, setting: Mapping[str, Any], plan: Plan, capacity_per_s: float = 0.0
+    contender: Contender, ground: Ground, setting: Mapping[str, object], plan: Plan, capacity_per_s: float = 0.0
 ) -> Seen:
     """Measure a contender once.
 
@@ -139,7 +139,7 @@ async def visit(
     """
     try:
         async with contender.start(ground, setting) as running:
-            client = Client(ground, running, contender.speech, contender.feedback)
+            client = Client(ground, running, contender.wire_format, contender.feedback)
             return await asyncio.to_thread(_visit, contender, client, plan, capacity_per_s)
     except (psutil.NoSuchProcess, TimeoutError) as error:
         raise PeerFailedError(f"{contender.label}: {error}") from error

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from load.results.section import section
+from load.results.pages import section
 from load.results.tables import Table, number, present
 from load.scenarios.parts.scaling import RATE
+from load.scenarios.scale import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
 TITLE: Final = "What grows, and how"
@@ -58,9 +60,9 @@ def tables(result: Result) -> list[Table]:
     return [table for table in shown if table.rows]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the part of the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result))
+    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
 
 
 def _sizes(part: str, rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -30,7 +30,7 @@ async def climb(ground: Ground) -> list[dict[str, Any]]:
     may find anything else on the machine in the way.
     """
     async with DIRECT.start(ground, {}) as running:
-        client = Client(ground, running, DIRECT.speech)
+        client = Client(ground, running, DIRECT.wire_format)
         return await asyncio.to_thread(looks, client)
 
 

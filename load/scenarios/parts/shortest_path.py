@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from load.baseline.measure import WARM_UP_RATE, chain
+from load.figures import FAULTS, NONE, RATIO, Figures, at_most, quantiles_ms
 from load.harness import topics
+from load.harness.aggregates import ROUNDS, over_rounds, starts
 from load.harness.driving import deployed
-from load.harness.rounds import ROUNDS, over_rounds, starts
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, package_all
@@ -16,12 +17,11 @@ from schemas.records import Application
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from typing import Any
 
     from load.baseline.measure import Chain
     from load.harness.driving import Driver
     from load.harness.system import Stage
-    from load.models.training import Digits
+    from load.models.training import Digits, Estimator
 
 RATES = (200, 500)
 LANES = ("hop", "shortest")
@@ -30,7 +30,20 @@ _WARM_UP_S = 2.0  # the broker is warm by then
 _TURNS = 3  # of each start
 
 
-async def beside_one_hop(stage: Stage, data: Digits, estimator: Any, seconds: float) -> dict[str, float]:
+SHORTEST_PATH = Figures(
+    *(
+        (
+            *(each for lane in LANES for each in quantiles_ms(f"{lane}_at_{rate}_")),
+            *(each for lane in LANES for each in FAULTS(f"{lane}_at_{rate}_lost", must=NONE)),
+            *RATIO(f"shortest_at_{rate}_ratio_p50", must=at_most(1.3)),
+            *RATIO(f"shortest_at_{rate}_ratio_p99"),
+        )
+        for rate in RATES
+    ),
+)
+
+
+async def beside_one_hop(stage: Stage, data: Digits, estimator: Estimator, seconds: float) -> dict[str, float]:
     """Return the latencies of both in ms, by rate, and their ratios.
 
     Args:

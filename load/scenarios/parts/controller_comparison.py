@@ -14,9 +14,10 @@ import statistics
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from load.figures import P99_MS, PER_S, SHARE_OF_BEST, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
+from load.harness.aggregates import held_out, over_rounds, turned
 from load.harness.backlog import Asker, settled
-from load.harness.rounds import held_out, over_rounds, turned
 from load.harness.system import Deployment
 from load.models.training import clippers, digits, package_all
 from schemas.records import Application
@@ -38,6 +39,18 @@ _STARTS, _ROUNDS = 6, 2
 _FIRST_SECONDS = 1.5  # of the first round after a start; a controller has settled by then
 _WORTH = 0.85  # of the best rate of the first round
 _PATIENCE_S = 90.0
+
+
+REAL_MODELS = Figures(
+    PER_S("*_best_fixed_per_s"),
+    SHOWN("*_best_fixed_rows", "*_median_share", "*_median_good_share"),
+    SHARE_OF_BEST("*_share_of_best", "*_least_good_share"),
+    SHARE_OF_BEST("aimd_least_share", must=at_least(0.95)),
+    SHARE_OF_BEST("*_least_share"),
+    P99_MS("*_batch_p99_ms"),
+    # Equal contenders are as far apart.
+    Kind("", Better.LOWER, 0.0, 0.05)("default_behind", must=at_most(0.05)),
+)
 
 
 async def contest(stage: Stage) -> list[dict[str, Any]]:

@@ -13,9 +13,9 @@ import psutil
 from load.errors import PeerFailedError
 from load.harness.processes import rest
 from load.research.peers import environments, running
-from load.research.peers.case import Case, Judgement
-from load.research.peers.shared import MODEL
-from load.research.peers.speech import V2
+from load.research.peers.loadgen_case import Case, Judgement
+from load.research.peers.task import MODEL
+from load.research.peers.wire_formats import V2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,7 +62,7 @@ def _case(contender: Contender, ground: Ground, run: Running, rate: float, secon
         prefix=run.prefix,
         sink=run.sink,
         application=running.APPLICATION,
-        model=MODEL if isinstance(contender.speech, V2) else "",
+        model=MODEL if isinstance(contender.wire_format, V2) else "",
         rows=str(rows),
         rate_per_s=rate,
         seconds=seconds,
@@ -75,7 +75,7 @@ def _case(contender: Contender, ground: Ground, run: Running, rate: float, secon
 
 def _judge(case: Case, path: Path) -> Judgement:
     python = environments.root() / ENVIRONMENT / "bin" / "python"
-    command = (str(python), "-P", "-m", "load.research.peers.judge", json.dumps(asdict(case)))
+    command = (str(python), "-P", "-m", "load.research.peers.loadgen_process", json.dumps(asdict(case)))
     try:
         done = subprocess.run(  # noqa: S603  # our own command
             command,

@@ -20,15 +20,15 @@ import numpy as np
 
 from load.harness.wire import Wire, linger_ms
 from load.harness.workload import Rows
-from load.research.peers.case import Case, Judgement
-from load.research.peers.speech import V2, Avro, Echo
+from load.research.peers.loadgen_case import Case, Judgement
+from load.research.peers.wire_formats import V2, Avro, Echo
 from schemas import topics as names
 from schemas.records import Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from load.research.peers.speech import Speech
+    from load.research.peers.wire_formats import WireFormat
 
 _LEAST_QUERIES = 700  # with fewer it cannot be sure of a 99th percentile
 _POLL_S = 0.01
@@ -40,7 +40,7 @@ class Courier:
 
     def __init__(self, case: Case) -> None:
         plain = Echo() if case.direct else Avro()
-        self._speech: Speech = V2(case.model) if case.model else plain
+        self._wire_format: WireFormat = V2(case.model) if case.model else plain
         inputs = [Tensor.of(row) for row in np.load(case.rows)]
         self._rows = Rows(case.application, inputs, seed=case.seed, slo_ms=case.objective_ms)
         self._open: dict[str, int] = {}
@@ -58,7 +58,9 @@ class Courier:
             query = self._rows(self._asked, _now_us()).query
             self._asked += 1
             self._open[query.query_id] = sample.id
-            self._wire.produce(names.QUERIES, query.query_id.encode(), self._speech.query(query), self._speech.headers)
+            self._wire.produce(
+                names.QUERIES, query.query_id.encode(), self._wire_format.query(query), self._wire_format.headers
+            )
 
     def carry(self) -> None:
         """Take answers to LoadGen until stopped; a query without one is given back when it is over.
@@ -77,7 +79,7 @@ class Courier:
 
     def _answers(self, arrived: Iterable[bytes | None]) -> Iterator[int]:
         for value in arrived:
-            said = self._speech.said(value or b"")
+            said = self._wire_format.answer(value or b"")
             sample_id = self._open.pop(said.query_id, None)
             if sample_id is not None and said.labels:
                 yield sample_id

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 _DATATYPES = {"float32": "FP32", "uint8": "UINT8"}
 
 
-class Said(NamedTuple):
+class Answer(NamedTuple):
     """An answer: to which query, what each model said; nothing in `labels` = answered by a default."""
 
     query_id: str
     labels: tuple[tuple[str, object], ...]
 
 
-class Speech(Protocol):
+class WireFormat(Protocol):
     """Queries to bytes, bytes to answers."""
 
     headers: Sequence[tuple[str, bytes]]
@@ -30,7 +30,7 @@ class Speech(Protocol):
         """Return a query's record value."""
         ...
 
-    def said(self, value: bytes) -> Said:
+    def answer(self, value: bytes) -> Answer:
         """Return what an answer's record value says."""
         ...
 
@@ -47,21 +47,21 @@ class Avro:
         """Return a `Query`."""
         return self._codec.encode(query)
 
-    def said(self, value: bytes) -> Said:
+    def answer(self, value: bytes) -> Answer:
         """Read a `Prediction`."""
         prediction = self._codec.decode(Prediction, value)
         if prediction.status is Status.DEFAULT:
-            return Said(prediction.query_id, ())
+            return Answer(prediction.query_id, ())
         answers = tuple((output.model, output.answer) for output in prediction.outputs if output.outcome is Outcome.OK)
-        return Said(prediction.query_id, answers)
+        return Answer(prediction.query_id, answers)
 
 
 class Echo(Avro):
     """No system in between: what arrives is the query."""
 
-    def said(self, value: bytes) -> Said:
+    def answer(self, value: bytes) -> Answer:
         """Read a `Query`; nobody has said anything about it."""
-        return Said(self._codec.decode(Query, value).query_id, (("", None),))
+        return Answer(self._codec.decode(Query, value).query_id, (("", None),))
 
 
 class V2:
@@ -79,7 +79,7 @@ class V2:
         tensor = {"name": "rows", "shape": [1, row.size], "datatype": _DATATYPES[row.dtype.name], "data": row.tolist()}
         return json.dumps({"id": query.query_id, "inputs": [tensor]}).encode()
 
-    def said(self, value: bytes) -> Said:
+    def answer(self, value: bytes) -> Answer:
         """Read an inference response of one row."""
         response = json.loads(value)
-        return Said(response["id"], ((self._model, response["outputs"][0]["data"][0]),))
+        return Answer(response["id"], ((self._model, response["outputs"][0]["data"][0]),))
