@@ -1,6 +1,6 @@
-"""Packages what lies in files: functions, networks, estimators. What lives in Python: `workers.packages.packaging`.
+"""Packages functions, networks and estimators from files. From Python: `workers.packages.packaging`.
 
-A pickle is read only if its digest is given: that says both that its owner means it and which file is meant.
+A pickle is read only if its digest is given. The digest proves that the user trusts exactly this file.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def package(
 
 
 def _labelled(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of what nothing is known about: unless something else is said it answers labels."""
+    """Return options with an output, by default labels."""
     return {**options, "output": options.get("output") or "label"}
 
 

@@ -32,7 +32,7 @@ EXAMPLES = """\
 skysail run                                         all roles, one process each
 skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
-SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment over the file
+SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment overrides the file
 
 A settings file (skysail.yaml); every key is optional, `skysail config reference` lists them all:
   kafka: {bootstrap: "127.0.0.1:9092"}
@@ -45,9 +45,13 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
-@click.option("--role", "roles", type=click.Choice(ROLES), multiple=True, help="Run only these, in this process.")
-@click.option("--model", "models", multiple=True, help="With --role worker: which models [default: all deployed].")
-@click.option("--instance", help="Name that makes this process's reports unique [default: HOST-PID].")
+@click.option(
+    "--role", "roles", type=click.Choice(ROLES), multiple=True, help="Run only this role, in this process; repeatable."
+)
+@click.option(
+    "--model", "models", multiple=True, help="With --role worker: only this model; repeatable [default: all deployed]."
+)
+@click.option("--instance", help="Unique name in this process's reports [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
 @click.option("--verbose", is_flag=True, help="Print all settings, not only those that differ from the defaults.")
 @with_settings
@@ -62,7 +66,7 @@ def run(
 ) -> None:
     """Run the roles until Ctrl-C or SIGTERM.
 
-    Without --role, topics are created, and applications and models published, before anything starts.
+    Without --role, it first creates topics and publishes applications and models.
     """
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
@@ -77,7 +81,7 @@ def run(
     if not roles:
         from deploy.state.desired import verify
 
-        verify(settings)  # before the settings are printed: what is wrong with them is the last that is said
+        verify(settings)  # before the settings are printed, so that a fault is the last line
     if not quiet:
         click.echo(_told(settings, verbose=verbose))
     for doubt in doubts(settings):

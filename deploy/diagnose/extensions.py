@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Module, as in pyproject.toml -> what it does.
 EXTENSIONS: Mapping[str, str] = {
     "schemas.compiled": "records",
-    "streams.operators.ids.id_times": "remembered ids",
+    "streams.operators.id_times": "remembered ids",
     "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
     "workers.runtimes.descent": "trees",
 }

@@ -15,7 +15,7 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import Observations, PolicyState
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.learn.fold import taught
 from streams.runtime.stores.redis import OFFSET_FIELD, unstamped

@@ -91,7 +91,7 @@ def test_every_command_of_a_group_explains_itself_with_examples_of_its_own() -> 
         (("run", "--model", "svc"), "--model goes with --role worker"),
         (("query", "digits"), "give either --input or --npy"),
         (("query", "digits", "--input", "[1, "), "this is no input"),
-        (("query", "digits", "--input", "great fun"), """a text is quoted: --input '"great fun"'"""),
+        (("query", "digits", "--input", "great fun"), """quote a text: --input '"great fun"'"""),
         (("query", "digits", "--input", "[1]", "--features", "0.5"), "--features: features: a list of numbers"),
         (("query", "digits", "--input", "[1]", "--features", "[1"), "--features: "),
         (("feedback", "q1"), "give either --label or --loss"),
