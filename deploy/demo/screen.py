@@ -1,4 +1,4 @@
-"""One moment of the demo, and how it is shown: a screen that changes in place on a terminal, else lines each second."""
+"""Shows the demo while it runs: a screen that changes in place on a terminal, otherwise lines each second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run measured, as JSON that can be compared: figures here, the machine apart (`environment.json`)."""
+"""The result of a run as JSON that can be compared. The machine is described apart, in `environment.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the paper: which scenarios measure each, and its numbers beside the published ones."""
+"""The paper's figures: the scenarios that measure each, and its numbers beside the published ones."""
 
 from __future__ import annotations
 

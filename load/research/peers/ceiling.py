@@ -1,4 +1,4 @@
-"""How fast the harness is by itself: the row without a system, at rising rates, until it is what would be measured."""
+"""Finds the rate at which the harness itself is saturated, by sending at rising rates without any system."""
 
 from __future__ import annotations
 

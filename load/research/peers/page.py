@@ -1,4 +1,4 @@
-"""The comparison as tables, and the page that they make."""
+"""The comparison with other systems as tables and as a page. Its prose is in `benchmark.md`."""
 
 from __future__ import annotations
 
