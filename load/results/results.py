@@ -29,6 +29,11 @@ class Result:
     series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    @property
+    def given(self) -> str:
+        """The parameters in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.parameters.items())
+
 
 def write(result: Result, folder: Path, services: Mapping[str, str] | None = None) -> Path:
     """Write `<scenario>.json` and `environment.json` into `folder`; returns the path of the former.
