@@ -80,7 +80,7 @@ def _run(result: Result, row: Mapping[str, Any]) -> str:
 
 
 def _judged(result: Result) -> Iterator[str]:
-    figures = SOURCES[result.scenario].figures
+    figures = SOURCES[result.scenario].FIGURES
     for verdict in verdicts(result, figures):
         target = verdict.target
         text = escape(f"{target.figure} {target.relation} {target.bound:g}")
