@@ -2,7 +2,7 @@
 
     from skysail import Client, package_sklearn
 
-Whatever is not named here may change without notice.
+Everything else may change without notice.
 """
 
 import logging
@@ -26,7 +26,7 @@ from streams.sync import SyncClient  # noqa: E402
 from workers.packages.loading import load_package  # noqa: E402
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
 
-# What it says by itself about a broker that is gone, an application gets as an exception.
+# Applications get broker faults as exceptions, so the library need not log them.
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Ctrl-C while a command is still being loaded: it ends at once, as any program does, without a traceback."""
+"""Ctrl-C while a command is still loading ends it at once, without a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C to the system for a block; whoever runs in another thread, or has a handler, keeps it."""
+    """Leave Ctrl-C to the system inside a block; in another thread, or with a handler set, change nothing."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield

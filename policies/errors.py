@@ -1,4 +1,4 @@
-"""What can go wrong in the arithmetic, and whose fault it is.
+"""Errors of the arithmetic, and whose fault each is.
 
 PolicyError        configuration or caller: unknown name, unknown or impossible parameter; never worth a retry
 └── LossError      bad input: this label cannot be compared with this answer; the record is a dead letter

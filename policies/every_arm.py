@@ -1,4 +1,4 @@
-"""What policies share that ask all arms about each query."""
+"""Shared by the policies that ask all arms about each query."""
 
 from __future__ import annotations
 

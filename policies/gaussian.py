@@ -1,6 +1,6 @@
 """Which of several independent normal variables is the highest: probabilities by quadrature on fixed nodes.
 
-numpy alone, for the reason in `policies.beta`; the tests hold the result against scipy's.
+It needs numpy alone, for the reason in `policies.beta`. The tests compare the result with scipy's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What policies that ask one arm about each query share: how it is drawn, and that nothing is weighed."""
+"""Shared by the policies that ask one arm about each query: the draw, and an answer without weighing."""
 
 from __future__ import annotations
 

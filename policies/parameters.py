@@ -1,4 +1,4 @@
-"""Builds policies and controllers from a name and numbers, and says what is wrong with them."""
+"""Builds policies and controllers from a name and numbers; errors name the wrong one."""
 
 from __future__ import annotations
 

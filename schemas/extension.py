@@ -1,7 +1,7 @@
 """The compiled part of this package, if there is one.
 
-It is built when Skysail is installed and a C compiler is there. Without one everything works, more slowly; `skysail
-doctor` says which it is.
+It is built at installation if there is a C compiler. Without one everything works, more slowly. `skysail doctor` says
+which it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers that a query may give contextual policies to go by."""
+"""Features: the numbers that a query may give contextual policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row of a data frame as it travels: a JSON text with a value for each column. Of pandas nothing is imported."""
+"""A row of a data frame as it travels: a JSON text with a value for each column. It imports no pandas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user has at hand, made what travels: one input row, one label. Nothing here depends on pandas.
+"""Converts a user's input row or label to the form that travels. Nothing here depends on pandas.
 
 array, list, Series, one row of a data frame ─▶ Tensor        mapping, row with texts ─▶ JSON text
 string, bytes, Tensor ─▶ as they are                          numpy number ─▶ number

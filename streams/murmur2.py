@@ -1,6 +1,6 @@
-"""The hash that Kafka's Java client places keys with, so that every client finds the same partition.
+"""The hash of Kafka's Java client for keys, so that every client finds the same partition.
 
-Source: `org.apache.kafka.common.utils.Utils.murmur2`; the tests hold its published values.
+Source: `org.apache.kafka.common.utils.Utils.murmur2`. The tests check its published values.
 """
 
 from __future__ import annotations

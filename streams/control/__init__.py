@@ -1,1 +1,1 @@
-"""The control plane: a Faust app that reads `reports` and shows what the deployment is doing. It may die unnoticed."""
+"""The control plane: a Faust app that reads `reports` and shows what the deployment is doing. Nothing depends on it."""

@@ -1,4 +1,4 @@
-"""Commands as they are shown to be copied: quoted, since the names in them come off a topic."""
+"""Commands for people to copy: quoted, because their names come from a topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka credentials in Faust's words, out of the options that the other clients take."""
+"""Kafka credentials in Faust's form, from the options of the other clients."""
 
 from __future__ import annotations
 
