@@ -5,7 +5,6 @@
 Everything else may change without notice.
 """
 
-import logging
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,9 +24,6 @@ from streams.client import Client, UnansweredError  # noqa: E402
 from streams.sync import SyncClient  # noqa: E402
 from workers.packages.loading import load_package  # noqa: E402
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
-
-# Applications get broker faults as exceptions, so the library need not log them.
-logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 __all__ = [
     "Application",

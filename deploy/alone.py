@@ -58,8 +58,9 @@ def _topic(settings: Settings) -> str:
 def _reporting(settings: Settings, codec: Codec, count: int) -> Iterator[Report]:
     """Return fresh reports under names that we would use; a run that has just ended has left old ones."""
     group = f"{settings.prefix}.alone"  # never joined, never committed
-    way = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
-    consumer = Consumer({**librdkafka(settings), **way})
+    named = {"group.id": group, "group.protocol": "classic"}
+    way = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
+    consumer = Consumer({**librdkafka(settings), **named, **way})
     since_ms = int((time.time() - RECENT_S) * 1000)
     try:
         places = [TopicPartition(_topic(settings), partition, since_ms) for partition in range(count)]

@@ -24,13 +24,12 @@ from deploy.metrics import exporting
 from deploy.ports import fault_of
 from schemas import topics
 from streams import topology
-from streams.runtime.assemble import kafka_loop
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.process.cpu_profiler import sampling
-from streams.runtime.process.run import run_process
+from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
 
 if TYPE_CHECKING:
@@ -288,7 +287,7 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
 async def control(common: Shared, stop: asyncio.Event) -> None:
     """Run the Faust app until `stop`."""
     from streams.control.app import Options, create
-    from streams.control.credentials import credentials
+    from streams.control.faust_kafka import credentials
 
     given = common.settings
     if fault := fault_of(given.control.host, given.control.port):

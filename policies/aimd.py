@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from policies.errors import require
-from policies.lingering import Lingering
+from policies.linger import Linger
 
 # A batch this far over the objective costs two steps: with one, a model that turns twice as slow breaks it for nine
 # batches (5 ms and 0.1 ms a row, under 20 ms), with two for five.
@@ -46,7 +46,7 @@ class Cap(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Aimd(Lingering):
+class Aimd(Linger):
     """Additive increase, multiplicative decrease of the cap on one take, which is 1 at first.
 
     A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`, one that

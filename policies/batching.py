@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from policies.aimd import Aimd
 from policies.deferred import Deferred
+from policies.errors import build
 from policies.fixed import Fixed
-from policies.parameters import build
 from policies.quantile import Quantile
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ class BatchController(Protocol[S]):
         ...
 
 
-CONTROLLERS: Mapping[str, Callable[..., BatchController[Any]]] = {
+Controller: TypeAlias = BatchController[Any]  # whatever its state is: that is its own affair
+
+CONTROLLERS: Mapping[str, Callable[..., Controller]] = {
     Aimd.name: Aimd,
     Deferred.name: Deferred,
     Fixed.name: Fixed,
@@ -72,7 +74,7 @@ CONTROLLERS: Mapping[str, Callable[..., BatchController[Any]]] = {
 }
 
 
-def create_controller(name: str, parameters: Mapping[str, float] | None = None) -> BatchController[Any]:
+def create_controller(name: str, parameters: Mapping[str, float] | None = None) -> Controller:
     """Return the controller of that name; parameters left out have their defaults.
 
     Raises:

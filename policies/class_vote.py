@@ -7,14 +7,14 @@ from math import inf, log
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from policies import class_counts
+from policies.arm_sets import EveryArm
 from policies.class_counts import ALL
 from policies.errors import require
-from policies.every_arm import EveryArm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from policies.contract import Ballots, State
+    from policies.contract import State, VoteWeights
     from schemas.records import Value
 
 _MOST_CLASSES: Final = 256  # a hundred arms still fit a record
@@ -45,7 +45,7 @@ class ClassVote(EveryArm):
     Examples:
         >>> policy = ClassVote()
         >>> state = policy.observe(policy.init(2), 2, (0, 1), (1.0, 1.0), (0.0, 1.0), ("cat", "dog"))
-        >>> votes = policy.ballots(state, 2)({0: "cat", 1: "dog"})
+        >>> votes = policy.vote_weights(state, 2)({0: "cat", 1: "dog"})
         >>> votes[0] > votes[1]
         True
 
@@ -81,11 +81,11 @@ class ClassVote(EveryArm):
 
     def weights(self, state: State, arms: int) -> tuple[float, ...]:
         """Return the shares of the arms as they vote with what is of no class."""
-        votes = self.ballots(state, arms)(dict.fromkeys(range(arms)))
+        votes = self.vote_weights(state, arms)(dict.fromkeys(range(arms)))
         total = sum(votes.values())
         return tuple([votes[arm] / total for arm in range(arms)])
 
-    def ballots(self, state: State, arms: int) -> Ballots:
+    def vote_weights(self, state: State, arms: int) -> VoteWeights:
         """Return the weight of each arm, given what each has answered."""
         others = class_counts.class_count(state, arms, self.classes) - 1
         known = class_counts.cells(state, self.classes)

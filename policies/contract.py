@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 State: TypeAlias = tuple[float, ...]
 # How much each asked arm's answer counts, positive, by what each has answered; None = nothing has come.
-Ballots: TypeAlias = "Callable[[Mapping[int, Value | None]], Mapping[int, float]]"
+VoteWeights: TypeAlias = "Callable[[Mapping[int, Value | None]], Mapping[int, float]]"
 
 
 class Situation(NamedTuple):
@@ -99,7 +99,7 @@ class Policy(Protocol):
         ...
 
 
-class Situated(Policy, Protocol):
+class Contextual(Policy, Protocol):
     """A policy whose decisions depend on the situation, too; without one, on the state alone.
 
     Its propensities are those of the situation in force; they are logged with the decision, and so are the features.
@@ -107,7 +107,7 @@ class Situated(Policy, Protocol):
 
     uses: ClassVar[Literal["features", "latencies"]]  # what it goes by
 
-    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+    def propensities_in(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return the propensities as a function of the situation; what depends on the state alone is worked out once.
 
         One arm is drawn with them; under full information every arm is asked whose propensity is not 0.0.
@@ -128,13 +128,13 @@ class Situated(Policy, Protocol):
         ...
 
 
-class Judging(Policy, Protocol):
+class AnswerAware(Policy, Protocol):
     """A policy of full information whose weights depend on what is answered, too.
 
     The answers are logged with the observation.
     """
 
-    def ballots(self, state: State, arms: int) -> Ballots:
+    def vote_weights(self, state: State, arms: int) -> VoteWeights:
         """Return the weights as a function of the answers; what depends on the state alone is worked out once.
 
         `weights(state, arms)` are those of arms whose answers are not known, made to sum to 1.
@@ -154,7 +154,7 @@ class Judging(Policy, Protocol):
         ...
 
 
-class Starting(Policy, Protocol):
+class SharedPrior(Policy, Protocol):
     """A policy with which a context (a user, say) starts from what all contexts of its application have taught.
 
     Every policy that learns is one.
@@ -165,23 +165,23 @@ class Starting(Policy, Protocol):
         ...
 
 
-def has_start(policy: Policy) -> TypeGuard[Starting]:
+def has_shared_prior(policy: Policy) -> TypeGuard[SharedPrior]:
     """Tell whether contexts start from a common state; else each starts anew."""
     return hasattr(policy, "start")
 
 
-def is_situated(policy: Policy) -> TypeGuard[Situated]:
+def is_contextual(policy: Policy) -> TypeGuard[Contextual]:
     """Tell whether a policy wants to know the situation."""
-    return hasattr(policy, "situated")
+    return hasattr(policy, "propensities_in")
 
 
 def most_features(policy: Policy) -> int | None:
     """Return how many numbers of a query a policy goes by; None = it goes by none of them."""
-    if is_situated(policy) and policy.uses == "features":
+    if is_contextual(policy) and policy.uses == "features":
         return int(getattr(policy, "features", 0))
     return None
 
 
-def is_judging(policy: Policy) -> TypeGuard[Judging]:
+def is_answer_aware(policy: Policy) -> TypeGuard[AnswerAware]:
     """Tell whether an answer's weight depends on what it is."""
-    return hasattr(policy, "ballots")
+    return hasattr(policy, "vote_weights")

@@ -1,10 +1,19 @@
-"""Errors of the arithmetic, and whose fault each is.
+"""What can go wrong in the arithmetic, whose fault it is, and how a policy is built from a name and numbers.
 
 PolicyError        configuration or caller: unknown name, unknown or impossible parameter; never worth a retry
 └── LossError      bad input: this label cannot be compared with this answer; the record is a dead letter
 """
 
 from __future__ import annotations
+
+from difflib import get_close_matches
+from inspect import signature
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Built = TypeVar("Built")
 
 
 class PolicyError(ValueError):
@@ -19,3 +28,37 @@ def require(holds: bool, message: str) -> None:
     """Raise `PolicyError(message)` unless the condition holds; for parameters, which come from outside."""
     if not holds:
         raise PolicyError(message)
+
+
+def build(kind: str, makers: Mapping[str, Callable[..., Built]], name: str, values: Mapping[str, float]) -> Built:
+    """Call the maker of that name with the parameters given; those left out have their defaults.
+
+    Raises:
+        PolicyError: Unknown name or parameter (the nearest is named), or a value out of range.
+    """
+    if name not in makers:
+        raise PolicyError(f"unknown {kind} {name!r}{_nearest(name, makers)}")
+    defaults = {key: parameter.default for key, parameter in signature(makers[name]).parameters.items()}
+    for key in values:
+        if key not in defaults:
+            raise PolicyError(f"{kind} {name} has no parameter {key!r}{_nearest(key, defaults)}")
+    return makers[name](**{key: _number(f"{name}: {key}", value, defaults[key]) for key, value in values.items()})
+
+
+def _number(what: str, value: object, default: object) -> float:
+    """Return the value as the type of the default: Avro and YAML write whole numbers either way."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PolicyError(f"{what} is {value!r}; it must be a number")
+    if not isinstance(default, int):
+        return float(value)
+    if not float(value).is_integer():
+        raise PolicyError(f"{what} is {value}; it must be a whole number")
+    return int(value)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name was probably meant, and list them all."""
+    names = sorted(known)
+    listed = f"known: {', '.join(names) or 'none'}"
+    close = get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]!r}? ({listed})" if close else f" ({listed})"

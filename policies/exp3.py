@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import e, exp, log
 from typing import TYPE_CHECKING, ClassVar
 
+from policies.arm_sets import OneArm
 from policies.errors import require
 from policies.logweights import LogWeights, check_rates, normalised
-from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

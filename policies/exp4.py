@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import exp, log
 from typing import TYPE_CHECKING, ClassVar
 
-from policies.every_arm import EveryArm
+from policies.arm_sets import EveryArm
 from policies.logweights import LogWeights, check_rates, log_sum, normalised
 
 if TYPE_CHECKING:

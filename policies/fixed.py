@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from policies.errors import require
-from policies.lingering import Lingering
+from policies.linger import Linger
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed(Lingering):
+class Fixed(Linger):
     """Take at most `rows`, however long it takes: for comparisons, and for models whose best size is known.
 
     Args:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from policies.errors import require
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

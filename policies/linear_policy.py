@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from policies import linear
+from policies.arm_sets import OneArm
 from policies.contract import PLAIN
-from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class LinearPolicy(OneArm):
     ridge: float = 1.0
 
     @abstractmethod
-    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+    def propensities_in(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return what gives each arm's propensity for a query's features, at least gamma / K."""
 
     def init(self, arms: int) -> State:
@@ -43,7 +43,7 @@ class LinearPolicy(OneArm):
 
     def propensities(self, state: State, arms: int) -> tuple[float, ...]:
         """Return those of a query without features."""
-        return self.situated(state, arms)(PLAIN)
+        return self.propensities_in(state, arms)(PLAIN)
 
     def floor(self, arms: int) -> float:
         """Return gamma / K."""

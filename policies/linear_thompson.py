@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from policies import linear
+from policies.best_arm import best_of_normals
 from policies.errors import require
-from policies.gaussian import best_probabilities
 from policies.linear_policy import LinearPolicy
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LinearThompson(LinearPolicy):
         >>> from policies.contract import Situation
         >>> policy = LinearThompson(features=1, gamma=0.0)
         >>> state = policy.observe(policy.init(2), 2, (0,), (0.5, 0.5), (0.0, None), features=(1.0,))
-        >>> [round(share, 2) for share in policy.situated(state, 2)(Situation((1.0,)))]
+        >>> [round(share, 2) for share in policy.propensities_in(state, 2)(Situation((1.0,)))]
         [0.79, 0.21]
 
     References:
@@ -61,13 +61,13 @@ class LinearThompson(LinearPolicy):
         require(0.0 < self.spread < inf, f"linear_thompson: spread is {self.spread}; it must be positive, 0.5 is usual")
         linear.check(self.name, self.features, self.ridge, self.gamma)
 
-    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+    def propensities_in(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return (1 - gamma) * P(arm is best at x) + gamma / K."""
         regressions = linear.unpacked(state, arms, self.features)
 
         def propensities(situation: Situation) -> tuple[float, ...]:
             rewards, spread = regressions.at(linear.vector(situation.features, self.features))
-            best = best_probabilities(rewards, np.maximum(self.spread * np.sqrt(spread), _LEAST))
+            best = best_of_normals(rewards, np.maximum(self.spread * np.sqrt(spread), _LEAST))
             return tuple(((1.0 - self.gamma) * best + self.gamma / arms).tolist())
 
         return propensities

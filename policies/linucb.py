@@ -40,7 +40,7 @@ class LinUcb(LinearPolicy):
         >>> policy = LinUcb(features=1, gamma=0.0)
         >>> state = policy.observe(policy.init(2), 2, (0,), (1.0, 0.0), (0.0, None), features=(1.0,))
         >>> state = policy.observe(state, 2, (0,), (1.0, 0.0), (1.0, None), features=(-1.0,))
-        >>> ask = policy.situated(state, 2)
+        >>> ask = policy.propensities_in(state, 2)
         >>> ask(Situation((1.0,))), ask(Situation((-1.0,)))
         ((1.0, 0.0), (0.0, 1.0))
 
@@ -58,7 +58,7 @@ class LinUcb(LinearPolicy):
         require(0.0 <= self.alpha < inf, f"linucb: alpha is {self.alpha}; it must not be negative, 1 is usual")
         linear.check(self.name, self.features, self.ridge, self.gamma)
 
-    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+    def propensities_in(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return 1 - gamma for the arm of the highest bound (the first of equals), and gamma / K for each."""
         regressions = linear.unpacked(state, arms, self.features)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from policies.one_arm import OneArm
+from policies.arm_sets import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

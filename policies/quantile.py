@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from policies.errors import require
-from policies.lingering import Lingering
+from policies.linger import Linger
 
 # Below 100 samples the 0.99 regression line lies above all of them: an edge of their upper hull, exact and cheap.
 _MOST_SAMPLES = 99
@@ -26,7 +26,7 @@ class Fit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Quantile(Lingering):
+class Quantile(Linger):
     """Fit duration = a + b * rows at quantile 0.99 after every batch, and take what fits the objective.
 
     One batch over the objective may be a pause: it costs a step down and is left out of the fit, unless it was larger

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 from policies.class_vote import ClassVote
 from policies.discounted_ucb import DiscountedUcb
 from policies.epsilon_greedy import EpsilonGreedy
-from policies.errors import PolicyError
+from policies.errors import PolicyError, build
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
 from policies.linear_thompson import LinearThompson
 from policies.linucb import LinUcb
-from policies.parameters import build
 from policies.single import Single
 from policies.thompson import Thompson
 from policies.timely import Timely

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from policies.arm_sets import OneArm
 from policies.errors import require
-from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

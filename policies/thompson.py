@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
-from policies.beta import best_probabilities
+from policies.arm_sets import OneArm
+from policies.best_arm import best_of_betas
 from policies.errors import require
-from policies.one_arm import OneArm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # One quadrature costs 140 us for two arms and 200 for five, one look-up 0.4 us; a state is at most a few hundred bytes.
 _CACHED_STATES = 4096
 
-_best = lru_cache(_CACHED_STATES)(best_probabilities)
+_best = lru_cache(_CACHED_STATES)(best_of_betas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Timely(Exp4):
     Examples:
         >>> from policies.contract import Situation
         >>> policy = Timely()
-        >>> policy.situated(policy.init(3), 3)(Situation(left_us=20_000, latencies_us=(5_000, 90_000, 0)))
+        >>> policy.propensities_in(policy.init(3), 3)(Situation(left_us=20_000, latencies_us=(5_000, 90_000, 0)))
         (1.0, 0.0, 1.0)
 
     References:
@@ -55,7 +55,7 @@ class Timely(Exp4):
         """Return 0.0: a slow arm is not asked."""
         return 0.0
 
-    def situated(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
+    def propensities_in(self, state: State, arms: int) -> Callable[[Situation], tuple[float, ...]]:
         """Return 1.0 for each arm that fits; if none does, for the quickest or for none, as `least` says."""
         everyone, unknown = (1.0,) * arms, (0.0,) * arms
 

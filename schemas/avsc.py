@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from fastavro.schema import fingerprint, parse_schema, to_parsing_canonical_form
 
@@ -136,23 +136,20 @@ def _parse(raw: Json, known: dict[str, Type]) -> Type:
             return Array(_parse(items, known))
         case {"type": "map", "values": values}:
             return Map(_parse(values, known))
-        case {"type": "enum" | "record" as kind, "name": str(name)}:
-            known[name] = _parse_enumeration(name, raw) if kind == "enum" else _parse_record(name, raw, known)
-            return known[name]
-    raise SchemaError(f"schema type not supported: {raw!r}; known are {sorted(PRIMITIVES | COLUMNS)} and nested types")
+        case {"type": "enum", "name": str(name), "symbols": list(symbols), **rest}:
+            default = rest.get("default")
+            known[name] = Enumeration(name, tuple(map(str, symbols)), None if default is None else str(default))
+        case {"type": "record", "name": str(name), "fields": list(fields)}:
+            known[name] = Record(name, tuple([_parse_field(one, known) for one in fields]))
+        case _:
+            known_names = sorted(PRIMITIVES | COLUMNS)
+            raise SchemaError(f"schema type not supported: {raw!r}; known are {known_names} and nested types")
+    return known[name]
 
 
-def _parse_enumeration(name: str, raw: Any) -> Enumeration:
-    """Turn a JSON enumeration into a value."""
-    return Enumeration(name, tuple(raw["symbols"]), raw.get("default"))
-
-
-def _parse_record(name: str, raw: Any, known: dict[str, Type]) -> Record:
-    """Turn a JSON record into a value."""
-    return Record(
-        name,
-        tuple(
-            Field(one["name"], _parse(one["type"], known), "default" in one, one.get("default"))
-            for one in raw["fields"]
-        ),
-    )
+def _parse_field(raw: Json, known: dict[str, Type]) -> Field:
+    """Turn one field of a JSON record into a value."""
+    match raw:
+        case dict() as one if isinstance(name := one.get("name"), str) and "type" in one:
+            return Field(name, _parse(one["type"], known), "default" in one, one.get("default"))
+    raise SchemaError(f"not a field of a record: {raw!r}")

@@ -7,7 +7,7 @@ known symbols, finite numbers and tensors as long as their shapes say. The model
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
 from schemas import framing
 from schemas.compiling import reader, reader_of_one, values, writer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.avsc import Schema
 
 R = TypeVar("R")
-_Read: TypeAlias = "Callable[[bytes, int], tuple[Any, int]]"
+_Read: TypeAlias = "Callable[[bytes, int], tuple[object, int]]"
 _Write: TypeAlias = "Callable[[object, bytes], bytes]"
 _Batch: TypeAlias = ModelQueries | ModelPredictions
 _COLUMNS: Final = (ModelQueries, ModelPredictions)
@@ -81,8 +81,7 @@ class Codec:
 
     def decode(self, record: type[R], value: bytes | None) -> R:
         """Return the record in `value`; raises DecodeError, and nothing else, where there is none."""
-        decoded: R = self._decode(record, value)
-        return decoded
+        return self._decode(record, value)
 
     def _explained(self, record: type[R], value: bytes | None) -> R:
         """Decode step by step, so that an error can say which one fails."""
@@ -94,13 +93,12 @@ class Codec:
         read = self._readers[record].get(value[:start])
         if read is None:
             raise DecodeError("unknown_schema", f"{record.__name__}: {framing.describe(value)} is not one of its own")
-        decoded: R
-        decoded, end = read(value, start)
+        found, end = read(value, start)
         if end < len(value):
             raise DecodeError("trailing", f"{record.__name__}: ends at byte {end}, but {len(value)} bytes came")
         if end > len(value):
             raise DecodeError("truncated", f"{record.__name__}: needs {end} bytes, but {len(value)} came")
-        return decoded
+        return cast("R", found)
 
 
 def _head(record: type, ids: Mapping[str, int]) -> bytes:

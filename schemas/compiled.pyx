@@ -27,7 +27,7 @@ cdef extern from "Python.h":
 cdef enum:
     CONFLUENT_BYTES = 5  # as in schemas.framing
     SINGLE_OBJECT_BYTES = 10
-    KEY_BYTES = 48  # as in schemas.recall
+    KEY_BYTES = 48  # as in schemas.memo
     MAX_SHARED_BYTES = 2048
     CAPACITY = 1024
     KEPT_BYTES = 2097152  # of a writer's buffer: four times the largest value

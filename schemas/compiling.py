@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from schemas import avsc, decoders, encoders, records, wire
 from schemas.definitions import field_names, members
-from schemas.extension import IS_COMPILED, compiled
-from schemas.recall import SHARED
+from schemas.memo import SHARED
+
+try:
+    from schemas import compiled
+except ImportError:
+    compiled = None  # type: ignore[assignment] # the module is there for the checker
+
+__all__ = ["IS_COMPILED", "compiled"]
+
+# Doubles and columns are copied as they lie in memory.
+IS_COMPILED: Final = compiled is not None and sys.byteorder == "little"
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+    Read: TypeAlias = Callable[[bytes, int], tuple[object, int]]
     Write: TypeAlias = Callable[[object, bytes], bytes]
-    Explain: TypeAlias = Callable[[type[Any], bytes | None], Any]
+
+    _R = TypeVar("_R")
+
+    class Explain(Protocol):
+        """Decodes a value of one class of records."""
+
+        def __call__(self, record: type[_R], value: bytes | None, /) -> _R:
+            """Return the record."""
+            ...
+
 
 _WIDTHS: Final = tuple(wire.ITEM_BYTES[name] for name in records.DTYPES)
 
@@ -43,7 +63,7 @@ def reader_of_one(schema: avsc.Schema, record: type, *, is_compiled: bool = IS_C
     made = getattr(records, schema.record.name)
     item: Read = decoders.reader(schema, made)
 
-    def read(buffer: bytes, start: int) -> tuple[Any, int]:
+    def read(buffer: bytes, start: int) -> tuple[object, int]:
         one, end = item(buffer, start)
         return record((one,)), end
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 import struct
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from schemas import avsc, records, wire
 from schemas.definitions import CURRENT, field_names, members
 from schemas.errors import DecodeError, SchemaError
-from schemas.recall import SHARED, recalling_reader
+from schemas.memo import SHARED, memoising_reader
 from schemas.source import Source
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _SCOPE: dict[str, object] = {
     "read_outcomes": wire.unpack_outcomes,
     "read_size": wire.read_size,
     "read_tensor": wire.read_tensor,
-    "recalling_reader": recalling_reader,
+    "memoising_reader": memoising_reader,
     "unpack_double": wire.unpack_double,
 }
 
@@ -151,10 +151,10 @@ def _define(source: Source, writer: avsc.Record, record: type) -> None:
             make=f"new({made}, ({values}))" if issubclass(record, tuple) else f"{made}({values})",
         )
     if writer.name in SHARED:
-        source.add("read_<name> = recalling_reader(read_<name>)", name=writer.name)
+        source.add("read_<name> = memoising_reader(read_<name>)", name=writer.name)
 
 
-def _fields(source: Source, writer: avsc.Record, record: type[Any]) -> list[str]:
+def _fields(source: Source, writer: avsc.Record, record: type) -> list[str]:
     """Append the reading of every field the writer wrote; returns what stands for each field of the class."""
     values: dict[str, str] = {}
     for field in writer.fields:

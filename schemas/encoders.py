@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from schemas import avsc, records, wire
 from schemas.definitions import field_names, members
 from schemas.errors import SchemaError
-from schemas.recall import SHARED, recalling_writer
+from schemas.memo import SHARED, memoising_writer
 from schemas.source import Source
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _SCOPE: dict[str, object] = {
     "SMALL": wire.SMALL,
     "Tensor": records.Tensor,
     "check_sequence": _check_sequence,
-    "recalling_writer": recalling_writer,
+    "memoising_writer": memoising_writer,
     "write_boolean": _write_boolean,
     "write_bytes": _write_bytes,
     "write_double": _write_double,
@@ -127,7 +127,7 @@ def _define(source: Source, record: avsc.Record) -> None:
             _write(source, field.type, values[field.name], parts[-1])
         source.add(f"return b''.join(({', '.join(parts)}))")
     if record.name in SHARED:
-        source.add("write_<name> = recalling_writer(write_<name>)", name=record.name)
+        source.add("write_<name> = memoising_writer(write_<name>)", name=record.name)
 
 
 def _unpack(source: Source, record: avsc.Record) -> dict[str, str]:

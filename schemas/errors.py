@@ -1,6 +1,6 @@
 """Errors of bytes, records and names.
 
-    SchemasError
+    FormatError
     ├── DecodeError         bad input: these bytes are no record of ours; never worth a retry, so dead-letter them
     ├── SchemaError         our bug (also a ValueError): this value, or this name, does not fit its schema
     ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
@@ -16,11 +16,11 @@ from typing import Literal, TypeAlias
 Cause: TypeAlias = Literal["empty", "oversized", "unknown_schema", "truncated", "trailing", "invalid"]
 
 
-class SchemasError(Exception):
+class FormatError(Exception):
     """Base of every error this package raises on purpose."""
 
 
-class DecodeError(SchemasError):
+class DecodeError(FormatError):
     """Bytes that are no record of ours.
 
     Attributes:
@@ -34,13 +34,13 @@ class DecodeError(SchemasError):
         self.message = message
 
 
-class SchemaError(SchemasError, ValueError):
+class SchemaError(FormatError, ValueError):
     """A value that its schema has no place for; the message names the field."""
 
 
-class CompatibilityError(SchemasError):
+class CompatibilityError(FormatError):
     """The current schemas cannot read what a released version wrote."""
 
 
-class RegistryError(SchemasError):
+class RegistryError(FormatError):
     """The schema registry is unreachable, or refuses our schemas."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from schemas.compiling import IS_COMPILED, compiled
 from schemas.errors import DecodeError, SchemaError
-from schemas.extension import IS_COMPILED, compiled
 from schemas.wire import read_size
 
 SINGLE_OBJECT: Final = b"\xc3\x01"
@@ -19,6 +19,7 @@ SINGLE_OBJECT_BYTES: Final = 10
 CONFLUENT: Final = b"\x00"
 CONFLUENT_BYTES: Final = 5
 _FRAMINGS: Final = (SINGLE_OBJECT, CONFLUENT)
+_NULL: Final = 0  # the first branch of a union, as one byte
 
 
 def single_object(fingerprint: bytes) -> bytes:
@@ -87,3 +88,29 @@ def _peeked(value: bytes | None, count: int) -> tuple[str, ...]:
     if end > len(value):
         raise DecodeError("truncated", f"{describe(value)}: {len(value)} bytes end before the first {count} fields do")
     return tuple(texts)
+
+
+def may_be_decided(value: bytes, query_id: str, application: str) -> bool:
+    """Look past the first two fields of a prediction, whose texts are known, without decoding the rest.
+
+    Returns:
+        False where the record, if it is one, has no decision.
+    """
+    at = SINGLE_OBJECT_BYTES if value and value[0] else CONFLUENT_BYTES
+    if query_id.isascii() and application.isascii() and len(query_id) < 64 > len(application):  # as most are
+        at += len(query_id) + len(application) + 2
+    else:
+        at += _written(query_id) + _written(application)
+    try:
+        if value[at] == _NULL:  # no context
+            return value[at + 1] != _NULL
+        size, start = read_size(value, at + 1)
+        return value[start + size] != _NULL
+    except (DecodeError, IndexError):
+        return True  # whoever decodes it finds out what is wrong
+
+
+def _written(text: str) -> int:
+    """Return how many bytes a text takes with its size before it."""
+    size = len(text) if text.isascii() else len(text.encode())
+    return size + (1 if size < 64 else 2 if size < 8_192 else 3)

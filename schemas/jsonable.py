@@ -13,9 +13,8 @@ import numpy as np
 
 from schemas.definitions import field_names
 from schemas.errors import SchemaError
-from schemas.features import as_features
+from schemas.inputs import as_features, row_text
 from schemas.records import DTYPES, Feedback, Query, Tensor
-from schemas.tables import row_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 SHOWN = 8
 
 
-def to_json(record: Any, shown: int = SHOWN) -> dict[str, Json]:
+def to_json(record: object, shown: int = SHOWN) -> dict[str, Json]:
     """Return a record as what `json.dumps` takes.
 
     Enumerations become their text; tensors `{"dtype", "shape", "values"}` with the first `shown` elements in C order;
@@ -90,7 +89,7 @@ def feedback_from_json(document: Mapping[str, Json]) -> Feedback:
     return Feedback(**given)
 
 
-def _given(document: Mapping[str, Json], record: type[Any]) -> dict[str, Any]:
+def _given(document: Mapping[str, Json], record: type) -> dict[str, Any]:
     """Return a copy of the object once its names are known to be the record's."""
     known = signature(record).parameters
     for name in document:

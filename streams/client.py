@@ -20,20 +20,19 @@ import logging
 import random
 import secrets
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import DecodeError
-from schemas.features import as_features
 from schemas.framing import peek_id
+from schemas.inputs import Row, as_features, as_input, as_label
 from schemas.records import Feedback, Prediction, Query
-from streams.inputs import Row, as_input, as_label
-from streams.link import KafkaLink
-from streams.murmur2 import partition_of
+from streams.client_transport import KafkaClientTransport
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StreamError
 from streams.runtime.kafka.connection import KafkaConnection
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # A script without logging must not see every retry of a lost broker on its terminal.
-for _library in ("streams", "aiokafka"):
-    logging.getLogger(_library).addHandler(logging.NullHandler())
+logging.getLogger("streams").addHandler(logging.NullHandler())
 
 # A query is answered by its deadline; after this time no answer will come.
 TIMEOUT_S = 10.0
@@ -108,7 +106,7 @@ class Client:
         self,
         bootstrap: str,
         prefix: str = "skysail",
-        properties: Mapping[str, Any] | None = None,
+        properties: Mapping[str, object] | None = None,
         *,
         codec: Codec | None = None,
         seed: int | None = None,
@@ -116,7 +114,7 @@ class Client:
         clock: Clock | None = None,
     ) -> None:
         self._name = f"{prefix!r} on {bootstrap}"
-        self._transport = transport or KafkaLink(KafkaConnection(bootstrap, prefix, properties or {}))
+        self._transport = transport or KafkaClientTransport(KafkaConnection(bootstrap, prefix, properties or {}))
         self._clock = clock or SystemClock()
         self._codec = codec or Codec()
         self._ids = None if seed is None else random.Random(seed)  # noqa: S311 - ids, not secrets
@@ -220,7 +218,12 @@ class Client:
             self._waiting.pop(query.query_id, None)
 
     async def feedback(
-        self, prediction: Prediction | str, *, label: Any = None, loss: float | None = None, context: str | None = None
+        self,
+        prediction: Prediction | str,
+        *,
+        label: object = None,
+        loss: float | None = None,
+        context: str | None = None,
     ) -> None:
         """Report the true label, or the loss in [0, 1] of the answer.
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from schemas.inputs import Row
     from schemas.records import Prediction
-    from streams.inputs import Row
 
 _T = TypeVar("_T")
 
@@ -72,7 +72,7 @@ class SyncClient:
         """Report the truth; arguments and errors as of `Client.feedback`."""
         self._do(self._client.feedback(prediction, **truth))
 
-    def _do(self, job: Coroutine[Any, Any, _T]) -> _T:
+    def _do(self, job: Coroutine[object, None, _T]) -> _T:
         if self._loop is None or self._thread is None or not self._thread.is_alive():
             job.close()
             raise RuntimeError("this client is not connected; use it inside `with SyncClient(...)`")

@@ -6,6 +6,7 @@ Topics are created from it, the running system is checked against it, and the di
 from __future__ import annotations
 
 import hashlib
+import struct
 import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -25,13 +26,16 @@ MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
 # A dead letter is its record and the cause.
 DEAD_LETTER_ROOM = 2
 MODEL_PARTITIONS = 4
-
 # A context of more bytes (UTF-8) is named by its hash of 128 characters.
 MAX_CONTEXT_BYTES = 127
-
 # The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
 # no right to create one.
 CONTROL_TABLE = "control-live-changelog"
+# Of murmur2, as in `org.apache.kafka.common.utils.Utils`; the tests hold its published values.
+_SEED = 0x9747B28C
+_M = 0x5BD1E995
+_MASK = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +294,22 @@ def describe(topology: Topology) -> str:
 def _label(topology: Topology, name: str) -> str:
     topic = topology.topics[name]
     return f"{name}  [{topic.value}; key: {topic.key}; {topic.partitions} partitions, {topic.cleanup}]"
+
+
+def murmur2(data: bytes) -> int:
+    """Return the signed 32-bit hash of `data`, bit for bit as Java computes it."""
+    size = len(data)
+    h = _SEED ^ size
+    for word in struct.unpack_from(f"<{size // 4}I", data):
+        k = word * _M & _MASK
+        h = h * _M & _MASK ^ (k ^ k >> 24) * _M & _MASK
+    if size & 3:
+        h = (h ^ int.from_bytes(data[size & ~3 :], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    h ^= h >> 15
+    return h - (1 << 32) if h > _POSITIVE else h
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Return the partition, in [0, partitions), that Java's default partitioner gives a record with this key."""
+    return (murmur2(key) & _POSITIVE) % partitions

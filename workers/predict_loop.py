@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.allowed import Allowed
+from policies.allowed_sizes import AllowedSizes
 from policies.batching import create_controller
 from workers.errors import HungError, WorkerError
 from workers.executors.factory import executor_of
@@ -92,7 +92,7 @@ class Predicting:
         limit = settings.queue_rows + (OVERSHOOT_ROWS if beside != SHADOW else 0)
         sizes = settings.allowed_batch_sizes.get(model.name)
         if sizes:
-            controller = Allowed(controller, sizes)
+            controller = AllowedSizes(controller, sizes)
         self._batcher: Batcher[Asked] = Batcher(
             controller,
             limit=limit,

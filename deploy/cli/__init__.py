@@ -6,9 +6,9 @@ table and `workers.packages.loading` import by name.
 
 from __future__ import annotations
 
-from deploy.interrupts import quiet_interrupts
+from deploy.interrupts import named_extras, quiet_interrupts
 
-with quiet_interrupts():  # before anything else: the imports take a third of a second
+with quiet_interrupts(), named_extras():  # before anything else: the imports take a third of a second
     import importlib
     import logging
     import os
@@ -21,7 +21,7 @@ with quiet_interrupts():  # before anything else: the imports take a third of a 
     from deploy.errors import DeployError
     from load.errors import MissingDataError
     from policies.errors import PolicyError
-    from schemas.errors import SchemasError
+    from schemas.errors import FormatError
     from streams.runtime.errors import StreamError
     from workers.errors import WorkerError
 
@@ -29,22 +29,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # A person can put these right. The message says how; a traceback would hide it.
-EXPECTED = (DeployError, MissingDataError, PolicyError, SchemasError, StreamError, WorkerError)
+EXPECTED = (DeployError, MissingDataError, PolicyError, FormatError, StreamError, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class Entry(NamedTuple):
-    """Where a verb lives and what `skysail --help` says about it."""
+    """Where a verb lives, what `skysail --help` says about it, and which extra brings all that it imports."""
 
     module: str
     help: str
+    extra: str = "cli"
 
 
 VERBS = {
-    "demo": Entry("deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it."),
-    "run": Entry("deploy.cli.run", "Run all roles, or those named."),
-    "kafka": Entry("deploy.cli.services", "Start and stop a local Apache Kafka."),
-    "redis": Entry("deploy.cli.services", "Start and stop a local Redis."),
+    "demo": Entry(
+        "deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it.", "bench"
+    ),
+    "run": Entry("deploy.cli.run", "Run all roles, or those named.", "worker"),
+    "kafka": Entry("deploy.cli.services", "Start and stop a local Apache Kafka.", "local"),
+    "redis": Entry("deploy.cli.services", "Start and stop a local Redis.", "local"),
     "topics": Entry("deploy.cli.topics", "Create, check and describe the topics."),
     "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
@@ -53,7 +56,7 @@ VERBS = {
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
     "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
-    "load": Entry("deploy.cli.load", "List, run and compare load scenarios."),
+    "load": Entry("deploy.cli.load", "List, run and compare load scenarios.", "bench"),
     "doctor": Entry("deploy.cli.doctor", "Say what runs, what is missing, and what to do."),
 }
 
@@ -69,7 +72,9 @@ class Verbs(VerbGroup):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(VERBS[cmd_name].module), cmd_name)
+        verb = VERBS[cmd_name]
+        with named_extras(verb.extra):
+            command: click.Command = getattr(importlib.import_module(verb.module), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -103,7 +108,8 @@ def main() -> None:
     # Its complaints about absent brokers come again as one sentence; `skysail run` has its own handlers.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:
-        skysail(prog_name="skysail", standalone_mode=False)
+        with named_extras():  # of what is imported only when it is used
+            skysail(prog_name="skysail", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

@@ -17,7 +17,7 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
-from load.harness.environment import environment
+from load.harness.environment import Environment, environment
 from load.harness.system import Stage
 from load.registry import SCENARIOS, find
 from load.results import report, results, targets
@@ -25,8 +25,8 @@ from load.results.compare import compare
 
 if TYPE_CHECKING:
     from load.harness.arrivals import Arrivals
-    from load.registry import Scenario
     from load.results.results import Result
+    from load.scenario import Scenario
 
 MISSED = 1  # exit status: a target was not reached, or a figure got worse
 
@@ -57,7 +57,9 @@ def load() -> None:
 def list_scenarios(*, as_json: bool) -> None:
     """Print the scenarios and their targets."""
     if as_json:
-        print_json({name: [asdict(target) for target in targets.TARGETS.get(name, ())] for name in SCENARIOS})
+        print_json(
+            {name: [asdict(target) for target in scenario.figures.targets] for name, scenario in SCENARIOS.items()}
+        )
         return
     print_table(("SCENARIO", "WHAT IT SHOWS"), [(s.name, s.summary) for s in SCENARIOS.values()])
 
@@ -108,15 +110,15 @@ def run(
     else:
         for table in scenario.tables(result) if scenario.tables else ():
             click.echo(table.shown())
-        click.echo(report.describe(result))
+        click.echo(report.describe(result, scenario.figures))
         click.echo(f"written to {path}")
     pages = [path for path in (docs, out / scenario.html if scenario.html else None) if path is not None]
-    _write_pages(scenario, result, {**environment(), **services}, pages)
-    if check and not all(verdict.reached for verdict in targets.verdicts(result)):
+    _write_pages(scenario, result, {**environment(), "broker": services["broker"]}, pages)
+    if check and not all(verdict.reached for verdict in targets.verdicts(result, scenario.figures)):
         raise SystemExit(MISSED)
 
 
-def _write_pages(scenario: Scenario, result: Result, machine: dict[str, Any], paths: list[Path]) -> None:
+def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths: list[Path]) -> None:
     """Write the page to every path that was asked for."""
     if scenario.page is None:
         return
@@ -205,9 +207,10 @@ def _page(path: Path) -> str:
 def compare_results(base: Path, head: Path, *, as_json: bool) -> None:
     """Compare two results of one scenario. The exit code is 1 if a figure got worse by more than its tolerance."""
     try:
-        comparison = compare(results.read(base), results.read(head))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+        before = results.read(base)
+        comparison = compare(before, results.read(head), find(before.scenario).figures)
+    except (LookupError, ValueError) as error:
+        raise UsageError(str(error.args[0])) from error
     if as_json:
         print_json({change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
     else:

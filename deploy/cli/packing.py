@@ -17,6 +17,7 @@ from deploy.errors import UsageError
 from schemas.errors import SchemaError
 from schemas.jsonable import query_from_json
 from schemas.records import Tensor
+from workers.extras import install
 from workers.manifest import sha256
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
 
@@ -123,7 +124,7 @@ def _pandas() -> Any:
     try:
         return importlib.import_module("pandas")
     except ModuleNotFoundError as error:
-        raise UsageError("a sample of a data frame needs pandas: pip install pandas") from error
+        raise UsageError(f"a sample of a data frame needs pandas: {install('pandas')}") from error
 
 
 def labels(text: str | None) -> tuple[int | str, ...]:

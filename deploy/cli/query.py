@@ -18,7 +18,7 @@ from deploy.connect.codec import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog
 from schemas import topics
-from schemas.features import as_features
+from schemas.inputs import as_features
 from schemas.jsonable import query_from_json, to_json
 from schemas.records import Application, Input, Query, Tensor
 

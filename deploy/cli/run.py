@@ -17,6 +17,7 @@ from deploy.config.settings import ROLES
 from deploy.connect.codec import codec_for
 from deploy.connect.forked import aside
 from deploy.errors import UsageError
+from deploy.installed import require_installed
 from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
 
@@ -70,10 +71,13 @@ def run(
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))
+    # It says ten times a second that a topic is missing; Skysail's own log says it once, and what to do.
+    logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
+    require_installed(roles or settings.roles)
     if not roles:
         from deploy.state.desired import verify
 

@@ -73,7 +73,8 @@ def _messages(settings: Settings, topic: str, *, from_beginning: bool, stops_at_
         message = f"there is no topic {settings.prefix}.{topic}; there are: {', '.join(sorted(counts)) or 'none'}"
         raise UsageError(message)
     group = f"{settings.prefix}.tail"  # never joined, never committed
-    consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False})
+    way = {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
+    consumer = Consumer({**librdkafka(settings), **way})
     try:
         yield from _read(consumer, _places(consumer, settings, topic, counts[topic]), from_beginning, stops_at_end)
     finally:

@@ -6,7 +6,7 @@ This file is apart from `clients`, which loads librdkafka: a running role does n
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import SecretStr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REDIS_PORT = 6379
 
 
-def properties(settings: Settings) -> dict[str, Any]:
+def properties(settings: Settings) -> dict[str, object]:
     """Return the pass-through properties with secrets in the clear, in aiokafka's words."""
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -30,7 +30,8 @@ def properties(settings: Settings) -> dict[str, Any]:
 
 def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnection:
     """Return how the roles and the client reach Kafka."""
-    return KafkaConnection(settings.kafka.bootstrap, settings.prefix, properties(settings), client_id)
+    kafka = settings.kafka
+    return KafkaConnection(kafka.bootstrap, settings.prefix, properties(settings), client_id, kafka.fast)
 
 
 def redis_url(settings: Settings) -> str:

@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -23,6 +23,8 @@ from deploy.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "SKYSAIL_"
 # Variables with the prefix that are no settings: where the file is, and where downloads are kept.
@@ -74,7 +76,7 @@ def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:
     return named
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, object]:
     try:
         data = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:
@@ -89,7 +91,7 @@ def _read(file: Path) -> dict[str, Any]:
     return data or {}
 
 
-def _from_folder(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _from_folder(data: dict[str, object], folder: Path) -> dict[str, object]:
     """Return the data with the packages' folders as absolute paths; relative ones start at `folder`."""
     models = data.get("models")
     if not isinstance(models, dict):
@@ -110,7 +112,7 @@ def _complaint(error: yaml.MarkedYAMLError) -> str:
     )
 
 
-def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
+def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], object]]:
     for name, text in sorted(environment.items()):
         if name.startswith(ENVIRONMENT_PREFIX) and name not in OTHER_VARIABLES:
             location = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
@@ -121,15 +123,15 @@ def _variables(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]
                 raise SettingsError(message) from error
 
 
-def _put(data: dict[str, Any], location: list[str], value: Any) -> None:
+def _put(data: dict[str, object], location: list[str], value: object) -> None:
     for key in location[:-1]:
-        inner = data.get(key)
-        data[key] = dict(inner) if isinstance(inner, dict) else {}
-        data = data[key]
+        known = data.get(key)
+        inner: dict[str, object] = dict(known) if isinstance(known, dict) else {}
+        data[key] = data = inner
     data[location[-1]] = value
 
 
-def _explain(item: Mapping[str, Any], source: str) -> str:
+def _explain(item: ErrorDetails, source: str) -> str:
     """One line for one fault that pydantic found; the value itself is left out, it may be a secret."""
     location = [str(part) for part in item["loc"]]
     if item["type"] != "extra_forbidden":
@@ -149,14 +151,15 @@ def _known_keys(location: list[str]) -> list[str]:
     return list(section.model_fields)
 
 
-def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, Any]:
+def masked(settings: Settings, *, only_changed: bool = False) -> dict[str, object]:
     """Return the settings, or those that differ from their defaults, as plain values with every secret masked.
 
     Properties of Kafka are shown where they are known not to be secret: a misspelt one may be a password.
     """
-    shown: dict[str, Any] = _plain(settings.model_dump(exclude_defaults=only_changed), mask=True)
-    if given := shown.get("kafka", {}).get("properties"):
-        shown["kafka"]["properties"] = {key: v if key in SHOWN_PROPERTIES else MASK for key, v in given.items()}
+    shown = _plain_keys(settings.model_dump(exclude_defaults=only_changed), mask=True)
+    kafka = shown.get("kafka")
+    if isinstance(kafka, dict) and (given := kafka.get("properties")):
+        kafka["properties"] = {key: v if key in SHOWN_PROPERTIES else MASK for key, v in given.items()}
     return shown
 
 
@@ -170,7 +173,7 @@ def doubts(settings: Settings) -> list[str]:
     return []
 
 
-def to_yaml(values: Mapping[str, Any]) -> str:
+def to_yaml(values: Mapping[str, object]) -> str:
     """Return plain values as YAML, in their order, the innermost on one line; nothing if there are none."""
     if not values:
         return ""
@@ -190,13 +193,17 @@ def write(settings: Settings, path: Path) -> Path:
     path.unlink(missing_ok=True)  # one that is there may be readable for others, or open in their hands
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(to_yaml(_plain(settings.model_dump(), mask=False)))
+        file.write(to_yaml(_plain_keys(settings.model_dump(), mask=False)))
     return path
 
 
-def _plain(value: Any, *, mask: bool, key: str = "") -> Any:
+def _plain_keys(values: Mapping[str, object], *, mask: bool) -> dict[str, object]:
+    return {name: _plain(item, mask=mask, key=name) for name, item in values.items()}
+
+
+def _plain(value: object, *, mask: bool, key: str = "") -> object:
     if isinstance(value, dict):
-        return {name: _plain(item, mask=mask, key=name) for name, item in value.items()}
+        return _plain_keys(value, mask=mask)
     if isinstance(value, list | tuple):
         return [_plain(item, mask=mask, key=key) for item in value]
     if mask and value is not None and (isinstance(value, SecretStr) or SECRET_WORDS.search(key)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from deploy.config.settings import Settings
 from policies import registry
@@ -12,6 +12,15 @@ from policies.batching import CONTROLLERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+Node: TypeAlias = dict[str, Any]  # a piece of a JSON schema, which may hold anything JSON can
+
+
+class Named(Protocol):
+    """A policy or batch controller."""
+
+    name: ClassVar[str]
+
 
 INTRODUCTION = """\
 # Settings
@@ -31,16 +40,16 @@ BOUNDS = {"exclusiveMinimum": "> {}", "minimum": "≥ {}", "exclusiveMaximum": "
 WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
 
-def schema() -> dict[str, Any]:
+def schema() -> Node:
     """Return the JSON schema of the settings file, for editors and checkers."""
-    found: dict[str, Any] = Settings.model_json_schema()
+    found: Node = Settings.model_json_schema()
     return found
 
 
 def reference() -> str:
     """Return the page in Markdown."""
     document = schema()
-    keys: dict[str, Any] = document["properties"]
+    keys: Node = document["properties"]
     sections = {name: _section(key, document["$defs"]) for name, key in keys.items() if "$ref" in json.dumps(key)}
     plain = {name: key for name, key in keys.items() if name not in sections}
     parts = [INTRODUCTION, _table("", plain)]
@@ -57,19 +66,19 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def _section(key: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _section(key: Node, definitions: Node) -> Node:
     """Return the group of settings behind a key: its own, or that of each of its names."""
     inner = key if "$ref" in key else next(iter(key["patternProperties"].values()))
-    found: dict[str, Any] = definitions[inner["$ref"].rpartition("/")[2]]
+    found: Node = definitions[inner["$ref"].rpartition("/")[2]]
     return found
 
 
-def _table(prefix: str, keys: Mapping[str, Mapping[str, Any]]) -> str:
+def _table(prefix: str, keys: Mapping[str, Node]) -> str:
     rows = ((f"`{prefix}{name}`", _kind(key), _default(key), _flat(key["description"])) for name, key in keys.items())
     return _rows(("key", "value", "default", "meaning"), rows)
 
 
-def _kind(key: Mapping[str, Any]) -> str:
+def _kind(key: Node) -> str:
     """Say in a few words what a value may be."""
     if "anyOf" in key:
         kinds = [_kind(part) for part in key["anyOf"] if part.get("type") != "null"]
@@ -86,17 +95,17 @@ def _kind(key: Mapping[str, Any]) -> str:
     return " ".join([key["format"] if "format" in key else WORDS[key["type"]], ", ".join(bounds)]).strip()
 
 
-def _default(key: Mapping[str, Any]) -> str:
+def _default(key: Node) -> str:
     default = key.get("default", {} if key.get("type") == "object" else None)
     return "" if default in (None, {}) else f"`{json.dumps(default)}`".replace('"', "")
 
 
-def _named(found: Mapping[str, Callable[[], Any]]) -> str:
+def _named(found: Mapping[str, Callable[[], Named]]) -> str:
     rows = ((f"`{_spec(make())}`", _flat((inspect.getdoc(make) or "").partition("\n\n")[0])) for make in found.values())
     return _rows(("name", "what it does"), rows)
 
 
-def _spec(found: Any) -> str:
+def _spec(found: Named) -> str:
     written = ", ".join(f"{name}: {getattr(found, name)}" for name in inspect.signature(type(found)).parameters)
     return f"{found.name} {{{written}}}" if written else str(found.name)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
@@ -56,7 +56,7 @@ SHOWN_PROPERTIES = frozenset(
 )
 
 
-def _with_secrets(data: dict[str, Any]) -> dict[str, Any]:
+def _with_secrets(data: dict[str, object]) -> dict[str, object]:
     """Replace every `x_file: PATH` by `x: <what the file holds>`."""
     filled = {key: value for key, value in data.items() if not key.endswith("_file")}
     for key in data.keys() - filled.keys():
@@ -96,7 +96,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _secrets_from_files(cls, data: Any) -> Any:
+    def _secrets_from_files(cls, data: object) -> object:
         return _with_secrets(data) if isinstance(data, dict) else data
 
 
@@ -114,6 +114,10 @@ class Kafka(Section):
     linger_ms: int = Field(default=100, ge=0)
     """How long joiner and learner pause after a poll with records, so that the next one brings more. Joining and
     learning are not latency-critical. Use 0 for the embedded broker, which returns one batch at a time."""
+    fast: bool = True
+    """Fetch and produce with Skysail's own requests on aiokafka's connections. `false` uses aiokafka's public interface
+    alone. That takes more CPU, and unpacks compressed batches without a bound. With an aiokafka that Skysail does not
+    know, it is `false` by itself, and a warning in the log gives the reason."""
     topics_wait_s: float = Field(default=30.0, ge=0)
     """How long a starting role waits for topics that are being created."""
     member: str | None = None
@@ -134,7 +138,7 @@ class Kafka(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _secret_properties(cls, data: Any) -> Any:
+    def _secret_properties(cls, data: object) -> object:
         if isinstance(data, dict) and isinstance(data.get("properties"), dict):
             return {**data, "properties": _with_secrets(data["properties"])}
         return data

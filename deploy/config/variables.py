@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, TypeGuard, get_args
 
 import yaml
 from pydantic import BaseModel, SecretStr
@@ -19,7 +19,7 @@ PROPERTIES = ("kafka", "properties")
 TEXT_PROPERTIES = ("passw", "username", "mechanism", "protocol", "file", "secret", "token")
 
 
-def value_of(location: Sequence[str], text: str) -> Any:
+def value_of(location: Sequence[str], text: str) -> object:
     """Return what a variable says about the setting at a location, such as `("redis", "password")`.
 
     A text stays as it is, so that the password `0123` is not read as a number; quotes around all of it, as YAML has
@@ -40,7 +40,7 @@ def _is_text(location: Sequence[str]) -> bool:
     """Whether a setting is a text and cannot be anything else."""
     if tuple(location[:-1]) == PROPERTIES:
         return any(word in location[-1] for word in TEXT_PROPERTIES)
-    section: Any = Settings
+    section: object = Settings
     for key in location:
         if not _is_section(section):
             return False
@@ -51,5 +51,5 @@ def _is_text(location: Sequence[str]) -> bool:
     return bool(kinds) and kinds <= {str, SecretStr}
 
 
-def _is_section(kind: Any) -> bool:
+def _is_section(kind: object) -> TypeGuard[type[BaseModel]]:
     return isinstance(kind, type) and issubclass(kind, BaseModel)

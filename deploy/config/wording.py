@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pydantic_core import ErrorDetails
 
 # By pydantic's types of errors; what stands in braces is its own context. The value is never shown: it may be a secret.
 WORDS = {
@@ -36,7 +36,7 @@ WORDS = {
 OURS = "Value error, "
 
 
-def explained(item: Mapping[str, Any]) -> str:
+def explained(item: ErrorDetails) -> str:
     """Return one fault as pydantic reports it, in our words; in its own where we have none."""
     words = WORDS.get(item["type"])
     if words is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas import avsc, topics
 from schemas.definitions import CURRENT, readable
 from schemas.errors import RegistryError, SchemaError
+from workers.extras import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,9 +65,7 @@ class Registry:
             from confluent_kafka.schema_registry.error import SchemaRegistryError
             from httpx2 import HTTPError
         except ImportError as error:
-            raise RegistryError(
-                f"{error}; a schema registry needs: pip install -e '.[registry]' in the clone"
-            ) from error
+            raise RegistryError(f"{error}; a schema registry needs: {install('registry')}") from error
         self._schema = Schema
         self._failures = (SchemaRegistryError, HTTPError, OSError)
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
@@ -17,11 +16,13 @@ from typing import TypeAlias
 
 import psutil
 
+from deploy.diagnose.extensions import is_built
 from deploy.local.errors import MissingError
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis
-from schemas.extension import IS_COMPILED
+from schemas.compiling import IS_COMPILED
+from workers.extras import install
 
 Version: TypeAlias = tuple[int, int, int]
 
@@ -62,13 +63,13 @@ def diagnose() -> tuple[Check, ...]:
         check_java(),
         check_jars(),
         check_redis(),
-        check_package("scikit-learn", "pip install scikit-learn", Level.MISSING),
+        check_package("scikit-learn", f"{install('sklearn')} (only to serve scikit-learn models)", Level.WARN),
         check_compiled("codec", "records take ten times as long", is_compiled=IS_COMPILED),
         check_compiled(
-            "trees", "packages of trees take twice as long", is_compiled=_is_built("workers.runtimes.descent")
+            "trees", "packages of trees take twice as long", is_compiled=is_built("workers.runtimes.descent")
         ),
-        check_package("uvloop", "pip install uvloop (roles run slower without it)", Level.WARN),
-        check_package("torch", "pip install torch safetensors (only to serve torch models)", Level.WARN),
+        check_package("uvloop", f"{install('worker')} (only to run roles)", Level.WARN),
+        check_package("torch", f"{install('torch')} (only to serve torch models)", Level.WARN),
         check_docker(),
         check_cores(os.cpu_count() or 1),
         check_memory(psutil.virtual_memory().available),
@@ -161,10 +162,6 @@ def check_package(name: str, advice: str, if_absent: Level) -> Check:
         return Check(name, Level.OK, importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return Check(name, if_absent, "not installed", advice)
-
-
-def _is_built(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
 
 
 def check_compiled(name: str, otherwise: str, *, is_compiled: bool) -> Check:

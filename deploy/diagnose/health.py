@@ -22,7 +22,7 @@ from schemas.errors import DecodeError, RegistryError
 from schemas.records import Application, Model, Report
 from streams.control.alerts import failing, not_loaded
 from streams.control.figures import parse
-from streams.control.sound import sound
+from streams.control.report_filter import sound
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.log_reader import KafkaRecent
 from streams.runtime.kafka.tail import KafkaTail

@@ -150,7 +150,8 @@ def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | Non
     """
     group = f"{settings.prefix}.catalog"  # never joined, never committed: librdkafka only insists on a name
     way = {"auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": FETCH_WAIT_MS}
-    consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False, **way})
+    way |= {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
+    consumer = Consumer({**librdkafka(settings), **way})
     try:
         # Offset 0, not OFFSET_BEGINNING: to look that up takes librdkafka half a second (measured).
         consumer.assign([TopicPartition(f"{settings.prefix}.{topic}", 0, 0)])

@@ -15,9 +15,8 @@ from load.harness.workload import query_id
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Tensor
-from streams.murmur2 import partition_of
 from streams.runtime.clock import SystemClock
-from streams.topology import MODEL_PARTITIONS
+from streams.topology import MODEL_PARTITIONS, partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from policies.combine import combine
-from policies.contract import Situation, has_start, is_judging, is_situated
+from policies.contract import Situation, has_shared_prior, is_answer_aware, is_contextual
 from policies.draw import pick
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ class States:
         if context in self._own:
             return self._own[context]
         return (
-            self._policy.start(self._common, self._arms) if has_start(self._policy) else self._policy.init(self._arms)
+            self._policy.start(self._common, self._arms)
+            if has_shared_prior(self._policy)
+            else self._policy.init(self._arms)
         )
 
     def learn(self, context: str, *seen: object) -> None:
@@ -83,16 +85,16 @@ def play(policy: Policy, stream: Stream, seed: int) -> Played:
     ):
         state, situation = states.of(context), Situation(tuple(its))
         shares = policy.propensities(state, arms)
-        if is_situated(policy):
-            shares = policy.situated(state, arms)(situation)
+        if is_contextual(policy):
+            shares = policy.propensities_in(state, arms)(situation)
         chosen = tuple(range(arms)) if policy.full_information else (pick(shares, u),)
         answers = {arm: row[arm] for arm in chosen}
-        votes = policy.ballots(state, arms)(answers) if is_judging(policy) else policy.weights(state, arms)
+        votes = policy.vote_weights(state, arms)(answers) if is_answer_aware(policy) else policy.weights(state, arms)
         answer = combine({arm: votes[arm] for arm in chosen}, answers)[0] if len(chosen) > 1 else row[chosen[0]]
         wrong += answer != label
         asked += len(chosen)
         losses = [float(row[arm] != label) if arm in answers else None for arm in range(arms)]
-        more = (situation.features,) if is_situated(policy) else (row,) if is_judging(policy) else ()
+        more = (situation.features,) if is_contextual(policy) else (row,) if is_answer_aware(policy) else ()
         waiting.append((context, (chosen, shares, losses, *more)))
         if len(waiting) > stream.late:
             ready, seen = waiting.popleft()

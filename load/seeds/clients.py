@@ -10,10 +10,10 @@ import numpy as np
 from load.seeds.models import LABELS, truth
 from schemas import topics
 from schemas.records import Feedback, Query, Tensor
-from streams.murmur2 import partition_of
 from streams.operators.contract import Emit
 from streams.runtime.errors import BrokerUnavailableError
 from streams.testing.connections import SimulatedTransport
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from random import Random

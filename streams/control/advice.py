@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.control.command import run, skysail
 from streams.control.history import Key
-from streams.control.shown import Alert
+from streams.control.page_types import Alert, run, skysail
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from streams.control.history import Risen
-    from streams.control.shown import ApplicationRow, ModelRow
+    from streams.control.page_types import ApplicationRow, ModelRow
 
 # One in twenty is what an application's users notice; fewer answers than this say little.
 MANY, FEW = 0.05, 20

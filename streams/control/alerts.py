@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from streams.control.advice import application
-from streams.control.causes import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
-from streams.control.command import WORKER, run, skysail
 from streams.control.history import Key
-from streams.control.shown import Alert
+from streams.control.outages import WITHOUT_REDIS, kafka_back, kafka_down, redis_down
+from streams.control.page_types import WORKER, Alert, run, skysail
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from streams.control.history import Risen, Series
-    from streams.control.place import View
-    from streams.control.shown import ApplicationRow, LetterRow, ProcessRow
+    from streams.control.page_types import ApplicationRow, LetterRow, ProcessRow
+    from streams.control.visibility import View
 
 # How long a restart is worth telling.
 A_NIGHT_S = 43_200.0

@@ -15,20 +15,22 @@ import faust
 
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.control.causes import fails
+from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, status
-from streams.control.guarded import guard, headers, names, runner
 from streams.control.history import History
+from streams.control.host_guard import guard, headers, names, runner
+from streams.control.outages import fails
 from streams.control.overview import overview
-from streams.control.place import Place, Sight
-from streams.control.sound import make_room, sound
-from streams.control.unhurried import Transport
+from streams.control.report_filter import make_room, sound
+from streams.control.visibility import Place, Visibility
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncIterable, MutableMapping
 
+    from faust.types import TopicT
     from faust.types.auth import CredentialsT
+    from faust.web import Request, Response, View
 
     from schemas.codec import Codec
     from streams.runtime.metrics import MetricsHook
@@ -67,13 +69,13 @@ class Options:
 def create(options: Options, codec: Codec) -> faust.App:
     """Build the app; `await app.start()` runs it on the current loop, `await app.stop()` ends it."""
     app = _bare(options)
-    app.transport = Transport(app.conf.broker_consumer, app)
+    app.transport = FaustTransport(app.conf.broker_consumer, app)
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
     place = Place(options.prefix, options.instance, options.bootstrap, options.redis)
     state = _State(
-        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Sight(place, _now_us())
+        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Visibility(place, _now_us())
     )
     _read(app, reports, state, codec)
     _show(app, state)
@@ -86,8 +88,8 @@ def create(options: Options, codec: Codec) -> faust.App:
 class _State:
     """What has been read."""
 
-    live: Any  # figures by instance: a table of Faust's
-    sight: Sight
+    live: MutableMapping[str, Figures]  # by instance: a table of Faust's
+    sight: Visibility
     history: History = field(default_factory=History)
     answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
@@ -127,7 +129,7 @@ def _bare(options: Options) -> faust.App:
     return app
 
 
-def _read(app: faust.App, reports: Any, state: _State, codec: Codec) -> None:
+def _read(app: faust.App, reports: TopicT, state: _State, codec: Codec) -> None:
     async def follow(values: AsyncIterable[bytes]) -> None:
         """Fold each report into the table; skip records that are no reports."""
         async for value in values:
@@ -149,18 +151,18 @@ def _read(app: faust.App, reports: Any, state: _State, codec: Codec) -> None:
 def _show(app: faust.App, state: _State) -> None:
     text = PAGE.read_text(encoding="utf-8")
 
-    async def page(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
+    async def page(self: View, request: Request) -> Response:  # noqa: ARG001 - Faust passes the request
         """Serve the live page."""
         return self.html(text)
 
-    async def api(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
+    async def api(self: View, request: Request) -> Response:  # noqa: ARG001 - Faust passes the request
         """Serve the figures as JSON."""
         now_us = _now_us()
         if state.answer is None or now_us - state.answer[0] > SAME_US:
             state.answer = now_us, _status(state, now_us)
         return self.json(state.answer[1])
 
-    async def health(self: Any, request: Any) -> Any:  # noqa: ARG001 - Faust passes the request
+    async def health(self: View, request: Request) -> Response:  # noqa: ARG001 - Faust passes the request
         """Say that this process serves; a restart of it would mend nothing where Kafka does not answer."""
         is_blind = state.sight.view(_now_us()).as_of_us is not None
         return self.json({"status": "ok", "kafka": "does not answer" if is_blind else "ok"})
@@ -186,7 +188,7 @@ def _listen(app: faust.App, state: _State) -> None:
     app.timer(LISTEN_EVERY_S, name="listen")(listen)
 
 
-def _report(app: faust.App, reports: Any, codec: Codec, options: Options, sight: Sight) -> None:
+def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, sight: Visibility) -> None:
     composer = Composer(options.instance, "control")
 
     async def report() -> None:

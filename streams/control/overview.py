@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING
 from schemas.records import STOPPED
 from schemas.topics import dead_letters
 from streams.control.alerts import Versions, alerts
-from streams.control.causes import LATELY_US
-from streams.control.command import WORKER, skysail
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
-from streams.control.place import View
-from streams.control.shown import ApplicationRow, Holding, LetterRow, ModelRow, Overview, ProcessRow, VersionRow
+from streams.control.outages import LATELY_US
+from streams.control.page_types import (
+    WORKER,
+    ApplicationRow,
+    Holding,
+    LetterRow,
+    ModelRow,
+    Overview,
+    ProcessRow,
+    VersionRow,
+    skysail,
+)
+from streams.control.visibility import View
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

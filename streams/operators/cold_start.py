@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies import registry
-from policies.contract import has_start
+from policies.contract import has_shared_prior
 from policies.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def states_of(seen: Observation) -> tuple[str, ...]:
         PolicyError: there is no such policy.
     """
     own, application = seen.decision.state, seen.application
-    if seen.context is None or own == application or not has_start(registry.parse(seen.decision.policy)):
+    if seen.context is None or own == application or not has_shared_prior(registry.parse(seen.decision.policy)):
         return (own,)
     return own, application
 
@@ -35,7 +35,7 @@ def started(common: PolicyState | None, spec: str) -> PolicyState | None:
         PolicyError: the policy cannot begin from that one's numbers.
     """
     policy = registry.parse(spec)
-    if common is None or common.policy != spec or not has_start(policy):
+    if common is None or common.policy != spec or not has_shared_prior(policy):
         return None
     try:
         values = policy.start(common.values, len(common.arms))

@@ -32,7 +32,7 @@ _ID: Final = 256  # characters: of queries with longer ids nothing is remembered
 _MARK: Final = ("late", b"1")
 
 
-class Late(NamedTuple):
+class LateBatch(NamedTuple):
     """Outputs of one worker batch that some queries were answered without.
 
     Attributes:
@@ -48,7 +48,7 @@ class Late(NamedTuple):
         return Emit(topics.SHADOWS, partition, None, codec.encode(self.batch), headers=(_MARK,))
 
 
-class _Missing(NamedTuple):
+class _MissingModels(NamedTuple):
     """Which models a query was answered without, and whose running means they belong to."""
 
     models: frozenset[str]
@@ -61,7 +61,7 @@ class LateOutputs:
     __slots__ = ("_missing",)
 
     def __init__(self) -> None:
-        self._missing: dict[int, dict[str, _Missing]] = {}
+        self._missing: dict[int, dict[str, _MissingModels]] = {}
 
     def expect(self, partition: int, query_id: str, models: Collection[str], application: str | None) -> None:
         """Remember a query that has been answered without these models.
@@ -75,13 +75,13 @@ class LateOutputs:
         if len(query_id) > _ID:
             return
         queries = self._missing.setdefault(partition, {})
-        queries[query_id] = _Missing(frozenset(models), application)
+        queries[query_id] = _MissingModels(frozenset(models), application)
         # All at once: from the front of a dict each takes 10 to 20 us (20,000 of them, CPython 3.11), as the search for
         # the first begins among all that were deleted.
         if len(queries) > 2 * _REMEMBERED:
             self._missing[partition] = dict(islice(queries.items(), _REMEMBERED, None))
 
-    def take(self, partition: int, batch: ModelPredictions) -> Late | None:
+    def take(self, partition: int, batch: ModelPredictions) -> LateBatch | None:
         """Return those of a worker batch's outputs that some query was answered without; None if there are none."""
         queries = self._missing.get(partition)
         if not queries:
@@ -98,7 +98,7 @@ class LateOutputs:
                 queries[query_id] = missing._replace(models=left)
             else:
                 del queries[query_id]
-        return Late(_only(batch, rows), tuple(applications)) if rows else None
+        return LateBatch(_only(batch, rows), tuple(applications)) if rows else None
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget these partitions."""
@@ -126,14 +126,14 @@ def is_late(record: Record) -> bool:
     return _MARK in record.headers
 
 
-class Beside(NamedTuple):
+class SideOutput(NamedTuple):
     """What a version said beside an answer: too late for it, or as a shadow."""
 
     output: ModelOutput
     is_late: bool
 
 
-def completed(prediction: Prediction, come: Sequence[Beside]) -> tuple[Prediction, tuple[ModelOutput, ...]]:
+def completed(prediction: Prediction, come: Sequence[SideOutput]) -> tuple[Prediction, tuple[ModelOutput, ...]]:
     """Put outputs in the place of those that were missing when an ensemble was answered.
 
     Args:

@@ -1,31 +1,24 @@
 """The runtime: everything around the pure kernels that touches the world.
 
-    process.run_process(loops, transport)      one process: roles, producer, signals
-    assemble.kafka_loop(role, kernel, …)       a `loop.RoleLoop` on real Kafka
-    loop.RoleLoop(role, kernel, ports)         reads, calls the kernel, performs its effects, commits
-    roles.Role, roles.Ports                    what a role is; what its loop is connected to (fakes in tests)
+process.run.run_process(loops, transport)    one process: roles, producer, signals
+process.run.kafka_loop(role, kernel, …)      a `role.loop.RoleLoop` on real Kafka
+role.loop.RoleLoop(role, kernel, ports)      reads, calls the kernel, performs its effects, commits
+role.definition.Role, Ports                  what a role is; what its loop is connected to (fakes in tests)
 
-    kernel ─▶ effects ─▶ performer ─▶ lanes ─▶ transport          (Emit, DeadLetter)
-                            │     └─▶ keeper ─▶ store             (FetchStates, WriteStates)
-                            └───────▶ offsets.OffsetTracker       (Skip, and every acknowledgement)
+    kernel ─▶ effects ─▶ role.effects ─▶ role.accumulator ─▶ kafka.producer     (Emit, DeadLetter)
+                              │     └──▶ role.state_queue ─▶ stores             (FetchStates, WriteStates)
+                              └────────▶ offsets                                (Skip, and every acknowledgement)
 
-    clock            Clock, SystemClock
-    offsets          OffsetTracker: what may be committed
-    reader           takes in, within bounds; finds the record a kernel fails on
-    alarm, follower  timers; topics that every member follows
-    ownership        rebalances, start positions, starting over
-    lanes            pending records by partition, one batch in flight each
-    dead_letters     copies of unusable records with their cause; corrupt: what stands for a batch that is none
-    store            StateStore, MemoryStore;   redis_store: RedisStore, RedisSettings
-    metrics          Composer, MetricsHook;     prometheus: PrometheusExporter
-    watchdog         notices a client that lives but does nothing
-    ports            the seams: Consumer, Broadcast, Transport, LogPositions, Rebalanced
-    kafka_client     KafkaConnection: bootstrap, prefix, properties of every client
-    kafka_consumer   KafkaConsumer, ConsumerSettings
-    kafka_producer   KafkaTransport, ProducerSettings
-    kafka_reader     KafkaBroadcast, KafkaPositions, KafkaRecent (no group)
-    kafka_admin      finds and creates topics
-    errors           the tree of what can go wrong
+process/    how a process runs, and what it says about itself: signals, profiler, garbage collection, Prometheus
+role/       one role at work
+kafka/      the only folder that knows a Kafka client
+stores/     where policy states are kept
+offsets     OffsetTracker: what may be committed
+ports       the seams: Consumer, Broadcast, Transport, LogPositions, Rebalanced
+corrupt     what stands for a batch that cannot be unpacked
+metrics     the report of a process, once a second
+clock       Clock, SystemClock
+errors      the tree of what can go wrong
 
-Only `kafka_*.py` import Kafka clients.
+Imports point downward: process, role, kafka and stores, the modules.
 """

@@ -7,6 +7,7 @@ StreamError
 ├── RecordRefusedError         the broker will never take this record: dead letter
 │   └── RecordTooLargeError    for its size
 ├── OffsetOrderError           our bug, or a log that was cut off behind us: start the process anew
+├── UnassignedError            our bug: records of a partition that nobody assigned
 └── StoppedError               this process cannot go on: exit non-zero, the supervisor starts a new one
     ├── KernelError            a kernel fails again and again, and no record can be blamed for it: a bug of ours
     ├── StuckError             a client makes no progress although there is work, or the clock was set back
@@ -42,6 +43,10 @@ class RecordTooLargeError(RecordRefusedError):
 
 class OffsetOrderError(StreamError):
     """Offsets came out of order: the tracker was not told of a seek, or the broker lost its newest records."""
+
+
+class UnassignedError(StreamError):
+    """Records of a partition came that is not assigned."""
 
 
 class StoppedError(StreamError):

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from streams.runtime.errors import OffsetOrderError
+from streams.runtime.errors import OffsetOrderError, UnassignedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +32,10 @@ _WASTE_MIN = 1024
 class _Partition:
     """Offsets delivered and not yet cut off (8 bytes each), and whether each is complete (1 byte each)."""
 
-    __slots__ = ("committed", "done", "head", "offsets", "open", "start")
+    __slots__ = ("committed", "done", "head", "name", "offsets", "open", "start")
 
-    def __init__(self, start: int, committed: int | None) -> None:
+    def __init__(self, name: str, start: int, committed: int | None) -> None:
+        self.name = name  # topic and number, for errors
         self.start = start  # everything before it was complete already
         self.committed = committed  # next offset, as last committed; never goes back
         self.offsets = array("q")
@@ -50,7 +51,7 @@ class _Partition:
                 return 0
         if self.offsets and offsets[0] <= self.offsets[-1]:
             raise OffsetOrderError(
-                f"offset {offsets[0]} delivered after {self.offsets[-1]}; call assign() after a seek"
+                f"{self.name}: offset {offsets[0]} delivered after {self.offsets[-1]}; call assign() after a seek"
             )
         self.offsets.extend(offsets)
         self.done.extend(bytes(len(offsets)))
@@ -122,7 +123,7 @@ class OffsetTracker:
         if committed is None and known is not None:
             committed = known.committed
         self.revoke(partition)
-        self._partitions[partition] = _Partition(start, committed)
+        self._partitions[partition] = _Partition(_name(partition), start, committed)
 
     def revoke(self, partition: TopicPartition) -> None:
         """Forget a partition; unknown ones are ignored."""
@@ -134,11 +135,11 @@ class OffsetTracker:
         """Take the offsets of one partition's records, ascending.
 
         Raises:
-            KeyError: the partition is not assigned.
+            UnassignedError: the partition is not assigned.
             OffsetOrderError: an offset is not larger than those before it.
         """
         if offsets:
-            self._outstanding += self._partitions[partition].deliver(offsets)
+            self._outstanding += self._assigned(partition).deliver(offsets)
 
     def complete(self, positions: Iterable[Position]) -> None:
         """Mark records complete, in any order."""
@@ -168,8 +169,12 @@ class OffsetTracker:
                 known.committed = offset
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the first offset that is not complete: where reading has to begin again."""
-        return self._partitions[partition].next_offset()
+        """Return the first offset that is not complete: where reading has to begin again.
+
+        Raises:
+            UnassignedError: the partition is not assigned.
+        """
+        return self._assigned(partition).next_offset()
 
     def is_outstanding(self, position: Position) -> bool:
         """Tell whether a record was delivered and is not complete."""
@@ -183,3 +188,14 @@ class OffsetTracker:
     def outstanding(self) -> int:
         """Return how many delivered records are not complete."""
         return self._outstanding
+
+    def _assigned(self, partition: TopicPartition) -> _Partition:
+        known = self._partitions.get(partition)
+        if known is None:
+            raise UnassignedError(f"{_name(partition)} is not assigned; call assign() before records are delivered")
+        return known
+
+
+def _name(partition: TopicPartition) -> str:
+    topic, number = partition
+    return f"{topic}-{number}"

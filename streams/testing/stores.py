@@ -82,7 +82,7 @@ class SimulatedStore:
             raise StoreUnavailableError("the store did not answer") from None
 
 
-def _result(call: Coroutine[Any, Any, _T]) -> _T:
+def _result(call: Coroutine[object, None, _T]) -> _T:
     """Return what a coroutine returns that waits for nothing."""
     try:
         call.send(None)

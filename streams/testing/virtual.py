@@ -110,7 +110,7 @@ def later(delay_s: float, happen: Callable[[], object]) -> asyncio.TimerHandle:
     return asyncio.get_running_loop().call_later(delay_s, happen, context=NOBODY)
 
 
-def run(scene: Coroutine[Any, Any, _T]) -> _T:
+def run(scene: Coroutine[object, None, _T]) -> _T:
     """Run a scene to its end in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(scene)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from policies.allowed import Allowed
+from policies.allowed_sizes import AllowedSizes
 from policies.batching import CONTROLLERS, BatchController, create_controller
 from workers.kernel.batcher import Batcher
 
@@ -38,7 +38,7 @@ def built(
 ) -> BatchController[Any]:
     """Return a controller, of which only some sizes may be allowed."""
     inner = create_controller(name, parameters)
-    return Allowed(inner, SIZES) if is_padded else inner
+    return AllowedSizes(inner, SIZES) if is_padded else inner
 
 
 @pytest.fixture(params=[False, True], ids=["any size", "allowed sizes"])
@@ -68,7 +68,7 @@ def model(rows: int, row_us: int = ROW_US) -> int:
 
 def lowered(controller: BatchController[Any], rows: float) -> float:
     """Return the largest allowed size that so many rows hold."""
-    return max(size for size in SIZES if size <= rows) if isinstance(controller, Allowed) else rows
+    return max(size for size in SIZES if size <= rows) if isinstance(controller, AllowedSizes) else rows
 
 
 def driven(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from policies.combine import combine
-from policies.contract import is_judging
+from policies.contract import is_answer_aware
 from policies.draw import uniform
 from policies.losses import loss
 from policies.registry import parse
@@ -60,12 +60,12 @@ def play(policy: Policy, answers: Labels, labels: Labels, run: str = "") -> NDAr
         chosen = policy.select(state, arms, uniform(f"{run}{number}"))
         propensities = policy.propensities(state, arms)
         asked = {arm: row[arm] for arm in chosen}
-        votes = policy.ballots(state, arms)(asked) if is_judging(policy) else policy.weights(state, arms)
+        votes = policy.vote_weights(state, arms)(asked) if is_answer_aware(policy) else policy.weights(state, arms)
         answer, _ = combine({arm: votes[arm] for arm in asked}, asked)
         served.append(loss("zero_one", answer, label))
         losses = [loss("zero_one", row[arm], label) if arm in asked else None for arm in range(arms)]
         seen = state, arms, chosen, propensities, losses
-        state = policy.observe(*seen, row) if is_judging(policy) else policy.observe(*seen)
+        state = policy.observe(*seen, row) if is_answer_aware(policy) else policy.observe(*seen)
     return np.array(served)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from policies.contract import has_start
+from policies.contract import has_shared_prior
 from policies.errors import PolicyError
 from policies.registry import POLICIES, create, parse, spec
 
@@ -222,14 +222,14 @@ STARTING = sorted(set(POLICIES) - {"single"})
 
 def test_contexts_start_from_the_common_state_with_every_policy_that_learns() -> None:
     """`single` has nothing to start from."""
-    assert [name for name in sorted(POLICIES) if has_start(create(name))] == STARTING
+    assert [name for name in sorted(POLICIES) if has_shared_prior(create(name))] == STARTING
 
 
 @pytest.mark.parametrize("name", STARTING)
 def test_a_context_starts_with_what_all_have_taught(name: str, arms: int) -> None:
     """The arm that is best for all is best for it, and where nothing was taught nothing is believed."""
     policy = create(name)
-    assert has_start(policy)
+    assert has_shared_prior(policy)
     for state in states(policy, arms):
         start = policy.start(state, arms)
         assert len(start) == len(state)
@@ -245,7 +245,7 @@ def test_a_context_starts_with_what_all_have_taught(name: str, arms: int) -> Non
 def test_a_context_unlike_the_others_is_soon_served_by_its_own(name: str) -> None:
     """However much all contexts have taught, a few hundred observations of one outweigh it."""
     policy = create(name)
-    assert has_start(policy)
+    assert has_shared_prior(policy)
     state, random = policy.start(played(policy, 3, 1_500), 3), Random(5)
     for _ in range(400):
         propensities = policy.propensities(state, 3)

@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas import topics
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
-from streams.murmur2 import partition_of
+from streams.topology import partition_of
 from tests.deployments import Toy
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status
 from streams.client import Client, UnansweredError
-from streams.murmur2 import partition_of
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import MisconfiguredError
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

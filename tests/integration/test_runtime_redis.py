@@ -15,7 +15,7 @@ from schemas.codec import Codec
 from schemas.records import PolicyState
 from streams.operators.contract import FetchStates, StateKey, WriteStates
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.role.state_queue import Keeper, KeeperEvents
+from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
 from streams.runtime.stores.redis import DAMAGED, OFFSET_FIELD, RedisSettings, RedisStore
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ async def test_a_learner_s_largest_states_are_written_and_read(redis_server: Red
     large = state(1, (1 / 3,) * 22_500)
     names = [f"digits/{n}" for n in range(200)]
     async with connected(redis_server.url, prefix) as store:
-        keeper = Keeper(store, KeeperEvents(answers.update, lambda _: None, refuse, lambda _: None))
+        keeper = StateQueue(store, StateQueueEvents(answers.update, lambda _: None, refuse, lambda _: None))
         tasks = [asyncio.create_task(job) for job in (keeper.run(), watch())]
         keeper.own({2: None})
         keeper.ask(write(None, 1, **dict.fromkeys(names[:100], large)))  # in one step: 18 MB

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import decoders, encoders
-from schemas.compiling import reader, writer
+from schemas.compiling import IS_COMPILED, reader, writer
 from schemas.definitions import CURRENT, RECORDS, readable
-from schemas.extension import IS_COMPILED
 from tests.samples import ALL
 from tests.strategies import ANY_RECORD
 

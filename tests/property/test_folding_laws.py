@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies import registry
-from policies.contract import has_start, is_judging, is_situated
+from policies.contract import has_shared_prior, is_answer_aware, is_contextual
 from policies.errors import PolicyError
 from policies.losses import loss
 from schemas.records import (
@@ -23,7 +23,7 @@ from schemas.records import (
     Prediction,
     Status,
 )
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 from streams.operators.join.observation import observation
 from streams.operators.learn.fold import Folding
 
@@ -70,9 +70,9 @@ def stepped(state: PolicyState | None, seen: Observation) -> PolicyState | None:
     elif state.arms != decision.arms:
         state = state._replace(arms=decision.arms, values=policy.extend(state.values, state.arms, decision.arms))
     given_all = state.values, arms, decision.chosen, decision.propensities, seen.losses
-    if is_situated(policy):
+    if is_contextual(policy):
         values = policy.observe(*given_all, decision.features)
-    elif seen.answers is not None and is_judging(policy):
+    elif seen.answers is not None and is_answer_aware(policy):
         values = policy.observe(*given_all, seen.answers)
     else:
         values = policy.observe(*given_all)
@@ -82,7 +82,7 @@ def stepped(state: PolicyState | None, seen: Observation) -> PolicyState | None:
 def begun(common: PolicyState | None, policy: str) -> PolicyState | None:
     """Return what a context starts from."""
     starting = registry.parse(policy)
-    if common is None or common.policy != policy or not has_start(starting):
+    if common is None or common.policy != policy or not has_shared_prior(starting):
         return None
     return common._replace(version=0, values=starting.start(common.values, len(common.arms)))
 
@@ -91,7 +91,7 @@ def taken(states: OrderedDict[str, PolicyState | None], seen: Observation) -> bo
     """Do to all states what an observation teaches; tell whether it can be done."""
     decision = seen.decision
     names = [decision.state]
-    if seen.context is not None and decision.policy != "none" and has_start(registry.parse(decision.policy)):
+    if seen.context is not None and decision.policy != "none" and has_shared_prior(registry.parse(decision.policy)):
         names.append("app")
     before = {name: states[name] for name in names}
     if len(names) > 1 and before[decision.state] is None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies import linear
 from policies.aimd import Aimd
-from policies.beta import best_probabilities
+from policies.best_arm import best_of_betas, best_of_normals
 from policies.class_vote import ClassVote
 from policies.combine import COMBINES, MEAN, MEDIAN, combine
 from policies.draw import pick, uniform
@@ -20,7 +20,6 @@ from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import LossError
 from policies.exp3 import Exp3
 from policies.exp4 import Exp4
-from policies.gaussian import best_probabilities as normal_probabilities
 from policies.linucb import LinUcb
 from policies.logweights import normalised
 from policies.losses import loss
@@ -60,8 +59,8 @@ def test_class_vote_treats_arms_alike(
     for given_answers, losses in log:
         state = policy.observe(state, 2, (0, 1), (1.0, 1.0), losses, given_answers)
         turned = policy.observe(turned, 2, (0, 1), (1.0, 1.0), losses[::-1], given_answers[::-1])
-    first, second = policy.ballots(state, 2)(dict(enumerate(answers))).values()
-    assert [*policy.ballots(turned, 2)(dict(enumerate(answers[::-1]))).values()] == [second, first]
+    first, second = policy.vote_weights(state, 2)(dict(enumerate(answers))).values()
+    assert [*policy.vote_weights(turned, 2)(dict(enumerate(answers[::-1]))).values()] == [second, first]
     assert first > 0.0
     assert second > 0.0
     assert math.isclose(sum(policy.weights(state, 2)), 1.0)
@@ -125,7 +124,7 @@ def test_zero_one_means_do_not_depend_on_order(seen: list[tuple[int, float]], ra
 @given(st.lists(st.tuples(st.floats(1.0, 1e5), st.floats(1.0, 1e5)), min_size=1, max_size=5))
 def test_thompson_probabilities_are_a_distribution(parameters: list[tuple[float, float]]) -> None:
     """Any posteriors give probabilities that sum to 1."""
-    best = best_probabilities([a for a, _ in parameters] + [b for _, b in parameters])
+    best = best_of_betas([a for a, _ in parameters] + [b for _, b in parameters])
     assert all(-1e-9 <= probability <= 1.0 + 1e-9 for probability in best)
     assert math.isclose(sum(best), 1.0, abs_tol=1e-9)
 
@@ -249,7 +248,7 @@ def test_sherman_and_morrison_agree_with_solving_the_regression(seen: list[tuple
 def test_normal_probabilities_are_a_distribution(parameters: list[tuple[float, float]]) -> None:
     """Any means and deviations give probabilities; of two they are the distribution function's within .002."""
     means, deviations = np.array(parameters).T
-    best = normal_probabilities(means, deviations)
+    best = best_of_normals(means, deviations)
     assert np.all(best >= 0.0)
     assert math.isclose(best.sum(), 1.0, abs_tol=1e-9)
     if len(parameters) == 2 and means[0] != means[1]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from policies.aimd import Aimd, Cap
-from policies.allowed import Allowed, Sized, padded
+from policies.allowed_sizes import AllowedSizes, Sized, padded
 from policies.batching import BatchController, create_controller
 from policies.errors import PolicyError
 from policies.fixed import Fixed
@@ -36,7 +36,7 @@ def driven(
 @pytest.mark.parametrize("name", ["aimd", "quantile", "deferred"])
 def test_the_largest_size_that_keeps_the_objective_is_found_and_kept(name: str) -> None:
     """Of 5 ms and 0.5 ms a row, 16 rows fit into 20 ms; 64, which take 37 ms, are tried at most a few times."""
-    _, caps = driven(Allowed(create_controller(name), SIZES), 400, lambda rows: 5_000 + 500 * rows)
+    _, caps = driven(AllowedSizes(create_controller(name), SIZES), 400, lambda rows: 5_000 + 500 * rows)
     assert set(caps) <= set(SIZES)
     assert caps[16] >= 350
     assert caps[64] <= 4
@@ -45,7 +45,7 @@ def test_the_largest_size_that_keeps_the_objective_is_found_and_kept(name: str) 
 @pytest.mark.parametrize("name", ["aimd", "quantile"])
 def test_a_model_that_becomes_faster_is_given_larger_batches(name: str) -> None:
     """What was too slow once is tried again when the size below says that it should fit."""
-    controller = Allowed(create_controller(name), SIZES)
+    controller = AllowedSizes(create_controller(name), SIZES)
     state, _ = driven(controller, 200, lambda rows: 5_000 + 500 * rows)
     _, caps = driven(controller, 400, lambda rows: 500 + 50 * rows, state)
     assert caps[64] >= 200
@@ -53,7 +53,7 @@ def test_a_model_that_becomes_faster_is_given_larger_batches(name: str) -> None:
 
 def test_a_model_that_becomes_slower_is_given_smaller_batches() -> None:
     """As without fixed sizes."""
-    controller = Allowed(Aimd(), SIZES)
+    controller = AllowedSizes(Aimd(), SIZES)
     state, _ = driven(controller, 200, lambda rows: 5_000 + 500 * rows)
     _, caps = driven(controller, 100, lambda rows: 5_000 + 2_000 * rows, state)
     assert caps[4] >= 80
@@ -61,19 +61,19 @@ def test_a_model_that_becomes_slower_is_given_smaller_batches() -> None:
 
 def test_the_smallest_size_is_the_least() -> None:
     """A controller that begins with one row is not what the model can be given."""
-    controller = Allowed(Aimd(), (8, 32))
+    controller = AllowedSizes(Aimd(), (8, 32))
     assert controller.cap(controller.init()) == 8
 
 
 def test_a_fixed_cap_is_lowered_to_an_allowed_size() -> None:
     """Padding it up would make it larger than was configured."""
-    controller = Allowed(Fixed(rows=40), SIZES)
+    controller = AllowedSizes(Fixed(rows=40), SIZES)
     assert controller.cap(controller.init()) == 16
 
 
 def test_a_batch_that_does_not_fill_its_cap_does_not_raise_it() -> None:
     """As without fixed sizes: under light load nothing is known of larger ones."""
-    controller = Allowed(Aimd(), SIZES)
+    controller = AllowedSizes(Aimd(), SIZES)
     state = Sized(Cap(20), ())
     for _ in range(50):
         state = controller.observe(state, 3, 6_000, OBJECTIVE_US)
@@ -84,7 +84,7 @@ def test_a_batch_that_does_not_fill_its_cap_does_not_raise_it() -> None:
 def test_sizes_that_are_none_are_refused(sizes: tuple[int, ...]) -> None:
     """They rise, and hold at least a row."""
     with pytest.raises(PolicyError, match="sizes"):
-        Allowed(Aimd(), sizes)
+        AllowedSizes(Aimd(), sizes)
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(1, 1), (2, 4), (16, 16), (17, 64), (99, 64)])

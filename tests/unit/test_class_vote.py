@@ -11,7 +11,7 @@ import pytest
 from policies import class_counts, registry
 from policies.class_vote import ClassVote
 from policies.combine import combine
-from policies.contract import is_judging
+from policies.contract import is_answer_aware
 from policies.errors import PolicyError
 from schemas.records import Status
 from streams.operators.contract import StateKey
@@ -46,7 +46,7 @@ def test_an_answer_weighs_the_log_odds_of_its_smoothed_precision_against_the_num
     policy = ClassVote(prior=2.0, discount=1.0)
     state = taught(policy, ("a", 0.0), ("a", 0.0), ("a", 0.0), ("a", 1.0), ("b", 0.0), ("c", 1.0))
     overall = (4 + 1) / (6 + 2)
-    votes = policy.ballots(state, 2)
+    votes = policy.vote_weights(state, 2)
     for answer, right, times in [("a", 3, 4), ("b", 1, 1), ("c", 0, 1)]:
         p = (right + 2 * overall) / (times + 2)
         assert votes({0: answer, 1: None})[0] == pytest.approx(math.log(p * 2 / (1 - p)))
@@ -62,7 +62,7 @@ def test_a_context_starts_with_the_rates_of_all_and_believes_them_as_its_prior()
     assert class_counts.counts(state, policy.classes, 0, class_counts.cell("a", known)) == pytest.approx((1.6, 0.4))
     assert class_counts.counts(state, policy.classes, 0, class_counts.cell("b", known)) == (0.0, 1.0)
     assert class_counts.counts(state, policy.classes, 1, class_counts.ALL) == (0.0, 0.0)
-    votes = policy.ballots(state, 2)({0: "a", 1: "b"})
+    votes = policy.vote_weights(state, 2)({0: "a", 1: "b"})
     assert votes[0] > votes[1]
 
 
@@ -70,25 +70,25 @@ def test_old_counts_fade_by_class() -> None:
     """Each cell forgets with its own answers alone: one class says nothing of when another was met."""
     policy = ClassVote(discount=0.5)
     state = taught(policy, ("a", 1.0), *[("b", 0.0)] * 60)
-    known = policy.ballots(taught(policy, ("a", 1.0), ("b", 0.0)), 2)
-    assert policy.ballots(state, 2)({0: "b"})[0] > known({0: "b"})[0]
+    known = policy.vote_weights(taught(policy, ("a", 1.0), ("b", 0.0)), 2)
+    assert policy.vote_weights(state, 2)({0: "b"})[0] > known({0: "b"})[0]
     assert policy.observe(state, 2, (0, 1), ONES, (None, None), ("a", "b")) == state
     repaired = taught(policy, *[("a", 1.0)] * 1000, *[("a", 0.0)] * 10)
-    assert policy.ballots(repaired, 2)({0: "a"})[0] > 1.0
+    assert policy.vote_weights(repaired, 2)({0: "a"})[0] > 1.0
 
 
 def test_an_answer_no_better_than_a_guess_weighs_next_to_nothing_but_something() -> None:
     """Where nobody does better there still is an answer, and never a negative weight."""
     policy = ClassVote()
     state = taught(policy, *[("a", 1.0)] * 500)
-    assert policy.ballots(state, 2)({0: "a", 1: "a"}) == {0: 0.01, 1: 0.01}
-    assert combine(policy.ballots(state, 1)({0: "a"}), {0: "a"}) == ("a", 1.0)
+    assert policy.vote_weights(state, 2)({0: "a", 1: "a"}) == {0: 0.01, 1: 0.01}
+    assert combine(policy.vote_weights(state, 1)({0: "a"}), {0: "a"}) == ("a", 1.0)
 
 
 def test_text_and_number_are_different_labels_and_true_is_one() -> None:
     """Over the wire a boolean answer becomes a whole number."""
     policy = ClassVote()
-    votes = policy.ballots(taught(policy, *[(7, 0.0)] * 9, *[("7", 1.0)] * 9, *[(1, 0.0)] * 50), 2)
+    votes = policy.vote_weights(taught(policy, *[(7, 0.0)] * 9, *[("7", 1.0)] * 9, *[(1, 0.0)] * 50), 2)
     assert votes({0: 7})[0] > votes({0: "7"})[0]
     assert votes({0: True}) == votes({0: 1})
 
@@ -98,7 +98,7 @@ def test_further_classes_than_are_told_apart_share_one_count() -> None:
     policy = ClassVote(classes=3, discount=1.0)
     state = taught(policy, *[(label, float(label == 0)) for label in range(3)] * 20)
     later = taught(policy, *[(label, float(label in (0, 50))) for label in range(1_000)])
-    votes = policy.ballots(later, 2)
+    votes = policy.vote_weights(later, 2)
     assert len(later) == len(state) == 3 + 2 * 2 * 5
     assert votes({0: 50}) == votes({0: 51}) == votes({0: "never met"})
     assert votes({0: 0})[0] < votes({0: 1})[0]
@@ -108,9 +108,9 @@ def test_counts_follow_the_name_of_an_arm() -> None:
     """A new arm votes as the average of those kept, with every class."""
     policy = ClassVote()
     state = taught(policy, *[("a", 0.0), ("b", 1.0)] * 30)
-    votes = policy.ballots(policy.extend(state, ["m", "n"], ["new", "m"]), 2)({0: "a", 1: "a"})
-    assert votes[1] == policy.ballots(state, 2)({0: "a"})[0]
-    assert votes[0] == pytest.approx(policy.ballots(policy.init(1), 1)({0: "a"})[0], abs=0.05)
+    votes = policy.vote_weights(policy.extend(state, ["m", "n"], ["new", "m"]), 2)({0: "a", 1: "a"})
+    assert votes[1] == policy.vote_weights(state, 2)({0: "a"})[0]
+    assert votes[0] == pytest.approx(policy.vote_weights(policy.init(1), 1)({0: "a"})[0], abs=0.05)
 
 
 def error(policy: Policy, queries: int = 2_000) -> float:
@@ -124,10 +124,10 @@ def error(policy: Policy, queries: int = 2_000) -> float:
         ]
         losses = [float(answer != label) for answer in pair]
         asked = dict(enumerate(pair))
-        votes = policy.ballots(state, 2)(asked) if is_judging(policy) else policy.weights(state, 2)
+        votes = policy.vote_weights(state, 2)(asked) if is_answer_aware(policy) else policy.weights(state, 2)
         wrong += combine({arm: votes[arm] for arm in asked}, asked)[0] != label
         seen = state, 2, (0, 1), ONES, losses
-        state = policy.observe(*seen, pair) if is_judging(policy) else policy.observe(*seen)
+        state = policy.observe(*seen, pair) if is_answer_aware(policy) else policy.observe(*seen)
     return wrong / queries
 
 

@@ -13,13 +13,13 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.errors import SchemaError
+from schemas.inputs import as_input, as_label
 from schemas.records import Feedback, Prediction, Query, Status, Tensor
 from streams.client import Client, UnansweredError
-from streams.inputs import as_input, as_label
-from streams.murmur2 import partition_of
 from streams.operators.contract import Record
 from streams.runtime.errors import BrokerUnavailableError
 from streams.sync import SyncClient
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -190,7 +190,8 @@ async def test_a_query_that_kafka_does_not_take_is_no_silence(
 def test_a_script_without_logging_reads_nothing_of_what_is_tried_again(capfd: pytest.CaptureFixture[str]) -> None:
     """Neither ours nor the Kafka library's: errors are raised, and whoever sets logging up sees all."""
     script = (
-        "import logging, streams.client; logging.getLogger('aiokafka.producer').error('lost');"
+        "import logging, streams.client; streams.client.Client('b:9092');"
+        "logging.getLogger('aiokafka.producer').error('lost');"
         "logging.getLogger('streams.runtime.role.accumulator').warning('tries again')"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -12,10 +12,9 @@ import pytest
 
 from schemas import avsc, records, wire
 from schemas.codec import Codec
-from schemas.compiling import reader_of_one
+from schemas.compiling import IS_COMPILED, reader_of_one
 from schemas.definitions import CURRENT, RECORDS, field_names
 from schemas.errors import DecodeError, SchemaError
-from schemas.extension import IS_COMPILED
 from schemas.records import (
     Feedback,
     JoinStatus,

@@ -9,11 +9,11 @@ import pytest
 
 from schemas import avsc, compatibility, compiling
 from schemas.compatibility import check, faults
+from schemas.compiling import IS_COMPILED
 from schemas.decoders import reader
 from schemas.definitions import CURRENT, RELEASED
 from schemas.encoders import writer
 from schemas.errors import CompatibilityError, SchemaError
-from schemas.extension import IS_COMPILED
 from schemas.records import Application, Feedback, ModelPredictions, Query
 from tests.samples import FULL
 

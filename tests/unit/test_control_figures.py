@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.records import Report
-from streams.control.credentials import credentials
+from streams.control.faust_kafka import credentials
 from streams.control.figures import FORGOTTEN_AFTER_US, SILENT_AFTER_US, Figures, fold, parse, status
 
 SECOND = 1_000_000

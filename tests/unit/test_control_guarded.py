@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import ClientSession, web
 
-from streams.control import guarded
+from streams.control import host_guard as guarded
 from streams.control.app import PAGE
-from streams.control.guarded import guard, headers, is_ours, names, runner
+from streams.control.host_guard import guard, headers, is_ours, names, runner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,10 +11,10 @@ from schemas.records import STOPPED, Report
 from streams.control.figures import Figures, fold, heard_lately
 from streams.control.history import STEP_US, STEPS, History, Key, keys
 from streams.control.overview import overview
-from streams.control.place import Place, Sight
+from streams.control.visibility import Place, Visibility
 
 if TYPE_CHECKING:
-    from streams.control.shown import Overview
+    from streams.control.page_types import Overview
 
 SECOND = 1_000_000
 START = 1_000 * SECOND
@@ -29,7 +29,7 @@ class Page:
         self.live: dict[str, Figures] = {}
         self.history = History()
         self.now_us = START
-        self.sight = Sight(Place("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND)
+        self.sight = Visibility(Place("skysail", "control@1", "127.0.0.1:9092", "127.0.0.1:6379"), START - 60 * SECOND)
 
     def report(self, instance: str, counters: dict[str, float] | None = None, **gauges: float) -> None:
         """Take a report of now; labelled gauges are given as counters are, by full name."""

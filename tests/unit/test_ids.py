@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.operators.ids.table import IdTimes, PythonIdTimes
-from streams.operators.join.timer_wheel import SecondsWheel
+from streams.operators.ids import IdTimes, PythonIdTimes
+from streams.operators.join.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_a_window_of_ids_takes_no_more_the_longer_it_goes_on() -> None:
 
 def test_a_wheel_forgets_the_names_that_are_not_to_be_kept() -> None:
     """What is left is due when it was."""
-    wheel = SecondsWheel()
+    wheel = TimerWheel()
     for number in range(6):
         wheel.add(number % 3 * 1_000_000, str(number))
     wheel.keep({"1", "2", "5"})

@@ -19,8 +19,8 @@ from schemas.records import (
     Tensor,
 )
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
-from streams.operators.ids.window import SeenIds
-from streams.operators.join.ended import How
+from streams.operators.ids import SeenIds
+from streams.operators.join.buffer import Ending
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.testing import Crash, Delay
 from tests.loops import CODEC, Loop, digits, model_predictions
@@ -362,7 +362,7 @@ def test_what_has_met_leaves_nothing_that_waits(*, feedback_first: bool) -> None
         assert isinstance(joined, Emit)
     assert len(joiner._partitions[0].wheel) <= 4_001
     assert len(joiner._partitions[0].early_wheel) <= 4_001
-    assert joiner._partitions[0].ended.find("0", 59_999_999) == (How.JOINED, 60_000_000)
+    assert joiner._partitions[0].ended.find("0", 59_999_999) == (Ending.JOINED, 60_000_000)
     assert joiner._partitions[0].ended.find("0", 60_000_000) is None
 
 

@@ -11,9 +11,16 @@ import pytest
 
 from schemas.records import PolicyState
 from streams.operators.contract import FetchStates, Position, StateKey, WriteStates
-from streams.runtime.role.state_queue import Keeper, KeeperEvents
-from streams.runtime.role.state_reads import FIRST_KEYS, READ_BYTES, READ_KEYS, WAITING_KEYS
-from streams.runtime.role.state_writes import WAITING_BYTES, WRITE_STATES, merged
+from streams.runtime.role.state_batches import (
+    FIRST_KEYS,
+    READ_BYTES,
+    READ_KEYS,
+    WAITING_BYTES,
+    WAITING_KEYS,
+    WRITE_STATES,
+    merged,
+)
+from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
 from streams.runtime.stores.base import MemoryStore
 from tests.fakes import FaultyStore
 from tests.virtual import elapse, run
@@ -36,7 +43,7 @@ def write(expected: int | None, offset: int, partition: int = 0, **states: Polic
 class Scene:
     """A running keeper and what it told."""
 
-    keeper: Keeper
+    keeper: StateQueue
     store: FaultyStore
     answers: dict[StateKey, PolicyState | None] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
@@ -58,8 +65,8 @@ async def running() -> AsyncIterator[Scene]:
         scene.answers |= states
 
     store = FaultyStore()
-    events = KeeperEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse, block)
-    scene = Scene(Keeper(store, events), store)
+    events = StateQueueEvents(answer, lambda positions: scene.done.extend(p.offset for p in positions), refuse, block)
+    scene = Scene(StateQueue(store, events), store)
     task = asyncio.create_task(scene.keeper.run())
     yield scene
     task.cancel()

@@ -11,7 +11,7 @@ import pytest
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.role.accumulator import BACKOFF_MAX_S, STANDS_STILL_S, LaneEvents, Lanes
+from streams.runtime.role.accumulator import BACKOFF_MAX_S, STANDS_STILL_S, Accumulator, AccumulatorEvents
 from streams.testing.broker import FakeBroker
 from tests.fakes import ROUND_TRIP_S, FakeTransport
 from tests.virtual import elapse, run
@@ -31,7 +31,7 @@ def emit(value: int | bytes, partition: int = 0, topic: str = "out", *, awaited:
 class Scene:
     """Lanes on a fake broker, and what they told."""
 
-    lanes: Lanes
+    lanes: Accumulator
     transport: FakeTransport
     broker: FakeBroker
     done: list[int]
@@ -46,10 +46,10 @@ async def opened(bound_bytes: int = 1_000_000) -> AsyncIterator[Scene]:
     async with asyncio.TaskGroup() as tasks:
         done: list[int] = []
         refused: list[Emit] = []
-        events = LaneEvents(
+        events = AccumulatorEvents(
             lambda positions: done.extend(p.offset for p in positions), lambda emit, _fault: refused.append(emit)
         )
-        scene = Scene(Lanes(transport, events, tasks, bound_bytes), transport, broker, done, refused)
+        scene = Scene(Accumulator(transport, events, tasks, bound_bytes), transport, broker, done, refused)
         yield scene
         scene.lanes.abandon()
 

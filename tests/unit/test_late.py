@@ -7,7 +7,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import Model, ModelOutput, ModelPredictions, Outcome, Prediction, Status, Tensor
-from streams.operators.late_outputs import Beside, LateOutputs, completed
+from streams.operators.late_outputs import LateOutputs, SideOutput, completed
 from tests.loops import CODEC, Loop, digits, model_predictions
 
 
@@ -56,7 +56,7 @@ def test_the_place_of_a_missing_output_is_for_what_came_late(*, late: bool) -> N
     """A shadow's stays a shadow's, whatever it is called."""
     fast, missing = ModelOutput("fast", "1", Outcome.OK, 7), ModelOutput("slow", "", Outcome.MISSING, None)
     come = ModelOutput("slow", "1", Outcome.OK, 3)
-    prediction, shadows = completed(predicted(fast, missing), (Beside(come, late),))
+    prediction, shadows = completed(predicted(fast, missing), (SideOutput(come, late),))
     assert prediction.outputs == ((fast, come) if late else (fast, missing))
     assert shadows == (() if late else (come,))
 
@@ -65,7 +65,7 @@ def test_a_model_that_was_asked_alone_has_lost_its_query() -> None:
     """Nothing was answered, whatever came afterwards."""
     prediction = predicted(ModelOutput("slow", "", Outcome.MISSING, None))
     come = ModelOutput("slow", "1", Outcome.OK, 7)
-    assert completed(prediction, (Beside(come, is_late=True),)) == (prediction, (come,))
+    assert completed(prediction, (SideOutput(come, is_late=True),)) == (prediction, (come,))
 
 
 def test_an_ensemble_learns_how_good_its_late_model_is() -> None:

@@ -11,7 +11,7 @@ from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, Observations, PolicyState
 from streams.operators.contract import DeadLetter, FetchStates, Record, StateKey, WriteStates
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import apply, fold
 from streams.operators.learn.kernel import WRITE_NUMBERS, Learner
 from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss

@@ -17,8 +17,7 @@ from deploy.errors import StartError
 from deploy.metrics import exporting, ports
 from schemas.records import Report
 from streams.runtime.metrics import Composer, is_counter
-from streams.runtime.process.meanings import MEANINGS, meaning
-from streams.runtime.process.prometheus import PrometheusExporter, parse
+from streams.runtime.process.prometheus import MEANINGS, PrometheusExporter, meaning, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

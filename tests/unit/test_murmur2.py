@@ -2,7 +2,7 @@
 
 import pytest
 
-from streams.murmur2 import murmur2, partition_of
+from streams.topology import murmur2, partition_of
 
 JAVA = {
     b"21": -973932308,

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from streams.operators.contract import Position
-from streams.runtime.errors import OffsetOrderError
+from streams.runtime.errors import OffsetOrderError, UnassignedError
 from streams.runtime.offsets import OffsetTracker
 
 P = ("queries", 0)
@@ -109,8 +109,16 @@ def test_assigning_anew_forgets_what_was_outstanding_but_not_the_commit() -> Non
 def test_delivery_out_of_order_is_refused() -> None:
     """Mixing two positions would make gaps look complete."""
     tracker = tracking(5)
-    with pytest.raises(OffsetOrderError, match="offset 5 delivered after 5"):
+    with pytest.raises(OffsetOrderError, match="queries-0: offset 5 delivered after 5"):
         tracker.delivered(P, [5])
+
+
+def test_records_of_an_unassigned_partition_are_refused_by_name() -> None:
+    """The error names the topic and the partition."""
+    with pytest.raises(UnassignedError, match="queries-0 is not assigned"):
+        OffsetTracker().delivered(P, [5])
+    with pytest.raises(UnassignedError, match="queries-0 is not assigned"):
+        OffsetTracker().position(P)
 
 
 def test_it_knows_what_is_outstanding() -> None:

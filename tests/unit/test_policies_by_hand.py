@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from scipy.special import betainc, betaln
 
 from policies import linear
-from policies.beta import best_probabilities
+from policies.best_arm import best_of_betas
 from policies.contract import Situation
 from policies.epsilon_greedy import EpsilonGreedy
 from policies.errors import PolicyError
@@ -114,7 +114,7 @@ def best_by_scipy(parameters: tuple[tuple[float, float], ...], index: int) -> fl
 )
 def test_thompson_probabilities_agree_with_scipy(parameters: tuple[tuple[float, float], ...]) -> None:
     """The quadrature is within 1e-6 of adaptive integration with scipy's distribution functions."""
-    for index, probability in enumerate(best_probabilities([a for a, _ in parameters] + [b for _, b in parameters])):
+    for index, probability in enumerate(best_of_betas([a for a, _ in parameters] + [b for _, b in parameters])):
         assert probability == pytest.approx(best_by_scipy(parameters, index), abs=1e-6)
 
 
@@ -125,8 +125,8 @@ def test_thompson_of_a_single_arm_is_certain() -> None:
 
 def test_thompson_stands_a_million_equal_outcomes() -> None:
     """Posteriors as narrow as floats allow still give probabilities."""
-    assert best_probabilities((1e6, 1.0, 1.0, 1e6)) == pytest.approx((1.0, 0.0), abs=1e-6)
-    assert best_probabilities((1e12, 1e12, 1.0, 1.0)) == pytest.approx((0.5, 0.5), abs=1e-3)
+    assert best_of_betas((1e6, 1.0, 1.0, 1e6)) == pytest.approx((1.0, 0.0), abs=1e-6)
+    assert best_of_betas((1e12, 1e12, 1.0, 1.0)) == pytest.approx((0.5, 0.5), abs=1e-3)
 
 
 @pytest.mark.parametrize("policy", [EpsilonGreedy(), Ucb1()])
@@ -172,14 +172,14 @@ def test_linucb_asks_the_arm_of_the_highest_bound() -> None:
     """At x = (1, 1) that arm has 2/3 + sqrt(2/3) alpha, the unknown one sqrt(2) alpha: equal at alpha = 1.115."""
     state = (1.0, 0.0, 1.0, 0.0, 0.0, 2 / 3, -1 / 3, 2 / 3, 1.0, 1.0)
     for alpha, expected in ((1.1, (0.1, 0.9)), (1.13, (0.9, 0.1))):
-        ask = LinUcb(alpha=alpha, features=1, gamma=0.2).situated(state, 2)
+        ask = LinUcb(alpha=alpha, features=1, gamma=0.2).propensities_in(state, 2)
         assert ask(Situation((1.0,))) == pytest.approx(expected)
 
 
 def test_linear_thompson_of_two_arms_is_a_normal_distribution_function() -> None:
     """At x = (1, 1) the rewards differ by N(2/3, spread^2 (2/3 + 2)), so the known arm is best with Phi(.8165)."""
     state = (2 / 3, -1 / 3, 2 / 3, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0)
-    known, unknown = LinearThompson(features=1, gamma=0.1).situated(state, 2)(Situation((1.0,)))
+    known, unknown = LinearThompson(features=1, gamma=0.1).propensities_in(state, 2)(Situation((1.0,)))
     assert known == pytest.approx(0.9 * 0.5 * (1 + math.erf(0.8165 / math.sqrt(2))) + 0.05, abs=2e-3)
     assert known + unknown == pytest.approx(1.0, abs=1e-12)
 
@@ -222,7 +222,7 @@ def test_timely_asks_what_fits_and_no_other_unless_it_is_told_to(
     """An arm of which nothing is known fits, if there is time at all; `least` asks the quickest, or all such."""
     situation = Situation((), left_us, latencies_us)
     for policy, expected in ((Timely(), asked), (Timely(least=1), at_least)):
-        assert policy.situated(policy.init(3), 3)(situation) == expected
+        assert policy.propensities_in(policy.init(3), 3)(situation) == expected
 
 
 def test_timely_asks_none_or_one_where_none_fits() -> None:

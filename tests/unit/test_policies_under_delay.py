@@ -46,13 +46,13 @@ def loss_of_the_first_arm(*, recomputed: bool) -> float:
     policy, steps, batch = LinearThompson(features=1, gamma=0.05), 1_200, 400
     state, total = policy.init(2), 0.0
     for start in range(0, steps, batch):
-        ask, decided = policy.situated(state, 2), []
+        ask, decided = policy.propensities_in(state, 2), []
         for step in range(start, start + batch):
             features = (uniform(str(step), "feature") - 0.5,)
             shares = ask(Situation(features))
             decided.append((step, features, shares, pick(shares, uniform(str(step)))))
         for step, features, logged, arm in decided:
-            shares = policy.situated(state, 2)(Situation(features)) if recomputed else logged
+            shares = policy.propensities_in(state, 2)(Situation(features)) if recomputed else logged
             loss = float(uniform(str(step), "loss") < (0.5, 0.3)[arm])
             total += loss / shares[0] if arm == 0 else 0.0
             state = policy.observe(state, 2, (arm,), shares, (loss, loss), features)

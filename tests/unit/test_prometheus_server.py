@@ -10,7 +10,7 @@ from urllib.request import urlopen
 
 from prometheus_client import CollectorRegistry
 
-from streams.runtime.process.prometheus_server import ScrapeServer
+from streams.runtime.process.prometheus import ScrapeServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas import recall
+from schemas import memo as recall
 from schemas.codec import Codec
 from schemas.errors import DecodeError
 from schemas.records import Observation, Prediction

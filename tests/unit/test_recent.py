@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from streams.operators.ids.recent import RecentIds
+from streams.operators.ids import RecentIds
 
 
 def test_an_id_is_new_once_in_each_partition() -> None:

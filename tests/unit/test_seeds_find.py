@@ -14,7 +14,7 @@ from load.seeds.plan import Burst, plan
 from load.seeds.world import simulate
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.runtime.role import accumulator as lanes
-from streams.runtime.role.state_queue import Keeper
+from streams.runtime.role.state_queue import StateQueue
 from streams.runtime.stores.base import MemoryStore, Verdict
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SharedStore
@@ -141,10 +141,10 @@ def test_a_store_that_takes_an_equal_offset_for_its_own_is_found(monkeypatch: py
     at a hand-over. Each of them alone keeps the laws on these seeds, and on the first 60.
     """
 
-    async def hasten(_keeper: Keeper, _timeout_s: float) -> None:
+    async def hasten(_keeper: StateQueue, _timeout_s: float) -> None:
         """Wait for nothing."""
 
-    monkeypatch.setattr(Keeper, "settle", hasten)
+    monkeypatch.setattr(StateQueue, "settle", hasten)
     for seed in LEARNT_TWICE:
         assert {"states", "once"} <= broken(busy_learners(seed), store=SharedStore(TrustingStore())), seed
 

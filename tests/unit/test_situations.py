@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from policies import registry
-from policies.contract import has_start
+from policies.contract import has_shared_prior
 from policies.errors import PolicyError
 from schemas import topics
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision, JoinStatus, Observation, PolicyState, Status
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
@@ -163,7 +163,7 @@ def test_a_new_context_is_decided_by_what_others_have_taught_with_every_policy_t
     decision = loop.answer(first).decision
     assert decision is not None
     common, anew = loop.driver.store.states[StateKey(0, "digits")], registry.parse(decision.policy)
-    assert has_start(anew)
+    assert has_shared_prior(anew)
     wrong, right = anew.weights(anew.start(common.values, 2), 2)
     assert right > wrong
     assert decision.propensities == anew.propensities(anew.start(common.values, 2), 2)

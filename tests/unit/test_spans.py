@@ -12,7 +12,7 @@ from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Feedback, ModelOutput, Outcome, Prediction, Status
 from streams.operators.configuration import check
-from streams.operators.join.spans import Spans
+from streams.operators.join.observation import ErrorSpans
 from streams.testing import Delay
 from tests.loops import Loop, digits
 
@@ -88,7 +88,7 @@ def test_where_no_error_is_measured_no_span_is_stated(told: dict[str, float], ki
 
 def test_nine_of_ten_errors_come_to_lie_below_a_learnt_span() -> None:
     """The first is twice the first error; what one application learns is its own."""
-    spans = Spans()
+    spans = ErrorSpans()
     assert spans.learn(asked(110.0), Feedback("q", 100.0)) == 20.0
     for number in range(3_000):
         spans.learn(asked(float(number * 37 % 100)), Feedback("q", 0))
@@ -105,12 +105,12 @@ def test_whatever_the_errors_a_span_is_a_positive_number_and_follows_from_them(
     log: list[tuple[float, float, float | None]],
 ) -> None:
     """The same errors in the same order give the same spans; what was undone leaves no trace."""
-    first, second = Spans(), Spans()
+    first, second = ErrorSpans(), ErrorSpans()
     for label, answer, other in log:
         prediction, feedback = asked(answer, other), Feedback("q", label)
-        mark = second.mark()
+        snapshot = second.snapshot()
         second.learn(asked(5.0), feedback)
-        second.restore(mark)
+        second.restore(snapshot)
         found = first.learn(prediction, feedback)
         assert found is None or 0 < found < 1e301
         assert found == second.learn(prediction, feedback)

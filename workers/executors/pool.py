@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.allowed import padded
+from policies.allowed_sizes import padded
 from schemas.records import Outcome
 from workers.executors.thread import Elsewhere, Timed
 from workers.inputs.rows import Predicted

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.allowed import padded
+from policies.allowed_sizes import padded
 from workers.errors import OutputError
 from workers.runtimes.contract import Outputs
 

@@ -19,8 +19,7 @@ from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
 from streams.operators.contract import DeadLetter, Operator, Position, Skip
-from streams.operators.counters import Counters, render
-from streams.operators.statistics import Durations
+from streams.operators.statistics import Counters, Durations, render
 from workers.kernel.batcher import Take, Waiting
 from workers.kernel.results import Answering, Batch, Source, asked_of
 from workers.kernel.routing import SHADOW, Routes, label, named

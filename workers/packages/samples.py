@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from schemas.errors import SchemaError
+from schemas.inputs import row_text
 from schemas.records import Tensor
-from schemas.tables import row_text
 from workers.errors import PackageError
 from workers.manifest import Signature
 

@@ -1,4 +1,9 @@
-"""What one partition of the joiner remembers: what waits, for how long, and what has ended."""
+"""The join buffer of one partition: what waits, for how long, and how earlier waiting has ended.
+
+Ending         how the waiting of a prediction ended: later feedback is judged by it
+EndedQueries   query ids by how their waiting ended, each known for a while
+JoinBuffer     predictions that wait for feedback, and feedback that came before its prediction
+"""
 
 from __future__ import annotations
 
@@ -9,16 +14,15 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.framing import peek_texts
 from streams.operators.contract import Position
-from streams.operators.ids.table import seconds_up
-from streams.operators.join.ended import Ended, How
-from streams.operators.join.timer_wheel import SecondsWheel
+from streams.operators.ids import SECOND_US, IdTimes, seconds_up
+from streams.operators.join.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streams.operators.contract import Record
-    from streams.operators.join.room import Room
     from streams.operators.join.shadows import Shadows
+    from streams.operators.join.shared_room import SharedRoom
 
 _OFFSET_BYTES = 8
 # Different feedback for one query that waits for its prediction; one more counts as a duplicate.
@@ -31,7 +35,60 @@ _SHORT_ID = MAX_ID_BYTES // 4  # characters, of four bytes at most
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 
 
-class Kept(enum.Enum):
+class Ending(enum.StrEnum):
+    """How the waiting of a prediction ended; a text, as another enumeration's members cost 0.1 us to look up by."""
+
+    JOINED = "joined"  # feedback has been joined with it
+    OVER = "over"  # its window ended without feedback
+    BEFORE = "before"  # one or the other, before this joiner began: the feedback's own time tells
+    UNDECIDED = "undecided"  # it never waited: no model was chosen, so there is nothing to learn
+    REFUSED = "refused"  # it never waited: there was no room
+
+
+class EndedQueries:
+    """Query ids by how the waiting ended, each known for a while."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Ending, IdTimes] = {}
+
+    def put(self, how: Ending, query_id: str, until_us: int, oldest_s: int) -> None:
+        """Know a query for so long.
+
+        Args:
+            how: its waiting ended.
+            query_id: its id.
+            until_us: how long it is known.
+            oldest_s: `seconds` of now: what was to be known until then may be forgotten.
+        """
+        self.of(how).put(query_id, seconds_up(until_us), oldest_s)
+
+    def of(self, how: Ending) -> IdTimes:
+        """Return the queries whose waiting ended so, to put many."""
+        known = self._known.get(how)
+        if known is None:
+            known = self._known[how] = IdTimes()
+        return known
+
+    def knows(self, query_id: str, now_s: int) -> bool:
+        """Tell whether a query is known still."""
+        for known in self._known.values():  # noqa: SIM110 - a generator would cost as much as the search
+            if known.find(query_id) > now_s:
+                return True
+        return False
+
+    def find(self, query_id: str, now_us: int) -> tuple[Ending, int] | None:
+        """Return how a query's waiting ended and until when that is known (us); None if it is not."""
+        now_s = now_us // SECOND_US
+        for how, known in self._known.items():
+            until_s = known.find(query_id)
+            if until_s > now_s:
+                return how, until_s * SECOND_US
+        return None
+
+
+class EarlyFeedback(enum.Enum):
     """What becomes of feedback that comes before its prediction."""
 
     WAITS = "waits"
@@ -40,24 +97,24 @@ class Kept(enum.Enum):
 
 
 @dataclass(slots=True)
-class Waiting:
+class JoinBuffer:
     """All by query id; the room is shared with the other partitions."""
 
     number: int
     start: int  # first offset of `predictions` that is not complete
-    room: Room  # of predictions, by application
-    early_room: Room  # of early feedback, by partition: whose it is only the prediction tells
+    room: SharedRoom  # of predictions, by application
+    early_room: SharedRoom  # of early feedback, by partition: whose it is only the prediction tells
     shadows: Shadows
     predictions: dict[str, bytes] = field(
         default_factory=dict
     )  # offset and bytes in one: of a million each object would count
     early: dict[str, tuple[Record, ...]] = field(default_factory=dict)  # feedback before its prediction
-    ended: Ended = field(default_factory=Ended)
-    wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when windows end
-    early_wheel: SecondsWheel = field(default_factory=SecondsWheel)  # when early feedback has waited long enough
+    ended: EndedQueries = field(default_factory=EndedQueries)
+    wheel: TimerWheel = field(default_factory=TimerWheel)  # when windows end
+    early_wheel: TimerWheel = field(default_factory=TimerWheel)  # when early feedback has waited long enough
     read_us: int = 0  # when a prediction was read last
     newest_us: int = 0  # the timestamp it had
-    told_us: int = 0  # the newest timestamp of feedback that has been read
+    feedback_us: int = 0  # the newest timestamp of feedback that has been read
 
     def join(self, joined: Iterable[tuple[str, str, int]], oldest_s: int) -> None:
         """Let predictions wait no longer, and know them for a while as joined with feedback.
@@ -66,7 +123,7 @@ class Waiting:
             joined: id and application of each query, and how long it is known (us).
             oldest_s: `seconds` of now: what was to be known until then may be forgotten.
         """
-        pop, give_back, put = self.predictions.pop, self.room.give_back, self.ended.of(How.JOINED).put
+        pop, give_back, put = self.predictions.pop, self.room.give_back, self.ended.of(Ending.JOINED).put
         known_us = known_s = 0
         for query_id, application, until_us in joined:
             stored = pop(query_id, None)
@@ -78,7 +135,7 @@ class Waiting:
                 known_us, known_s = until_us, seconds_up(until_us)
             put(query_id, known_s, oldest_s)
 
-    def close(self, how: How, query_id: str, until_us: int, oldest_s: int) -> None:
+    def close(self, how: Ending, query_id: str, until_us: int, oldest_s: int) -> None:
         """Know how the waiting of a query ended; what shadows answered to it is of no use any more."""
         if self.shadows:
             self.shadows.pop(query_id)
@@ -106,20 +163,20 @@ class Waiting:
         if len(self.early_wheel) > 2 * len(self.early) + _ENDED:
             self.early_wheel.keep(self.early)
 
-    def keep(self, feedback: Record, query_id: str, until_us: int) -> Kept:
+    def keep(self, feedback: Record, query_id: str, until_us: int) -> EarlyFeedback:
         """Let feedback wait for its prediction, as whether it is right cannot be told before.
 
         Of its headers nothing is kept: they are whatever somebody sent.
         """
         early = self.early.get(query_id, ())
         if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
-            return Kept.DUPLICATE
+            return EarlyFeedback.DUPLICATE
         if is_long(query_id) or not self.early_room.take(self.number, _size(feedback)):
-            return Kept.NO_ROOM
+            return EarlyFeedback.NO_ROOM
         if not early:
             self.early_wheel.add(until_us, query_id)
         self.early[query_id] = (*early, feedback._replace(headers=()) if feedback.headers else feedback)
-        return Kept.WAITS
+        return EarlyFeedback.WAITS
 
     def pop_early(self, query_id: str) -> tuple[Record, ...]:
         """Return the feedback that has waited for a prediction, and let it wait no longer."""
@@ -128,7 +185,7 @@ class Waiting:
             self.early_room.give_back(self.number, _size(record))
         return found
 
-    def given_up(self, query_id: str, now_us: int, early_us: int, paused_us: int) -> tuple[Record, ...]:
+    def expired_early(self, query_id: str, now_us: int, early_us: int, paused_us: int) -> tuple[Record, ...]:
         """End feedback's wait for a prediction, unless the predictions of its time are still to be read.
 
         Args:

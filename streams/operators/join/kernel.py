@@ -40,18 +40,16 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.framing import peek_texts
+from schemas.framing import may_be_decided, peek_texts
 from schemas.records import Feedback, ModelPredictions
 from streams.operators.configuration import Configuration
 from streams.operators.contract import Operator, Skip
-from streams.operators.ids.table import SECOND_US, seconds
-from streams.operators.join.buffer import Kept, Waiting
-from streams.operators.join.decided import may_be_decided
-from streams.operators.join.ended import How
-from streams.operators.join.outcomes import LATE, Closing, Told
-from streams.operators.join.room import Room
+from streams.operators.ids import SECOND_US, seconds
+from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
+from streams.operators.join.outcomes import LATE, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
-from streams.operators.join.terms import Windows
+from streams.operators.join.shared_room import SharedRoom
+from streams.operators.join.terms import ApplicationTerms
 from streams.operators.late_outputs import is_late
 
 if TYPE_CHECKING:
@@ -110,12 +108,12 @@ class Joiner(Operator):
         self._codec = codec
         self._settings = settings
         configuration = Configuration(codec)
-        self._windows = Windows(configuration, settings.window_us, settings.early_us, settings.memory_us)
-        self._closing = Closing(codec, configuration, self._windows, settings.partitions, settings.memory_us)
+        self._terms = ApplicationTerms(configuration, settings.window_us, settings.early_us, settings.memory_us)
+        self._outcomes = JoinOutcomes(codec, configuration, self._terms, settings.partitions, settings.memory_us)
         self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
-        self._partitions: dict[int, Waiting] = {}
-        self._room = Room(settings.predictions, settings.large_bytes // 2)
-        self._early_room = Room(settings.feedback, settings.large_bytes // 4)
+        self._partitions: dict[int, JoinBuffer] = {}
+        self._room = SharedRoom(settings.predictions, settings.large_bytes // 2)
+        self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: frozenset[tuple[str, int]] = frozenset()
         self._paused_us = 0  # when predictions were last left unread
@@ -163,24 +161,24 @@ class Joiner(Operator):
         self._note_pause(now_us)
         left = _AT_ONCE
         for partition in self._partitions.values():
-            given_up = partition.early_wheel.due(now_us, left)
-            ended = partition.wheel.due(self._ended_by(partition, now_us), left - len(given_up))
-            left -= len(given_up) + len(ended)
-            for query_id in given_up:
-                for record in partition.given_up(query_id, now_us, self._settings.early_us, self._paused_us):
-                    self._closing.refuse(record, "unmatched", _UNMATCHED, effects)
+            expired_early = partition.early_wheel.due(now_us, left)
+            ended = partition.wheel.due(self._ended_by(partition, now_us), left - len(expired_early))
+            left -= len(expired_early) + len(ended)
+            for query_id in expired_early:
+                for record in partition.expired_early(query_id, now_us, self._settings.early_us, self._paused_us):
+                    self._outcomes.refuse(record, "unmatched", _UNMATCHED, effects)
             for query_id in ended:
-                self._closing.expire(partition, query_id, now_us, effects)
+                self._outcomes.expire(partition, query_id, now_us, effects)
             partition.shadows.expire(now_us, _AT_ONCE)
-        self._windows.forget(now_us)
+        self._terms.forget(now_us)
         return effects
 
     def next_deadline(self) -> int | None:
         """Return when the next window ends, rounded up to a second (us)."""
-        given_up = [p.early_wheel.next_due() for p in self._partitions.values()]
+        expired_early = [p.early_wheel.next_due() for p in self._partitions.values()]
         ended = [self._next_end(p) for p in self._partitions.values()]
         forgotten = [p.shadows.next_due() for p in self._partitions.values()]
-        return min((end for end in (*given_up, *ended, *forgotten) if end is not None), default=None)
+        return min((end for end in (*expired_early, *ended, *forgotten) if end is not None), default=None)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start empty; what waits follows again from `starts`, what is closed from before."""
@@ -203,7 +201,7 @@ class Joiner(Operator):
         """Return how many were joined, expired and refused, and how many wait."""
         partitions = self._partitions.values()
         return {
-            **self._closing.rendered(),
+            **self._outcomes.rendered(),
             "shadows_forgotten_total": float(self._forgotten + sum(p.shadows.forgotten for p in partitions)),
             "shadows_waiting": float(sum(len(p.shadows) for p in partitions)),
             "predictions_waiting": float(sum(len(p.predictions) for p in partitions)),
@@ -214,33 +212,33 @@ class Joiner(Operator):
             "windows_held": float(sum(self._is_held(p) for p in partitions)),
         }
 
-    def _partition(self, number: int) -> Waiting:
+    def _partition(self, number: int) -> JoinBuffer:
         """Return what a partition remembers; its records may come without an assignment in tests of one kernel."""
         found = self._partitions.get(number)
         if found is None:
             found = self._partitions[number] = self._begun(number, 0)
         return found
 
-    def _begun(self, number: int, start: int) -> Waiting:
+    def _begun(self, number: int, start: int) -> JoinBuffer:
         settings = self._settings
-        shadows = Room(settings.shadows, settings.large_bytes // 4 // settings.partitions)
-        return Waiting(number, start, self._room, self._early_room, Shadows(shadows))
+        shadows = SharedRoom(settings.shadows, settings.large_bytes // 4 // settings.partitions)
+        return JoinBuffer(number, start, self._room, self._early_room, Shadows(shadows))
 
     def _is_behind(self, topic: str) -> bool:
         return any(place[0] == topic for place in self._unread)
 
-    def _is_held(self, partition: Waiting) -> bool:
+    def _is_held(self, partition: JoinBuffer) -> bool:
         """Whether feedback that was written inside windows may still be to come."""
         return (topics.FEEDBACK, partition.number) in self._unread
 
-    def _ended_by(self, partition: Waiting, now_us: int) -> int:
+    def _ended_by(self, partition: JoinBuffer, now_us: int) -> int:
         """Return the time at which windows must have been over to end now."""
         if not self._is_held(partition):
             return now_us
         self._again_us = now_us + _AGAIN_US
-        return max(min(now_us, partition.told_us), now_us - self._settings.window_us)
+        return max(min(now_us, partition.feedback_us), now_us - self._settings.window_us)
 
-    def _next_end(self, partition: Waiting) -> int | None:
+    def _next_end(self, partition: JoinBuffer) -> int | None:
         due_us = partition.wheel.next_due()
         return max(due_us, self._again_us) if due_us is not None and self._is_held(partition) else due_us
 
@@ -258,9 +256,9 @@ class Joiner(Operator):
                     partition.shadows.keep(batch, is_closed, now_us + self._longest_us, is_late=is_late(record))
                     effects.append(Skip((record.position,), ""))
                 else:
-                    self._windows.on_record(record, now_us)
+                    self._terms.on_record(record, now_us)
             except DecodeError as error:
-                self._closing.undecodable(record, error, effects)
+                self._outcomes.undecodable(record, error, effects)
 
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Let predictions of one partition wait for feedback, or join them with what has come before them."""
@@ -276,57 +274,57 @@ class Joiner(Operator):
             try:
                 query_id, application = peek_texts(value, 2)
                 if application != known:
-                    known, window_us = application, self._windows.of(application).window_us
+                    known, window_us = application, self._terms.of(application).window_us
                     # After an outage its feedback is still to be read, too.
                     soonest_us = now_us + min(window_us, self._settings.early_us)
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
-                    close(How.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
+                    close(Ending.BEFORE, query_id, stamp_us + window_us + longest_us, oldest_s)
                 elif query_id in waiting or knows(query_id, now_s):
                     effects.append(Skip((record.position,), "duplicate_prediction"))
-                elif not may_be_decided(value or b"", query_id, application) and self._closing.dropped(
+                elif not may_be_decided(value or b"", query_id, application) and self._outcomes.dropped(
                     record, query_id, partition, effects
                 ):
-                    close(How.UNDECIDED, query_id, end_us, oldest_s)
+                    close(Ending.UNDECIDED, query_id, end_us, oldest_s)
                 elif wait(query_id, application, offset, value or b""):
                     ends(end_us, query_id)
                     if query_id in early:
                         matched.append((query_id, partition.pop_early(query_id)))
                 else:
-                    self._closing.turn_away(record, query_id, application, partition, effects)
-                    close(How.REFUSED, query_id, end_us + window_us, oldest_s)
+                    self._outcomes.turn_away(record, query_id, application, partition, effects)
+                    close(Ending.REFUSED, query_id, end_us + window_us, oldest_s)
             except DecodeError as error:
-                self._closing.undecodable(record, error, effects)
+                self._outcomes.undecodable(record, error, effects)
         partition.read_us, partition.newest_us = now_us, newest_us
         partition.tidy()
-        self._closing.match(matched, partition, now_us, effects)
+        self._outcomes.match(matched, partition, now_us, effects)
 
     def _on_feedback(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
         """Join feedback of one partition with the predictions that wait for it."""
         partition = self._partition(number)
         waiting, decode = partition.predictions, self._codec.decode
-        told: dict[str, Told] = {}
+        matches: dict[str, Match] = {}
         come = [*records]
         for record in come:
             try:
                 feedback = decode(Feedback, record.value)
             except DecodeError as error:
-                self._closing.undecodable(record, error, effects)
+                self._outcomes.undecodable(record, error, effects)
                 continue
             query_id = feedback.query_id
-            if query_id in told:  # what comes first counts first
-                self._closing.join([*told.values()], partition, now_us, effects)
-                told.clear()
+            if query_id in matches:  # what comes first counts first
+                self._outcomes.join([*matches.values()], partition, now_us, effects)
+                matches.clear()
             stored = waiting.get(query_id)
             if stored is not None:
-                told[query_id] = _new(Told, (query_id, record, feedback, stored))
+                matches[query_id] = _new(Match, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
-        partition.told_us = min(max(partition.told_us, *map(_STAMP, come)), now_us)
-        self._closing.join([*told.values()], partition, now_us, effects)
+        partition.feedback_us = min(max(partition.feedback_us, *map(_STAMP, come)), now_us)
+        self._outcomes.join([*matches.values()], partition, now_us, effects)
 
     def _on_other_feedback(
-        self, record: Record, query_id: str, partition: Waiting, now_us: int, effects: Effects
+        self, record: Record, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects
     ) -> None:
         """Take feedback of which no prediction waits: those have ended, or are still to come."""
         found = partition.ended.find(query_id, now_us)
@@ -335,19 +333,21 @@ class Joiner(Operator):
             return
         # From now on, not from when it was written: its prediction may be read a moment later.
         kept = partition.keep(record, query_id, now_us + self._settings.early_us)
-        if kept is Kept.DUPLICATE:
+        if kept is EarlyFeedback.DUPLICATE:
             effects.append(Skip((record.position,), "duplicate_feedback"))
-        elif kept is Kept.NO_ROOM:
-            self._closing.turn_feedback_away(record, query_id, effects)
+        elif kept is EarlyFeedback.NO_ROOM:
+            self._outcomes.turn_feedback_away(record, query_id, effects)
 
-    def _on_feedback_afterwards(self, record: Record, query_id: str, how: How, until_us: int, effects: Effects) -> None:
+    def _on_feedback_afterwards(
+        self, record: Record, query_id: str, how: Ending, until_us: int, effects: Effects
+    ) -> None:
         """Take feedback on a prediction that waits no longer."""
-        if how is How.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
-            how = How.OVER  # whatever became of the prediction then, this comes after its window
-        if how is How.OVER:
-            self._closing.refuse(record, "late", LATE, effects)
-        elif how is How.REFUSED:
-            self._closing.refuse_unkept(record, query_id, effects)
+        if how is Ending.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
+            how = Ending.OVER  # whatever became of the prediction then, this comes after its window
+        if how is Ending.OVER:
+            self._outcomes.refuse(record, "late", LATE, effects)
+        elif how is Ending.REFUSED:
+            self._outcomes.refuse_unkept(record, query_id, effects)
         else:
-            reason = "nothing_to_learn" if how is How.UNDECIDED else "duplicate_feedback"
+            reason = "nothing_to_learn" if how is Ending.UNDECIDED else "duplicate_feedback"
             effects.append(Skip((record.position,), reason))

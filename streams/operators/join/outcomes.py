@@ -12,14 +12,12 @@ from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
 from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
-from streams.operators.counters import Counters
-from streams.operators.ids.table import seconds
-from streams.operators.join.buffer import MAX_ID_BYTES, is_long, position_of, value_of
-from streams.operators.join.ended import How
-from streams.operators.join.observation import default_observation, observation
+from streams.operators.ids import seconds
+from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
+from streams.operators.join.observation import KINDS, ErrorSpans, default_observation, observation
 from streams.operators.join.shadows import VersionLosses
-from streams.operators.join.spans import KINDS, Spans
 from streams.operators.late_outputs import completed
+from streams.operators.statistics import Counters
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
@@ -28,9 +26,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.configuration import Configuration
     from streams.operators.contract import Effects
-    from streams.operators.join.buffer import Waiting
-    from streams.operators.join.terms import Terms, Windows
-    from streams.operators.late_outputs import Beside
+    from streams.operators.join.buffer import JoinBuffer
+    from streams.operators.join.terms import ApplicationTerms, Terms
+    from streams.operators.late_outputs import SideOutput
 
 _new = tuple.__new__  # half the cost of a named tuple's constructor
 # Of feedback on a prediction that was turned away, or that comes before its prediction and is.
@@ -44,7 +42,7 @@ _USUAL_NAME = 128
 _TOGETHER = 64
 
 
-class Told(NamedTuple):
+class Match(NamedTuple):
     """Feedback for a prediction that waits."""
 
     query_id: str
@@ -61,13 +59,13 @@ class LateError(ValueError):
 _Made: TypeAlias = "tuple[Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
 
 
-class Closing:
+class JoinOutcomes:
     """Ends the waiting of predictions and feedback, and counts how it ended.
 
     Args:
         codec: of predictions, feedback and observations.
         configuration: the classes of models, and which run in several versions.
-        windows: on which terms predictions wait.
+        terms: on which terms predictions wait.
         partitions: of `observations`.
         memory_us: how long the learner remembers ids.
     """
@@ -80,22 +78,22 @@ class Closing:
         "_memory_us",
         "_partitions",
         "_spans",
+        "_terms",
         "_versions",
-        "_windows",
     )
 
     def __init__(
-        self, codec: Codec, configuration: Configuration, windows: Windows, partitions: int, memory_us: int
+        self, codec: Codec, configuration: Configuration, terms: ApplicationTerms, partitions: int, memory_us: int
     ) -> None:
         self._codec = codec
         self._configuration = configuration
-        self._windows = windows
+        self._terms = terms
         self._partitions = partitions
         self._memory_us = memory_us
         self._counters = Counters()
         self._joined: Counter[str] = Counter()  # by application
         self._versions = VersionLosses(configuration)
-        self._spans = Spans()
+        self._spans = ErrorSpans()
 
     def rendered(self) -> dict[str, float]:
         """Return how many were joined, expired and refused."""
@@ -103,50 +101,50 @@ class Closing:
         more = self._versions.rendered() | self._spans.rendered()
         return {**Counters(joined).rendered(), **self._counters.rendered(), **more}
 
-    def join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
+    def join(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
         """Make the observations of predictions, each of another query; wrong feedback leaves its own waiting."""
-        for start in range(0, len(told), _TOGETHER):
-            self._join(told[start : start + _TOGETHER], partition, now_us, effects)
+        for start in range(0, len(matches), _TOGETHER):
+            self._join(matches[start : start + _TOGETHER], partition, now_us, effects)
 
     def match(
-        self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: Waiting, now_us: int, effects: Effects
+        self, matched: Sequence[tuple[str, tuple[Record, ...]]], partition: JoinBuffer, now_us: int, effects: Effects
     ) -> None:
         """Join predictions with the first of the feedback that has waited for each, and fits."""
         waiting, decode = partition.predictions, self._codec.decode
-        told: list[Told] = []
+        matches: list[Match] = []
         for query_id, (first, *others) in matched:
-            told.append(Told(query_id, first, decode(Feedback, first.value), waiting[query_id]))
+            matches.append(Match(query_id, first, decode(Feedback, first.value), waiting[query_id]))
             if others:  # they come before the next prediction's, as they would without it
-                self.join(told, partition, now_us, effects)
-                told = []
+                self.join(matches, partition, now_us, effects)
+                matches = []
             for record in others:
                 stored = waiting.get(query_id)
                 if stored is None:
                     effects.append(Skip((record.position,), "duplicate_feedback"))
                 else:
-                    one = Told(query_id, record, decode(Feedback, record.value), stored)
+                    one = Match(query_id, record, decode(Feedback, record.value), stored)
                     self.join([one], partition, now_us, effects)
-        self.join(told, partition, now_us, effects)
+        self.join(matches, partition, now_us, effects)
 
-    def _join(self, told: Sequence[Told], partition: Waiting, now_us: int, effects: Effects) -> None:
-        mark = self._spans.mark()
+    def _join(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int, effects: Effects) -> None:
+        snapshot = self._spans.snapshot()
         try:
-            made = [*self._made(told, partition, now_us)]
+            made = [*self._made(matches, partition, now_us)]
             written = self._written([one[-1] for one in made])
         except (LossError, LateError, DecodeError, SchemaError) as error:
-            self._spans.restore(mark)
-            if len(told) == 1:
+            self._spans.restore(snapshot)
+            if len(matches) == 1:
                 cause = "late" if isinstance(error, LateError) else "invalid_feedback"
-                self.refuse(told[0].record, cause, str(error), effects)
+                self.refuse(matches[0].record, cause, str(error), effects)
                 return
-            middle = len(told) // 2  # nothing was done for any of them yet
-            self._join(told[:middle], partition, now_us, effects)
-            self._join(told[middle:], partition, now_us, effects)
+            middle = len(matches) // 2  # nothing was done for any of them yet
+            self._join(matches[:middle], partition, now_us, effects)
+            self._join(matches[middle:], partition, now_us, effects)
             return
         has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}
         joined: list[tuple[str, str, int]] = []
-        for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(told, made, strict=True):
+        for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(matches, made, strict=True):
             completes = position_of(stored, record.partition), _new(Position, record[:3])
             begun_us = max(now_us, prediction.answered_us)
             joined.append((query_id, prediction.application, begun_us + terms.window_us))
@@ -160,14 +158,14 @@ class Closing:
         partition.join(joined, oldest_s)
         effects += [self._emitted(state, value, tuple(positions[state])) for state, value in written.items()]
 
-    def _made(self, told: Sequence[Told], partition: Waiting, now_us: int) -> Iterable[_Made]:
-        codec, terms_of, classes = self._codec, self._windows.of, self._configuration.classes
-        predictions = [codec.decode(Prediction, value_of(one.stored)) for one in told]
-        self._check_time(told, predictions, now_us)
-        beside: list[tuple[ModelOutput, ...]] = [()] * len(told)
+    def _made(self, matches: Sequence[Match], partition: JoinBuffer, now_us: int) -> Iterable[_Made]:
+        codec, terms_of, classes = self._codec, self._terms.of, self._configuration.classes
+        predictions = [codec.decode(Prediction, value_of(one.stored)) for one in matches]
+        self._check_time(matches, predictions, now_us)
+        beside: list[tuple[ModelOutput, ...]] = [()] * len(matches)
         if partition.shadows:
-            come = [partition.shadows.get(one.query_id) for one in told]
-            both = [completed(prediction, its) for prediction, its in zip(predictions, come, strict=True)]
+            side_outputs = [partition.shadows.get(one.query_id) for one in matches]
+            both = [completed(prediction, its) for prediction, its in zip(predictions, side_outputs, strict=True)]
             predictions, beside = [prediction for prediction, _ in both], [its for _, its in both]
         terms = [terms_of(prediction.application) for prediction in predictions]
         seen = [
@@ -179,16 +177,16 @@ class Closing:
                 one.record.timestamp_us,
                 self._span(prediction, one.feedback, its) if its.loss in KINDS else None,
             )
-            for prediction, its, one in zip(predictions, terms, told, strict=True)
+            for prediction, its, one in zip(predictions, terms, matches, strict=True)
         ]
         return zip(predictions, beside, terms, seen, strict=True)
 
-    def _check_time(self, told: Sequence[Told], predictions: Sequence[Prediction], now_us: int) -> None:
+    def _check_time(self, matches: Sequence[Match], predictions: Sequence[Prediction], now_us: int) -> None:
         """Raise `LateError` for what was told long after its window.
 
         Only after an outage such predictions wait still, and what they once were joined with is forgotten.
         """
-        for one, prediction in zip(told, predictions, strict=True):
+        for one, prediction in zip(matches, predictions, strict=True):
             if min(one.record.timestamp_us, now_us) > prediction.answered_us + self._memory_us:
                 raise LateError(LATE)
 
@@ -207,32 +205,32 @@ class Closing:
         encode = self._codec.encode
         return {state: encode(Observations(tuple(its)) if len(its) > 1 else its[0]) for state, its in by_state.items()}
 
-    def expire(self, partition: Waiting, query_id: str, now_us: int, effects: Effects) -> None:
+    def expire(self, partition: JoinBuffer, query_id: str, now_us: int, effects: Effects) -> None:
         """End the window of a query, unless feedback has."""
-        stored, come = partition.predictions.get(query_id), partition.shadows.pop(query_id)
+        stored, side_outputs = partition.predictions.get(query_id), partition.shadows.pop(query_id)
         if stored is None:
             return
         position, value = position_of(stored, partition.number), value_of(stored)
         application = peek_texts(value, 2)[1]
         partition.pop(query_id, application)
         try:
-            effects.append(self._unjoined(partition, position, value, come, now_us))
+            effects.append(self._unjoined(partition, position, value, side_outputs, now_us))
         except (DecodeError, SchemaError) as error:  # seen only here: until now its first fields were enough
             self._counters["undecodable_total", "topic", topics.PREDICTIONS] += 1
-            window_us = self._windows.of(application).window_us  # known for as long as one that could be read
-            partition.ended.put(How.OVER, query_id, now_us + window_us, seconds(now_us))
+            window_us = self._terms.of(application).window_us  # known for as long as one that could be read
+            partition.ended.put(Ending.OVER, query_id, now_us + window_us, seconds(now_us))
             record = Record(*position, timestamp_us=0, key=None, value=value)
             effects.append(DeadLetter(record, error.cause if isinstance(error, DecodeError) else "invalid", str(error)))
 
     def _unjoined(
-        self, partition: Waiting, position: Position, value: bytes, come: Sequence[Beside], now_us: int
+        self, partition: JoinBuffer, position: Position, value: bytes, side_outputs: Sequence[SideOutput], now_us: int
     ) -> Emit | Skip:
         """Say what the end of a window teaches."""
-        prediction, _ = completed(self._codec.decode(Prediction, value), come)
-        window_us, _, default_loss, _ = self._windows.of(prediction.application)
+        prediction, _ = completed(self._codec.decode(Prediction, value), side_outputs)
+        window_us, _, default_loss, _ = self._terms.of(prediction.application)
         # Late feedback is told from unknown for one more window.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
-        partition.ended.put(How.OVER, prediction.query_id, until_us, seconds(now_us))
+        partition.ended.put(Ending.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
         self._counters["unjoined_total", "application", prediction.application] += 1
         if seen is None:
@@ -241,7 +239,7 @@ class Closing:
             return Skip((position,), "window_long_over")  # the learner may have applied and forgotten its feedback
         return self._emitted(seen.decision.state, self._codec.encode(seen), (position,))
 
-    def dropped(self, record: Record, query_id: str, partition: Waiting, effects: Effects) -> bool:
+    def dropped(self, record: Record, query_id: str, partition: JoinBuffer, effects: Effects) -> bool:
         """End a prediction without a decision, and the feedback that has waited for it: there is nothing to learn.
 
         Returns:
@@ -256,7 +254,9 @@ class Closing:
         effects += [Skip((early.position,), "nothing_to_learn") for early in partition.pop_early(query_id)]
         return True
 
-    def turn_away(self, record: Record, query_id: str, application: str, partition: Waiting, effects: Effects) -> None:
+    def turn_away(
+        self, record: Record, query_id: str, application: str, partition: JoinBuffer, effects: Effects
+    ) -> None:
         """End a prediction for which there is no room, and the feedback that has waited for it."""
         named = application if application in self._configuration.applications else "unknown"
         self._counters["over_limit_total", "of", "predictions", "application", named] += 1

@@ -7,19 +7,18 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
-from schemas.records import Outcome, Tensor
-from streams.operators.counters import Counters, render
-from streams.operators.ids.table import SECOND_US
+from schemas.records import Outcome, Tensor, outputs_of
+from streams.operators.ids import SECOND_US
 from streams.operators.join.observation import NO_ANSWER_LOSS, output_loss
-from streams.operators.late_outputs import Beside
-from streams.operators.outputs import outputs_of
+from streams.operators.late_outputs import SideOutput
+from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
     from streams.operators.configuration import Configuration
-    from streams.operators.join.room import Room
+    from streams.operators.join.shared_room import SharedRoom
 
     IsClosed: TypeAlias = Callable[[str], bool]
 
@@ -41,9 +40,9 @@ class Shadows:
 
     __slots__ = ("_by_model", "_kept", "_room", "forgotten")
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: SharedRoom) -> None:
         self._room = room
-        self._kept: dict[str, tuple[Beside, ...]] = {}
+        self._kept: dict[str, tuple[SideOutput, ...]] = {}
         # By model, the first ones first: query id and version; what the output takes, and how long it is kept.
         self._by_model: dict[str, OrderedDict[tuple[str, str], tuple[int, int]]] = {}
         self.forgotten = 0
@@ -71,13 +70,13 @@ class Shadows:
                 continue  # it says nothing about the version
             self._forget(query_id, output.model, output.version)
             if self._made_room(query_id, output, until_us):
-                self._kept[query_id] = (*self._kept.get(query_id, ()), Beside(output, is_late))
+                self._kept[query_id] = (*self._kept.get(query_id, ()), SideOutput(output, is_late))
 
-    def get(self, query_id: str) -> tuple[Beside, ...]:
+    def get(self, query_id: str) -> tuple[SideOutput, ...]:
         """Return what is kept for a query."""
         return self._kept.get(query_id, ())
 
-    def pop(self, query_id: str) -> tuple[Beside, ...]:
+    def pop(self, query_id: str) -> tuple[SideOutput, ...]:
         """Return what is kept for a query, and keep it no longer."""
         found = self._kept.pop(query_id, ())
         for output, _ in found:

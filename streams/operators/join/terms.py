@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas import topics
-from streams.operators.ids.table import SECOND_US
+from streams.operators.ids import SECOND_US
 
 if TYPE_CHECKING:
     from streams.operators.configuration import Configuration, Deployed
@@ -28,7 +28,7 @@ class Terms(NamedTuple):
     span: float | None = None
 
 
-class Windows:
+class ApplicationTerms:
     """The terms of every application, of those that were removed until their last window has ended.
 
     Args:

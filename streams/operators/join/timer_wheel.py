@@ -5,13 +5,13 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from streams.operators.ids.table import SECOND_US
+from streams.operators.ids import SECOND_US
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
 
-class SecondsWheel:
+class TimerWheel:
     """Buckets of ids by the second in which they are due."""
 
     __slots__ = ("_bucket", "_buckets", "_length", "_second", "_seconds")

@@ -7,11 +7,11 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import is_judging, is_situated
+from policies.contract import is_answer_aware, is_contextual
 from policies.errors import PolicyError
 from schemas.records import PolicyState
 from streams.operators.cold_start import started, states_of
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 
 if TYPE_CHECKING:
     from collections import OrderedDict
@@ -172,9 +172,9 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
 def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
     """Let a policy learn that may want more than the losses."""
     decision = seen.decision
-    if is_situated(policy):
+    if is_contextual(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
-    if seen.answers is not None and is_judging(policy):
+    if seen.answers is not None and is_answer_aware(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, seen.answers)
     return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
 
@@ -199,7 +199,7 @@ def _meaning(decision: Decision) -> _Meaning | None:
         policy = registry.parse(decision.policy)
     except PolicyError:
         return None
-    return _Meaning(policy, count, not is_situated(policy) and not is_judging(policy))
+    return _Meaning(policy, count, not is_contextual(policy) and not is_answer_aware(policy))
 
 
 def _checked(seen: Observation) -> _Meaning:

@@ -17,10 +17,9 @@ from schemas.errors import DecodeError
 from schemas.records import Observation, Observations
 from streams.operators.cold_start import states_of
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Position, StateKey, WriteStates
-from streams.operators.counters import Counters
-from streams.operators.ids.window import SeenIds
+from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import Folding
-from streams.operators.statistics import Losses
+from streams.operators.statistics import Counters, Losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

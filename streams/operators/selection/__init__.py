@@ -1,1 +1,18 @@
-"""Select and combine: which models a query asks, and what is answered by its deadline."""
+"""Select and combine: which models a query asks, and what is answered by its deadline.
+
+    queries ─▶ kernel ─▶ serving ─▶ dispatch ─▶ models.<m>.queries
+                  │         └─▶ combiner ◀─ model-predictions
+                  ▼                └─▶ answer ─▶ predictions
+             state_view
+
+kernel        the role's kernel: decodes a query and finds the policy state that decides
+serving       a decided query: admission, cache, models, answer
+dispatch      the rows that models are asked, and queries that name a version
+combiner      waits for outputs until all are there, or the deadline comes
+answer        outputs ─▶ answer: combined, partial or default; running means as substitutes
+pending       one query in hand, each application's quota, queries parked for a state
+state_view    the policy states that were read lately
+admission     refuses what a model cannot answer in time
+cache         remembers outputs by input
+latencies     how long each model takes to answer
+"""

@@ -26,15 +26,26 @@ SILENT_US = 1_000_000  # a worker that has not reported for so long does not sha
 RANK_US = 1_000_000  # for how long a priority that was seen keeps lower ones back
 MIN_SHARE = 0.25  # of the time that is left, which the lowest priority may still use
 _KEEP = 0.9  # of the past, at each report: about ten batches are remembered (Clockwork's window)
-_MARK_US = 100_000
+_CHECKPOINT_US = 100_000
 
 
-class Load:
+class ModelLoad:
     """What is known of one model: rows ahead, and how fast they go."""
 
     __slots__ = (
-        "_asked", "_batch_rows", "_cap", "_foreign", "_latest_due_us", "_marks", "_probed_us", "_returned", "_start_us",
-        "_sums", "_workers", "batch_us", "row_us",
+        "_asked",
+        "_batch_rows",
+        "_cap",
+        "_checkpoints",
+        "_foreign",
+        "_latest_due_us",
+        "_probed_us",
+        "_returned",
+        "_start_us",
+        "_sums",
+        "_workers",
+        "batch_us",
+        "row_us",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -45,7 +56,7 @@ class Load:
         self._start_us = 0  # since when the rows ahead are being worked on
         self._probed_us = 0
         self._latest_due_us = 0
-        self._marks: deque[tuple[int, int]] = deque()  # (when they are lost, rows asked until then)
+        self._checkpoints: deque[tuple[int, int]] = deque()  # (when they are lost, rows asked until then)
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)  # decayed: 1, n, t, n², n·t
         self._workers: dict[str, tuple[int, int]] = {}  # last report (us), rows left waiting
         self.batch_us = 0.0  # a: what a batch costs, however small
@@ -117,11 +128,11 @@ class Load:
 
     def _age(self, now_us: int) -> None:
         """Give up on rows that were never reported."""
-        marks = self._marks
-        if not marks or marks[-1][0] - LOST_US < max(now_us, self._latest_due_us) - _MARK_US:
-            marks.append((max(now_us, self._latest_due_us) + LOST_US, self._asked))
-        while marks and marks[0][0] <= now_us:
-            self._returned = max(self._returned, marks.popleft()[1])
+        checkpoints = self._checkpoints
+        if not checkpoints or checkpoints[-1][0] - LOST_US < max(now_us, self._latest_due_us) - _CHECKPOINT_US:
+            checkpoints.append((max(now_us, self._latest_due_us) + LOST_US, self._asked))
+        while checkpoints and checkpoints[0][0] <= now_us:
+            self._returned = max(self._returned, checkpoints.popleft()[1])
 
     def _fit(self, rows: int, took_us: int) -> None:
         one, n, t, nn, nt = (_KEEP * old for old in self._sums)
@@ -145,14 +156,14 @@ class Admission:
     __slots__ = ("_loads", "_seen_us")
 
     def __init__(self) -> None:
-        self._loads: dict[str, Load] = {}
+        self._loads: dict[str, ModelLoad] = {}
         self._seen_us: dict[int, int] = {}  # priorities and when they last were seen, once there is one but 0
 
-    def load(self, model: str) -> Load:
+    def load(self, model: str) -> ModelLoad:
         """Return a model's load."""
         load = self._loads.get(model)
         if load is None:
-            load = self._loads[model] = Load()
+            load = self._loads[model] = ModelLoad()
         return load
 
     def admits(self, model: str, due_us: int, now_us: int, priority: int = 0) -> bool:

@@ -1,21 +1,38 @@
-"""From what models said to a query to its answer: combined, partial, or the default with a reason."""
+"""From the models' outputs to the answer of a query: combined, partial, or the default with a reason.
+
+`Substitutes` keeps a running mean output of each model. It stands in for a model that has not answered, where the
+application says so (Clipper, NSDI'17 §5.2.2).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from policies.combine import agrees, combine
-from schemas.records import ModelOutput, Outcome, Prediction, Status
+from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from policies.contract import Ballots
+    from numpy.typing import NDArray
+
+    from policies.contract import VoteWeights
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
-    from streams.operators.selection.substitutes import StandIns
 
+_OUTPUTS = 1_000  # the mean forgets older ones: models and what they are asked drift
+_NOT_IN_TIME = (
+    Outcome.MISSING,
+    Outcome.OVERLOADED,
+    Outcome.EXPIRED,
+)  # a model that failed on this input is not replaced by others' answers
+_LABELS = 1_000  # different ones that are counted, for each model
+
+_Key: TypeAlias = tuple[str, str]  # application and model
 # Why no model's output could be used, by precedence: what the caller can mend comes first.
 _REASONS = (
     (Outcome.INVALID, "invalid_input"),
@@ -27,7 +44,71 @@ _REASONS = (
 )
 
 
-def predicted(query: Pending, now_us: int, reason: str | None, stand_ins: StandIns) -> Prediction:
+class _Mean:
+    """Of one model's outputs: the mean of numbers or scores, the most frequent label."""
+
+    __slots__ = ("_count", "_labels", "_mean")
+
+    def __init__(self) -> None:
+        self._labels: Counter[int | str] = Counter()
+        self._mean: NDArray[np.float64] | None = None
+        self._count = 0
+
+    def add(self, answer: Value) -> None:
+        if isinstance(answer, int | str):
+            self._add_label(answer)
+            return
+        value = np.asarray(answer.numpy() if isinstance(answer, Tensor) else answer, np.float64)
+        if self._mean is None or self._mean.shape != value.shape:
+            self._mean, self._count = np.zeros(value.shape), 0
+        self._count = min(self._count + 1, _OUTPUTS)
+        self._mean = self._mean + (value - self._mean) / self._count
+
+    def _add_label(self, label: int | str) -> None:
+        if label not in self._labels and len(self._labels) >= _LABELS:
+            return
+        self._labels[label] += 1
+        self._count += 1
+        if self._count > 2 * _OUTPUTS:
+            self._labels = Counter({label: count // 2 for label, count in self._labels.items() if count > 1})
+            self._count = self._labels.total()
+
+    @property
+    def value(self) -> Value | None:
+        """None before the first output."""
+        if self._mean is not None:
+            return float(self._mean) if not self._mean.shape else Tensor.of(self._mean)
+        return self._labels.most_common(1)[0][0] if self._labels else None
+
+
+class Substitutes:
+    """Running means by application and model: another application may ask about other inputs."""
+
+    __slots__ = ("_means",)
+
+    def __init__(self) -> None:
+        self._means: dict[_Key, _Mean] = {}
+
+    def learn(self, application: str, outputs: Iterable[ModelOutput]) -> None:
+        """Take outputs, in time or late: a model that is never in time has a mean, too."""
+        for output in outputs:
+            if output.outcome is Outcome.OK and output.answer is not None:
+                key = application, output.model
+                mean = self._means.get(key)
+                if mean is None:
+                    mean = self._means[key] = _Mean()
+                mean.add(output.answer)
+
+    def fill(self, application: str, outputs: Mapping[int, ModelOutput]) -> dict[int, ModelOutput]:
+        """Return the outputs with what stands in for each missing one in its place; their outcomes stay."""
+        return {arm: self._filled(application, output) for arm, output in outputs.items()}
+
+    def _filled(self, application: str, output: ModelOutput) -> ModelOutput:
+        mean = self._means.get((application, output.model))
+        return output._replace(answer=mean.value) if mean is not None and output.outcome in _NOT_IN_TIME else output
+
+
+def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
     """Make the answer of a query from what it has, or its default output for the given reason."""
     if reason is None and query.is_alone:
         only = query.outputs.get(query.models[0])
@@ -39,8 +120,8 @@ def predicted(query: Pending, now_us: int, reason: str | None, stand_ins: StandI
     answer: Value | None
     if usable and reason is None and application is not None:
         if application.missing == RUNNING_MEAN:
-            stand_ins.learn(application.name, usable.values())
-            outputs = stand_ins.fill(application.name, outputs)
+            substitutes.learn(application.name, usable.values())
+            outputs = substitutes.fill(application.name, outputs)
         answer, confidence = _combined(query.weights, outputs, usable, application.combine)
         status = Status.COMPLETE if len(usable) == len(outputs) else Status.PARTIAL
         reason = None if status is Status.COMPLETE else _why(outputs)
@@ -102,7 +183,10 @@ def _asked(query: Pending) -> dict[int, ModelOutput]:
 
 
 def _combined(
-    weights: Sequence[float] | Ballots, asked: Mapping[int, ModelOutput], usable: Mapping[int, ModelOutput], how: str
+    weights: Sequence[float] | VoteWeights,
+    asked: Mapping[int, ModelOutput],
+    usable: Mapping[int, ModelOutput],
+    how: str,
 ) -> tuple[Value, float]:
     """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
     votes = weights({arm: output.answer for arm, output in asked.items()}) if callable(weights) else weights

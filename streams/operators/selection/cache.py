@@ -1,6 +1,6 @@
 """Remember what models answered: an input seen before is answered again without asking, one in flight is asked once.
 
-    ask ──▶ not there ──▶ the model is asked; the entry waits for its output ──land──▶ answers what waits, and is kept
+    ask ──▶ not there ──▶ the model is asked; the entry waits for its output ──▶ which answers what waits, and is kept
         ├─▶ in flight ──▶ the query waits with it
         └─▶ answered  ──▶ the query has its output
 
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from policies.draw import version
 from schemas.records import ModelOutput, Outcome, Tensor
-from streams.operators.counters import render
+from streams.operators.statistics import render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class Orphan(NamedTuple):
     due_us: int
 
 
-class _Asked:
+class _CachedModel:
     """One model: the version deployed now, what is awaited from it by partition and query id, and its counters."""
 
     __slots__ = ("changes", "coalesced", "flights", "hits", "misses", "model", "source")
@@ -87,12 +87,12 @@ class PredictionCache:
         capacity_bytes: of all entries: inputs, scores and `ENTRY_BYTES` each.
     """
 
-    __slots__ = ("_asked", "_bytes", "_capacity_bytes", "_entries", "_late", "_orphans", "_waiting")
+    __slots__ = ("_bytes", "_capacity_bytes", "_entries", "_late", "_models", "_orphans", "_waiting")
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity_bytes = capacity_bytes
         self._entries: OrderedDict[_Key, ModelOutput | _Awaited] = OrderedDict()
-        self._asked: dict[str, _Asked] = {}
+        self._models: dict[str, _CachedModel] = {}
         self._waiting: dict[_Key, list[tuple[Pending, int]]] = {}  # queries and when their output is due (us)
         self._late: dict[_Key, _Awaited] = {}  # the first that was overdue: its output is still welcome
         self._orphans: list[Orphan] = []
@@ -107,9 +107,9 @@ class PredictionCache:
             due_us: when its output must be on its way back.
             now_us: an input whose model query is overdue by now is asked again.
         """
-        asked = self._asked.get(model.name)
+        asked = self._models.get(model.name)
         if asked is None:
-            asked = self._asked[model.name] = _Asked(model)
+            asked = self._models[model.name] = _CachedModel(model)
         elif asked.model is not model:
             asked.deploy(model)
         if query.version is not None:
@@ -149,7 +149,7 @@ class PredictionCache:
     def awaits(self, query: Pending) -> bool:
         """Tell whether an output is to come under this query's id: of an earlier one with that id, answered or not."""
         for name in query.models:
-            asked = self._asked.get(name)
+            asked = self._models.get(name)
             if asked is not None and query.row_id in asked.flights.get(query.partition, ()):
                 return True
         return False
@@ -163,20 +163,22 @@ class PredictionCache:
         return isinstance(self._found(model, query), ModelOutput)
 
     def _found(self, model: Model, query: Pending) -> ModelOutput | _Awaited | None:
-        asked, given = self._asked.get(model.name), query.input
+        asked, given = self._models.get(model.name), query.input
         if asked is None or asked.model is not model or query.version is not None:
             return None
         source = asked.source_for(query.row_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         return self._entries.get(key)
 
-    def land(self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput]) -> Iterator[Pending]:
+    def take_outputs(
+        self, partition: int, batch: ModelPredictions, outputs: Sequence[ModelOutput]
+    ) -> Iterator[Pending]:
         """Take a worker batch; yields each other query that waited for one of its outputs, which it now has.
 
         A failure is shared with those that waited, since their input is the same, but never kept. An output that
         expired says nothing about them: they are asked for themselves (`orphans`).
         """
-        asked = self._asked.get(batch.model)
+        asked = self._models.get(batch.model)
         flights = asked.flights.get(partition) if asked is not None else None
         if not flights:
             return
@@ -193,7 +195,7 @@ class PredictionCache:
     def forget(self, query: Pending) -> None:
         """Give up on the outputs that this query was to fetch: its models will not be asked."""
         for model in query.models:
-            asked = self._asked.get(model)
+            asked = self._models.get(model)
             key = asked.flights.get(query.partition, {}).get(query.row_id) if asked is not None else None
             if key is not None:
                 self._abandon(key)
@@ -202,7 +204,7 @@ class PredictionCache:
         """Give up on all outputs that would come to these partitions: another process takes them."""
         flights = (
             ((partition, query_id), key)
-            for asked in self._asked.values()
+            for asked in self._models.values()
             for partition in partitions
             for query_id, key in asked.flights.pop(partition, {}).items()
         )
@@ -223,12 +225,12 @@ class PredictionCache:
     def statistics(self) -> Mapping[str, float]:
         """Return how full it is, and by model how many queries were hits, in flight already (coalesced), or neither."""
         figures = {"cache_entries": float(len(self._entries)), "cache_bytes": float(self._bytes)}
-        for name, asked in self._asked.items():
+        for name, asked in self._models.items():
             for result, count in ("hit", asked.hits), ("coalesced", asked.coalesced), ("miss", asked.misses):
                 figures[render(("cache_total", "model", name, "result", result))] = float(count)
         return figures
 
-    def _await_again(self, asked: _Asked, key: _Key, awaited: _Awaited) -> None:
+    def _await_again(self, asked: _CachedModel, key: _Key, awaited: _Awaited) -> None:
         """Expect the output from another query; the first that was overdue is still taken, however late."""
         overdue = self._entries[key]
         assert not isinstance(overdue, ModelOutput)
@@ -303,7 +305,7 @@ class PredictionCache:
         """Expect these outputs no more, nor the late one of the entry."""
         for flight in (*awaited, self._late.pop(key, None)):
             if flight is not None and not isinstance(flight, ModelOutput):
-                self._asked[key[0][0]].flights.get(flight[1], {}).pop(flight[2], None)
+                self._models[key[0][0]].flights.get(flight[1], {}).pop(flight[2], None)
 
 
 def _wants(query: Pending, key: _Key) -> bool:

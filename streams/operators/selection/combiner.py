@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelOutput, Outcome, Status
+from schemas.records import ModelOutput, Outcome, Status, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
-from streams.operators.outputs import outputs_of
-from streams.operators.selection.answer import answered, predicted
-from streams.operators.selection.substitutes import StandIns
+from streams.operators.selection.answer import Substitutes, answered, predicted
 from streams.operators.statistics import Durations
 
 if TYPE_CHECKING:
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import ModelPredictions
-    from streams.operators.counters import Counters
     from streams.operators.selection.latencies import Latencies
     from streams.operators.selection.pending import Pending
+    from streams.operators.statistics import Counters
 
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
@@ -48,7 +46,7 @@ class Combiner:
         self._pending: dict[int, dict[str, Pending]] = {}
         self._due: dict[int, list[Pending]] = {}
         self._buckets: list[int] = []
-        self._stand_ins = StandIns()
+        self._substitutes = Substitutes()
         self._late = LateOutputs()
         self._durations = Durations("answer", "application")
         self.latencies: Latencies | None = None  # once somebody wants to know them
@@ -174,12 +172,12 @@ class Combiner:
             known = query.application
             mean_of = known.name if known is not None and known.missing == RUNNING_MEAN else None
             self._late.expect(query.partition, query.row_id, missing, mean_of)
-        prediction = predicted(query, now_us, reason, self._stand_ins)
+        prediction = predicted(query, now_us, reason, self._substitutes)
         try:
             value = self._codec.encode(prediction)
         except SchemaError:  # the scores of many classes of many models
             query.outputs.clear()
-            prediction = predicted(query, now_us, "oversized_outputs", self._stand_ins)
+            prediction = predicted(query, now_us, "oversized_outputs", self._substitutes)
             value = self._codec.encode(prediction)
         name = query.application.name if query.application else UNKNOWN  # labels must be bounded, names need not be
         status, reason = prediction.status, prediction.reason
@@ -196,7 +194,7 @@ class Combiner:
         if any(late.applications):
             for application, output in zip(late.applications, outputs_of(late.batch), strict=True):
                 if application is not None:
-                    self._stand_ins.learn(application, (output,))
+                    self._substitutes.learn(application, (output,))
         return [late.emit(partition, self._codec)]
 
     def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
@@ -218,8 +216,8 @@ class Combiner:
             found = waiting.pop(query.row_id, query)
             if found is not query:  # another's that has the same id: this one has not been opened
                 waiting[query.row_id] = found
-        if (intake := query.intake) is not None:
-            intake.places -= query.places
+        if (quota := query.quota) is not None:
+            quota.places -= query.places
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1

@@ -1,38 +1,83 @@
-"""What one call of the selection kernel asks of models: gathered, then one record a model, partition and kind of input.
+"""Which models a query asks by name, and what one call of the kernel asks of each model.
 
-query, query, query ──add──▶ rows by (models' topics, reply partition, form) ──flush──▶ ModelQueries, encoded once
+    MODEL@VERSION ─▶ that model, if the application asks one model alone
+    VERSION       ─▶ the model that was drawn, if it runs that version; else one that does, by the query's own draw
+
+    query, query, query ──add──▶ rows by (models' topics, reply partition, form) ──flush──▶ ModelQueries, encoded once
+
+A query that names a version is the client's choice, not the policy's. Its answer teaches nothing: it would be compared
+with models that were never tried on such queries.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from policies.draw import uniform
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
+from schemas.topics import MODEL_VERSION
 from streams.operators.contract import Emit, HandOver
 from streams.operators.selection.pending import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from schemas.codec import Codec
-    from schemas.records import Input
+    from schemas.records import Input, Model
     from streams.operators.contract import Effects
     from streams.operators.selection.pending import Pending
+
+# Labels of the version that serves, and of those beside it that answer a share of the queries.
+STABLE, CANARY = "stable", "canary"
 
 # A quarter of what a record may hold: larger ones delay their first row for the sake of the last.
 _RECORD_BYTES = 131_072
 _ROW_BYTES = 64  # of a row beside its input: id and due time
-
 # Rows of one form can be stacked: dtype and shape of a tensor; None = text and byte strings.
 _Form: TypeAlias = tuple[str, tuple[int, ...]] | None
-
-
 # A query, when its output is due (us), its input: a plain tuple, as there is one a query.
 Row: TypeAlias = "tuple[Pending, int, Input]"
 
 
-class Asking:
+def named(
+    version: str, query_id: str, drawn: tuple[str, ...], arms: tuple[str, ...], models: Mapping[str, Model]
+) -> tuple[str, ...]:
+    """Return the models to ask.
+
+    Args:
+        version: that the query names: a version, label, or MODEL@VERSION.
+        query_id: draws among several.
+        drawn: what the policy would ask.
+        arms: the application's models.
+        models: that are deployed, by name.
+
+    Returns:
+        `drawn` itself where that will do; nothing where no model of the application can answer.
+    """
+    model, is_of_one, _ = version.partition(MODEL_VERSION)
+    if is_of_one and model not in arms:
+        return ()
+    if len(drawn) != 1:  # an ensemble: whoever does not run it is left out
+        return drawn
+    if is_of_one:
+        return drawn if drawn == (model,) else (model,)
+    if _runs(models.get(drawn[0]), version):
+        return drawn
+    others = [name for name in arms if _runs(models.get(name), version)]
+    return (others[int(uniform(query_id, "named") * len(others))],) if others else drawn
+
+
+def _runs(model: Model | None, version: str) -> bool:
+    """Tell whether a version of a model can be asked, by its number or label; shadows never answer."""
+    if model is None:
+        return False
+    if version == CANARY:
+        return any(share > 0 for share in model.shares.values())
+    return version in {STABLE, model.version} or model.shares.get(version, 0.0) > 0
+
+
+class Dispatcher:
     """Gathers rows until they are flushed, in order of arrival.
 
     Attributes:

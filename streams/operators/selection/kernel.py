@@ -16,24 +16,21 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from policies.contract import has_start
+from policies.contract import has_shared_prior
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 from schemas.records import ModelPredictions, Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
-from streams.operators.counters import Counters, render
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
-from streams.operators.selection.parked import Parked, Waiting
-from streams.operators.selection.pending import Pending
-from streams.operators.selection.quotas import Intakes
+from streams.operators.selection.pending import ParkedQueries, ParkedQuery, Pending, Quotas
 from streams.operators.selection.serving import Serving
 from streams.operators.selection.state_view import StateView, arms_of
-from streams.operators.statistics import MAX_LABELS
+from streams.operators.statistics import MAX_LABELS, Counters, render
 from streams.topology import MAX_CONTEXT_BYTES, state_name, state_partition
 
 if TYPE_CHECKING:
@@ -68,7 +65,7 @@ class SelectionSettings:
         remembered: query ids kept per application and partition, to recognise duplicates.
         cache_bytes: of model outputs kept by input; 0 = every query is asked.
         admission: whether queries that a model cannot answer in time are answered with the default at once.
-        places: that queries in hand may take, see `intake`: what the role may have outstanding.
+        places: that queries in hand may take, see `quota`: what the role may have outstanding.
         state_bytes: that the policy states may take, as far as is known; the first of both bounds holds.
     """
 
@@ -100,9 +97,9 @@ class Selection(Operator):
             self._counters,
         )
         self._states = StateView(settings.states, settings.state_bytes)
-        self._parked = Parked(settings.places)
+        self._parked = ParkedQueries(settings.places)
         self._asked_us: int | None = None  # since when the store has owed an answer
-        self._intakes = Intakes(settings.places, settings.remembered)
+        self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
@@ -169,7 +166,7 @@ class Selection(Operator):
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget what is pending in these partitions: their new owner reads it again."""
         self._serving.drop(partitions)
-        self._intakes.drop(partitions)
+        self._quotas.drop(partitions)
         for query in self._parked.drop(partitions):
             query.leave()
 
@@ -179,7 +176,7 @@ class Selection(Operator):
             **self._counters.rendered(),
             **self._described(),
             **self._serving.statistics(),
-            **self._intakes.statistics(),
+            **self._quotas.statistics(),
             "parked": float(len(self._parked)),
             "states_cached": float(len(self._states)),
             "states_bytes": float(self._states.size),
@@ -191,7 +188,7 @@ class Selection(Operator):
         return [
             _state_key(name, None, self._settings.partitions)
             for name, deployed in self._configuration.applications.items()
-            if not deployed.application.per_context or has_start(deployed.policy)
+            if not deployed.application.per_context or has_shared_prior(deployed.policy)
         ]
 
     def _described(self) -> dict[str, float]:
@@ -223,7 +220,7 @@ class Selection(Operator):
             except DecodeError as error:
                 effects.append(self._dead(record, error))
         if topic == topics.APPLICATIONS:  # their states are there before their first queries
-            self._intakes.follow(self._configuration.applications)
+            self._quotas.follow(self._configuration.applications)
             wanted += [key for key in self._common_states() if key not in self._states]
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
@@ -231,32 +228,32 @@ class Selection(Operator):
         common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
         decided: list[tuple[Arms, list[Pending]]] = []
         arms: Arms | None = None
-        margin_us, intake_of = self._margin_us, self._intakes.by_name.get
-        self._intakes.set_limits()
+        margin_us, quota_of = self._margin_us, self._quotas.by_name.get
+        self._quotas.set_limits()
         for record in records:
             try:
                 query = self._query(record)
             except DecodeError as error:
                 effects.append(self._dead(record, error))
                 continue
-            intake = intake_of(query.application)
-            if intake is None:
+            quota = quota_of(query.application)
+            if quota is None:
                 self._counters["queries_total", "application", UNKNOWN] += 1
                 pending = _pending(query, record, None, now_us, margin_us)
                 effects.append(self._serving.combiner.answer(pending, now_us, "unknown_application"))
                 continue
-            intake.queries += 1
-            if not intake.recent.add(record.partition, query.query_id, query.reply_token):
+            quota.queries += 1
+            if not quota.recent.add(record.partition, query.query_id, query.reply_token):
                 effects.append(Skip((record.position,), "duplicate_query"))
                 continue
-            pending = _pending(query, record, intake.deployed, now_us, margin_us)
-            if pending.until_us <= now_us or intake.places >= intake.limit:
+            pending = _pending(query, record, quota.deployed, now_us, margin_us)
+            if pending.until_us <= now_us or quota.places >= quota.limit:
                 reason = "expired" if pending.until_us <= now_us else "over_limit"
                 effects.append(self._serving.combiner.answer(pending, now_us, reason))
                 continue
-            pending.intake = intake
-            intake.places += pending.places
-            its = common.get(query.application) or self._arms(intake.deployed, pending, now_us, common, wanted)
+            pending.quota = quota
+            quota.places += pending.places
+            its = common.get(query.application) or self._arms(quota.deployed, pending, now_us, common, wanted)
             if its is None:
                 continue
             if its is not arms:
@@ -265,7 +262,7 @@ class Selection(Operator):
             decided[-1][1].append(pending)
         for arms, queries in decided:
             self._serving.ask(queries, arms, now_us, effects)
-        for name, count in self._intakes.counted():
+        for name, count in self._quotas.counted():
             self._counters["queries_total", "application", name] += count
 
     def _query(self, record: Record) -> Query:
@@ -302,7 +299,7 @@ class Selection(Operator):
             if self._parked.is_full:
                 return self._without_state(key, deployed)
             pending.keep_input()
-            self._parked.add(key, Waiting(self._patience(pending, now_us), deployed, pending))
+            self._parked.add(key, ParkedQuery(self._patience(pending, now_us), deployed, pending))
         return arms
 
     def _patience(self, pending: Pending, now_us: int) -> int:
@@ -313,13 +310,13 @@ class Selection(Operator):
 
     def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
         """Have a state read; before it that of all contexts, if a new context starts from there and it is not fresh."""
-        if has_start(deployed.policy) and self._states.is_new(key):
+        if has_shared_prior(deployed.policy) and self._states.is_new(key):
             common = StateKey(key.partition, deployed.application.name)
             if common != key and self._states.is_due(common, now_us):
                 wanted.append(common)
         wanted.append(key)
 
-    def _release(self, key: StateKey, queries: Iterable[Waiting], now_us: int, effects: Effects) -> None:
+    def _release(self, key: StateKey, queries: Iterable[ParkedQuery], now_us: int, effects: Effects) -> None:
         """Have queries served that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
             application = deployed.application

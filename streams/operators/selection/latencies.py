@@ -1,9 +1,9 @@
-"""How long models take to answer a query, as the selection role sees it: from the query's arrival to its output's.
+"""How long models take to answer, as selection sees it: from a query's arrival to its output's.
 
-Round trips are what a deadline is spent on: both ways through the broker, the wait for a batch, the batch. One batch
-gives one sample, its first row's, which waited longest. A query that a model left without an output by the deadline
-counts as twice the time it was given. What was known of a model that has been silent for long is forgotten when it
-answers in less than half of it: it was left out, and this was the query that found out that it has recovered.
+A deadline is spent on round trips: both ways through the broker, the wait for a batch, and the batch. Each batch gives
+one sample: its first row, which waited longest. A query without an output by the deadline counts as twice the time it
+was given. A model that was silent for long is asked again now and then. If it answers in less than half of its known
+time, it has recovered, and its old samples are forgotten.
 """
 
 from __future__ import annotations
@@ -18,7 +18,28 @@ RECOVERED = 0.5  # of what it took
 PROBE_US, PROBE_AT_MOST_US = 1_000_000, 64_000_000
 
 
-class _Model:
+class RunningQuantile:
+    """Stochastic approximation of a quantile (Robbins and Monro 1951) with a step in proportion to the estimate.
+
+    Args:
+        q: the quantile in (0, 1).
+        start: the first estimate, in the unit of the samples, > 0.
+        step: relative step; .05 forgets within a few hundred samples.
+    """
+
+    __slots__ = ("_down", "_up", "value")
+
+    def __init__(self, q: float, start: float, step: float = 0.05) -> None:
+        self.value = start
+        self._up = 1.0 + step * q
+        self._down = 1.0 - step * (1.0 - q)
+
+    def add(self, sample: float) -> None:
+        """Move the estimate towards the quantile by one sample."""
+        self.value = max(1.0, self.value * (self._up if sample > self.value else self._down))
+
+
+class _ModelLatency:
     """The latest latencies of one model."""
 
     __slots__ = ("estimate_us", "pause_us", "probed_us", "samples", "seen_us")
@@ -60,7 +81,7 @@ class Latencies:
     __slots__ = ("_models",)
 
     def __init__(self) -> None:
-        self._models: dict[str, _Model] = {}
+        self._models: dict[str, _ModelLatency] = {}
 
     def add(self, model: str, latency_us: float, now_us: int) -> None:
         """Take one round trip of a model."""
@@ -75,8 +96,8 @@ class Latencies:
         known = map(self._models.get, models)
         return tuple([0.0 if model is None else model.expected_us(now_us) for model in known])
 
-    def _known(self, model: str) -> _Model:
+    def _known(self, model: str) -> _ModelLatency:
         known = self._models.get(model)
         if known is None:
-            known = self._models[model] = _Model()
+            known = self._models[model] = _ModelLatency()
         return known

@@ -1,23 +1,129 @@
-"""A query from when it is read until it is answered."""
+"""Queries in hand: from when they are read until they are answered.
+
+    Pending          one query that waits for its models
+    Quota, Quotas    how much each application holds, and how much it may hold
+    ParkedQueries    queries that wait for a policy state that has never been read
+
+    held by all:  0 ──────────── half of the bound ──────────── the bound: the role reads no more
+                   anybody may take more │ an application over its share is refused
+
+So one application leaves room for the others, however much is asked of it. A refused query is answered with the default
+at once, which delays nobody; to stop reading would delay everybody. If all applications hold equally much, or there is
+only one, nobody is refused, and the role stops reading.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import heapq
+from itertools import count
+from sys import maxsize
+from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.records import Tensor
 from streams.operators.contract import Position
+from streams.operators.ids import RecentIds
+from streams.operators.statistics import render
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from policies.contract import Ballots
+    from policies.contract import VoteWeights
     from schemas.records import Application, Decision, Input, ModelOutput, Query
-    from streams.operators.contract import Record
-    from streams.operators.selection.quotas import Intake
+    from streams.operators.configuration import Deployed
+    from streams.operators.contract import Record, StateKey
+
+# A share is somewhat more than an equal part, and no less than a sixteenth of the bound: applications that are asked
+# alike are never refused, by chance either, before the role stops reading.
+_SURPLUS, _LEAST = 1.25, 1 / 16
 
 # A query and what belongs to it take about 1 KiB (CPython 3.11): a place. More of them for what a client made larger.
 PLACE_BYTES = 1_024
 _NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
+
+
+class Quota:
+    """One application.
+
+    Attributes:
+        deployed: as it is now.
+        recent: ids of its queries.
+        queries: that have come and are not counted yet.
+        places: that its queries in hand take.
+        limit: of places; from there on its queries are refused.
+    """
+
+    __slots__ = ("deployed", "limit", "places", "queries", "recent")
+
+    def __init__(self, deployed: Deployed, remembered: int) -> None:
+        self.deployed = deployed
+        self.recent = RecentIds(remembered)
+        self.queries = self.places = 0
+        self.limit = maxsize
+
+
+class Quotas:
+    """All applications that are deployed.
+
+    Args:
+        bound: places that all of them hold when the role stops reading.
+        remembered: ids kept for each application and partition.
+
+    Attributes:
+        by_name: one for each.
+    """
+
+    __slots__ = ("_bound", "_remembered", "by_name")
+
+    def __init__(self, bound: int, remembered: int) -> None:
+        self._bound = bound
+        self._remembered = remembered
+        self.by_name: dict[str, Quota] = {}
+
+    def __iter__(self) -> Iterator[Quota]:
+        return iter(self.by_name.values())
+
+    def follow(self, applications: Mapping[str, Deployed]) -> None:
+        """Take the applications as they are deployed now."""
+        self.by_name = {name: self._of(name, deployed) for name, deployed in applications.items()}
+
+    def _of(self, name: str, deployed: Deployed) -> Quota:
+        quota = self.by_name.get(name) or Quota(deployed, self._remembered)
+        quota.deployed = deployed
+        return quota
+
+    def set_limits(self) -> None:
+        """Work out how much each may hold now."""
+        count = len(self.by_name)
+        if count < 2:
+            for quota in self:
+                quota.limit = maxsize
+            return
+        room = self._bound // 2 - sum([quota.places for quota in self])
+        share = int(self._bound * max(_SURPLUS / count, _LEAST))
+        for quota in self:
+            quota.limit = max(share, quota.places + room)
+
+    def counted(self) -> Iterator[tuple[str, int]]:
+        """Yield the applications that queries have come for, and how many, once."""
+        for name, quota in self.by_name.items():
+            if quota.queries:
+                count, quota.queries = quota.queries, 0
+                yield name, count
+
+    def drop(self, partitions: Iterable[int]) -> None:
+        """Forget the ids of these partitions."""
+        for quota in self:
+            quota.recent.drop(partitions)
+
+    def statistics(self) -> dict[str, float]:
+        """Return by application the places that its queries in hand take, and may take."""
+        found: dict[str, float] = {}
+        self.set_limits()
+        for name, quota in self.by_name.items():
+            label = ("application", name)
+            found[render(("held", *label))] = float(quota.places)
+            found[render(("held_limit", *label))] = float(min(quota.limit, self._bound))
+        return found
 
 
 class Pending:
@@ -39,20 +145,43 @@ class Pending:
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
         answered: nobody waits for it any more.
         row_id: under which models are asked: its id, unless another query in hand has that one.
-        intake: of its application, while it is in hand there.
+        quota: of its application, while it is in hand there.
         places: that it takes there, of `PLACE_BYTES`.
         message: what its answer says to a person, beside the reason.
     """
 
     __slots__ = (
-        "answered", "application", "application_name", "completes", "context", "deadline_us", "decision", "features",
-        "headers", "input", "intake", "key", "message", "models", "outputs", "partition", "places", "priority",
-        "query_id", "received_us", "reply_token", "row_id", "sent_us", "until_us", "version", "weights",
+        "answered",
+        "application",
+        "application_name",
+        "completes",
+        "context",
+        "deadline_us",
+        "decision",
+        "features",
+        "headers",
+        "input",
+        "key",
+        "message",
+        "models",
+        "outputs",
+        "partition",
+        "places",
+        "priority",
+        "query_id",
+        "quota",
+        "received_us",
+        "reply_token",
+        "row_id",
+        "sent_us",
+        "until_us",
+        "version",
+        "weights",
     )  # fmt: skip
 
     input: Input | None
     decision: Decision | None
-    weights: Sequence[float] | Ballots
+    weights: Sequence[float] | VoteWeights
 
     def __init__(
         self,
@@ -81,7 +210,7 @@ class Pending:
         self.outputs: dict[str, ModelOutput] = {}
         self.answered = False
         self.row_id = self.query_id
-        self.intake: Intake | None = None
+        self.quota: Quota | None = None
         self.places = 1 if value is None or (len(value) <= PLACE_BYTES and not self.headers) else self._places(value)
         self.message = ""
 
@@ -101,16 +230,16 @@ class Pending:
 
     def keep_input(self) -> None:
         """Count it for its input, too, as its models are not asked yet."""
-        if self.intake is not None:
+        if self.quota is not None:
             places = size(self.input) // PLACE_BYTES
             self.places += places
-            self.intake.places += places
+            self.quota.places += places
 
     def leave(self) -> None:
         """Count it no more."""
-        if self.intake is not None:
-            self.intake.places -= self.places
-            self.intake = None
+        if self.quota is not None:
+            self.quota.places -= self.places
+            self.quota = None
 
 
 def size(given: Input | tuple[str | bytes, ...] | None) -> int:
@@ -118,3 +247,87 @@ def size(given: Input | tuple[str | bytes, ...] | None) -> int:
     if isinstance(given, Tensor):
         return len(given.data)
     return sum(map(len, given)) if isinstance(given, tuple) else len(given or b"")
+
+
+class ParkedQuery(NamedTuple):
+    """A query, its application, and how long it waits for its state."""
+
+    until_us: int
+    deployed: Deployed
+    query: Pending
+
+
+class ParkedQueries:
+    """By state, in order of arrival.
+
+    Args:
+        bound: places that they may take, see `quota`.
+    """
+
+    __slots__ = ("_bound", "_due", "_places", "_serial", "_waiting")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._places = 0
+        self._waiting: dict[StateKey, list[ParkedQuery]] = {}
+        self._due: list[tuple[int, int, StateKey]] = []  # a heap; some of it has been decided meanwhile
+        self._serial = count()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def __contains__(self, key: StateKey) -> bool:
+        return key in self._waiting
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody else may wait."""
+        return self._places >= self._bound
+
+    def add(self, key: StateKey, waiting: ParkedQuery) -> None:
+        """Let a query wait."""
+        self._places += waiting.query.places
+        queue = self._waiting.setdefault(key, [])
+        if not queue or queue[-1].until_us != waiting.until_us:
+            heapq.heappush(self._due, (waiting.until_us, next(self._serial), key))
+        queue.append(waiting)
+
+    def take(self, key: StateKey) -> list[ParkedQuery]:
+        """Remove and return all that wait for a state."""
+        return self._left(self._waiting.pop(key, []))
+
+    def due(self, now_us: int) -> Iterator[tuple[StateKey, list[ParkedQuery]]]:
+        """Remove and yield those that wait no longer, by state."""
+        while self._due and self._due[0][0] <= now_us:
+            key = heapq.heappop(self._due)[2]
+            queue = self._waiting.pop(key, [])
+            later = [waiting for waiting in queue if waiting.until_us > now_us]
+            if later:
+                self._waiting[key] = later
+            if len(later) < len(queue):
+                yield key, self._left([waiting for waiting in queue if waiting.until_us <= now_us])
+
+    def next_due(self) -> int | None:
+        """Return when the first one waits no longer (us)."""
+        while self._due:
+            until_us, _, key = self._due[0]
+            if any(waiting.until_us <= until_us for waiting in self._waiting.get(key, ())):
+                return until_us
+            heapq.heappop(self._due)
+        return None
+
+    def drop(self, partitions: Collection[int]) -> list[Pending]:
+        """Remove and return the queries of these partitions."""
+        dropped: list[ParkedQuery] = []
+        for key, queue in [*self._waiting.items()]:
+            dropped += [waiting for waiting in queue if waiting.query.partition in partitions]
+            kept = [waiting for waiting in queue if waiting.query.partition not in partitions]
+            if kept:
+                self._waiting[key] = kept
+            else:
+                del self._waiting[key]
+        return [waiting.query for waiting in self._left(dropped)]
+
+    def _left(self, gone: list[ParkedQuery]) -> list[ParkedQuery]:
+        self._places -= sum([waiting.query.places for waiting in gone])
+        return gone

@@ -12,18 +12,15 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from policies.contract import Situation, is_situated
+from policies.contract import Situation, is_contextual
 from policies.draw import uniform
 from schemas import topics
-from schemas.records import ModelPredictions
+from schemas.records import ModelPredictions, outputs_of
 from streams.operators.contract import Skip
-from streams.operators.counters import Counters, render
-from streams.operators.outputs import outputs_of
 from streams.operators.selection.combiner import Combiner
-from streams.operators.selection.dispatch import Asking
-from streams.operators.selection.latencies import Latencies
-from streams.operators.selection.pinned import named
-from streams.operators.selection.quantile import RunningQuantile
+from streams.operators.selection.dispatch import Dispatcher, named
+from streams.operators.selection.latencies import Latencies, RunningQuantile
+from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +68,7 @@ class Serving:
         self._cache = cache
         self._admission = admission
         self._counters = counters
-        self._asking = Asking(codec, self._refuse)
+        self._dispatcher = Dispatcher(codec, self._refuse)
         self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
         # From a worker's record timestamp to here, µs; starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
@@ -81,11 +78,11 @@ class Serving:
         """Draw the arms of queries, which `arms` decide all; wait for these, and ask their models."""
         drawn = self._asked[queries[0].application_name]
         only = arms.choices[0] if len(arms.choices) == 1 else None  # nothing to draw
-        in_situation, is_plain = arms.situated is not None, self._cache is None and self._admission is None
+        in_situation, is_plain = arms.propensities_in is not None, self._cache is None and self._admission is None
         asked: dict[tuple[str, ...], list[Row]] = {}
         opened: list[Pending] = []
-        slack_us = kept_us = -1
-        inside = self._asking.handed  # their answers need no way back
+        slack_us = return_budget_us = -1
+        inside = self._dispatcher.handed  # their answers need no way back
         for query in queries:
             query.weights = arms.votes
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
@@ -100,8 +97,8 @@ class Serving:
                 continue
             if query.deadline_us - query.sent_us != slack_us:  # as a rule that of the query before
                 slack_us = query.deadline_us - query.sent_us
-                kept_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
-            due_us = query.until_us - (0 if inside and inside.issuperset(left) else kept_us)
+                return_budget_us = min(int(slack_us * MAX_RETURN_SHARE), self._back_us)
+            due_us = query.until_us - (0 if inside and inside.issuperset(left) else return_budget_us)
             if not is_plain:
                 self._name(query)
                 left = self._left(query, left, due_us, now_us, effects)
@@ -113,11 +110,11 @@ class Serving:
             if left:
                 assert given is not None
                 asked.setdefault(left, []).append((query, due_us, given))
-        if kept_us >= 0:
-            self._asking.spare_us = max(0, kept_us - self._usual_us)
+        if return_budget_us >= 0:
+            self._dispatcher.spare_us = max(0, return_budget_us - self._usual_us)
         self.combiner.open(opened)
         for model_topics, rows in asked.items():
-            self._asking.add(model_topics, rows)
+            self._dispatcher.add(model_topics, rows)
 
     def _name(self, query: Pending) -> None:
         """Settle a query's row id before the cache goes by it."""
@@ -130,8 +127,8 @@ class Serving:
         self, query: Pending, arms: Arms, now_us: int
     ) -> tuple[Decision | None, tuple[str, ...], tuple[str, ...]]:
         """Draw what a query asks that is not like the others: by its situation, or since it names a version."""
-        if query.features or arms.situated is not None:
-            choice = self._situated(query, arms, now_us)
+        if query.features or arms.propensities_in is not None:
+            choice = self._in_situation(query, arms, now_us)
         else:
             choice = arms.decide(uniform(query.query_id))
         if query.version is None or not choice.models:
@@ -187,15 +184,15 @@ class Serving:
 
     def hand_over(self, topics: frozenset[str]) -> None:
         """Hand over what is asked of the models behind these topics."""
-        self._asking.handed = topics
+        self._dispatcher.handed = topics
 
     def flush(self, partition: int, now_us: int, effects: Effects) -> None:
         """Ask what has been gathered, and for themselves those who waited for another's output in vain."""
-        self._asking.flush(partition, effects)
+        self._dispatcher.flush(partition, effects)
         while self._cache is not None and (orphans := self._cache.orphans()):
             for orphan in orphans:
                 self._ask_again(self._cache, orphan, now_us, effects)
-            self._asking.flush(partition, effects)
+            self._dispatcher.flush(partition, effects)
 
     def on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
         """Take one worker batch; append the answers that it completes.
@@ -222,7 +219,7 @@ class Serving:
         else:
             outputs = outputs_of(batch)
             effects += self.combiner.on_outputs(partition, batch, now_us, outputs)
-            for query in self._cache.land(partition, batch, outputs):
+            for query in self._cache.take_outputs(partition, batch, outputs):
                 if len(query.outputs) == len(query.models):
                     effects.append(self.combiner.answer(query, now_us))
 
@@ -236,7 +233,7 @@ class Serving:
 
     def drop(self, partitions: Sequence[int]) -> None:
         """Forget what is pending in these partitions."""
-        self._asking.clear()
+        self._dispatcher.clear()
         self.combiner.drop(partitions)
         if self._admission is not None:
             self._admission.clear()
@@ -256,10 +253,10 @@ class Serving:
         cached = self._cache.statistics() if self._cache is not None else {}
         return {**self.combiner.statistics(), **cached, "return_us": self._return_us.value}
 
-    def _situated(self, query: Pending, arms: Arms, now_us: int) -> Choice:
+    def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> Choice:
         """Draw what to ask by what the arms' policy may go by; how long models take is watched once it matters."""
         situation = Situation(query.features)
-        if is_situated(arms.policy) and arms.policy.uses == "latencies":
+        if is_contextual(arms.policy) and arms.policy.uses == "latencies":
             if self.combiner.latencies is None:
                 self.combiner.latencies = Latencies()
             left_us = query.until_us - now_us
@@ -300,7 +297,7 @@ class Serving:
         if cache.ask(model, pending, orphan.due_us, now_us):
             if self._admission is not None:
                 self._admission.ask((orphan.model,), orphan.due_us, now_us)
-            self._asking.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
+            self._dispatcher.add((topics.model_queries(orphan.model),), [(pending, orphan.due_us, orphan.input)])
         elif len(pending.outputs) == len(pending.models):
             effects.append(self.combiner.answer(pending, now_us))
         pending.input = None  # which the cache looks at

@@ -14,10 +14,10 @@ from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
 from policies import registry
-from policies.contract import has_start, is_judging, is_situated, most_features
+from policies.contract import has_shared_prior, is_answer_aware, is_contextual, most_features
 from policies.draw import pick
 from schemas import topics
-from schemas.features import MAX_FEATURES
+from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
@@ -25,7 +25,7 @@ from streams.operators.contract import StateKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policies.contract import Ballots, Policy, Situation
+    from policies.contract import Policy, Situation, VoteWeights
     from schemas.records import PolicyState
 
 # What an entry takes beside its name and its state's numbers, and what each of these takes: in the state, in what is
@@ -55,7 +55,7 @@ class Arms:
         weights: how much each arm's answer counts.
         votes: the same by what is answered, of a policy that judges that; else the weights.
         choices: one for each arm that can be asked alone, or the one that asks them all.
-        situated: the propensities in a situation, of a policy that goes by it.
+        propensities_in: the propensities in a situation, of a policy that goes by it.
         most_features: that a query may have; those of a policy which goes by none are only logged.
     """
 
@@ -63,9 +63,9 @@ class Arms:
     names: tuple[str, ...]
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
-    votes: tuple[float, ...] | Ballots
+    votes: tuple[float, ...] | VoteWeights
     choices: tuple[Choice, ...]
-    situated: Callable[[Situation], tuple[float, ...]] | None = None
+    propensities_in: Callable[[Situation], tuple[float, ...]] | None = None
     most_features: int = MAX_FEATURES
 
     def decide(self, u: float) -> Choice:
@@ -74,13 +74,13 @@ class Arms:
             return self.choices[0]
         return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
 
-    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...] | Ballots]:
+    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...] | VoteWeights]:
         """Return the choice in a situation, with its features, and the weights for that choice."""
         features = situation.features
-        if self.situated is None:
+        if self.propensities_in is None:
             choice = self.decide(u)
             return choice._replace(decision=choice.decision._replace(features=features)), self.votes
-        shares = self.situated(situation)
+        shares = self.propensities_in(situation)
         known = self.choices[0].decision
         if not self.policy.full_information:
             arm = pick(shares, u)
@@ -113,9 +113,9 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         names,
         tuple(accumulate(shares)),
         weights,
-        policy.ballots(values, count) if is_judging(policy) else weights,
+        policy.vote_weights(values, count) if is_answer_aware(policy) else weights,
         tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
-        policy.situated(values, count) if is_situated(policy) else None,
+        policy.propensities_in(values, count) if is_contextual(policy) else None,
         MAX_FEATURES if (most := most_features(policy)) is None else most,
     )
 
@@ -195,7 +195,7 @@ class StateView:
     def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
         name = StateKey(key.partition, application)
         entries = self._shelves[application].entries
-        common = entries.get(name) if has_start(policy) else None
+        common = entries.get(name) if has_shared_prior(policy) else None
         if common is None:
             return None
         entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view

@@ -1,1 +1,7 @@
-"""One process of roles: how it runs, and what it says about itself."""
+"""One process of roles: how it runs, and what it says about itself.
+
+run             roles on Kafka until a signal
+gc_schedule     when Python's garbage collector runs
+cpu_profiler    where CPU time goes, by sampling
+prometheus      the latest reports for Prometheus, with a line of help for each metric
+"""

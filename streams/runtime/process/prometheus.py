@@ -1,22 +1,205 @@
-"""Shows the latest reports to Prometheus. Nothing happens between scrapes."""
+"""Shows the latest reports to Prometheus, with a line of help for each metric. Nothing happens between scrapes."""
 
 from __future__ import annotations
 
+import socket
 import threading
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
 
 from streams.runtime.metrics import TOTAL, is_counter
-from streams.runtime.process.meanings import meaning
-from streams.runtime.process.prometheus_server import ScrapeServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from schemas.records import Report
 
+_ENDS: Final = {"_p50_us": "median", "_p99_us": "99th percentile"}
+MEANINGS: Final = {
+    "answer": "time from a query's sending to its answer's leaving selection, of the latest ones, in microseconds",
+    "answers_total": "queries answered, by status and, of defaults and partial answers, the reason",
+    "applied_total": "observations folded into policy states",
+    "asked_total": "questions of an application to a model",
+    "batch_cap": "rows that the model's next batch may have at most",
+    "batch_rows_total": "rows of all batches",
+    "batches_total": "batches predicted, by what closed them",
+    "cache_bytes": "memory that cached model answers take",
+    "cache_entries": "model answers in the cache",
+    "cache_total": "questions to a model by what the cache had: the answer, one under way, nothing",
+    "canary": "share of the model's queries that this version answers beside the one that serves",
+    "candidate": "1 for each model that an application may ask",
+    "clock_off_ms": "milliseconds by which the role's clock is ahead of its machine's",
+    "completions_ignored_total": "records whose outcome came after their partition had gone to another process",
+    "cpu_seconds_total": "processor time that this process has used, user and system",
+    "dead_letters_total": "records that could not be used and are kept with their cause",
+    "decided_without_state_total": "queries decided before their policy's state had been read",
+    "deployed": "1 for each application, with its policy",
+    "duplicate_observations_total": "observations that were learnt before and are skipped",
+    "failed_outputs_total": "an application's questions that a model refused for their input, or failed on",
+    "feedback_waiting": "feedback that has come before its prediction",
+    "full_loss_share": "share of the latest losses of numbers that were 1: near 1, no model is told from another",
+    "held": "queries of an application that wait for their answer",
+    "held_limit": "queries of an application that may wait for their answer now",
+    "invalid_total": "rows whose input the model does not take, by what is wrong with it",
+    "joined_total": "predictions joined with their feedback",
+    "kernel_failures_total": "errors of the program itself",
+    "lag": "records in Kafka that this process has yet to read",
+    "lane_batches_total": "record batches sent to Kafka",
+    "lane_records_total": "records sent to Kafka",
+    "lane_refused_total": "records that Kafka refused for good",
+    "lane_retries_total": "record batches sent once more after Kafka did not take them",
+    "large_bytes": "memory that large records take while they wait",
+    "late_answers_total": "answers that left after their query's deadline",
+    "late_outputs_total": "model answers that came after their query had been answered",
+    "learnt_span": "error that costs a full loss, as an application's errors have been",
+    "loss_total": "sum of the losses of served answers, as feedback told them",
+    "losses_total": "served answers whose loss is known",
+    "measured_us": "microseconds that a batch of so many rows takes on a runtime that the worker may choose",
+    "model_not_loaded": "1 while no version of the model can be loaded: its rows fail",
+    "model": "time from when the worker fetched a row to its prediction, of the latest rows, in microseconds",
+    "model_loss_total": "sum of a model's losses where it was asked and feedback came",
+    "model_losses_total": "a model's answers whose loss is known",
+    "objective_us": "microseconds that a batch of the model may take",
+    "observations_waiting": "observations that wait for their state to be read or written",
+    "outstanding": "records in hand: read, and without an outcome yet",
+    "parked": "queries that wait for their policy's state to be read",
+    "over_limit_total": "what an application was turned away with, since it had its share of the room",
+    "overloaded_total": "questions not asked since the model had too much to do to answer in time",
+    "partitions": "partitions of the role's main topic that this process has",
+    "pending": "queries that wait for their models' answers",
+    "pid": "number of the process on its machine",
+    "policy_weight": "share of a model in the application's global policy state",
+    "predict_us_total": "microseconds spent in the model's own code",
+    "predictions_waiting": "predictions that wait for their feedback",
+    "pressure": "how full the buffers to Kafka are, 1 = full",
+    "queries_total": "queries read",
+    "queue_bytes": "memory that rows take which wait for the model",
+    "queue_rows": "rows that wait for the model",
+    "ready_s": "seconds that it took to get the version of the model ready that took over last",
+    "refused_feedback_total": "feedback that could not be joined, by cause",
+    "refused_total": "rows refused since the model's queue was full",
+    "refused_writes_total": "writes of policy states that Redis had newer ones for",
+    "resident_bytes": "memory that this process holds",
+    "return_us": "microseconds that a model's answer takes from the worker to selection",
+    "rows_total": "rows that came to the model, by what became of them",
+    "runtime": "rows from which on batches of the model go to this runtime",
+    "serving": "1 for the version of the model that serves",
+    "shadow": "1 for each version that is asked everything and answers nothing",
+    "shadows_forgotten_total": "shadows' answers dropped for want of room",
+    "shadows_waiting": "queries whose shadows' answers wait for feedback",
+    "states_bytes": "memory that policy states take",
+    "states_cached": "policy states held in memory",
+    "states_unread": "policy states that decide for applications and have not been read yet",
+    "stopped": "1 in the last report of a process that was told to stop",
+    "store_blocked_partitions": "partitions that learn nothing since a policy state of theirs cannot be read",
+    "store_failures_total": "attempts to read or write policy states that Redis did not answer",
+    "store_reads_forgotten_total": "reads of policy states given up since nobody waited for them any more",
+    "store_reads_total": "reads of policy states",
+    "store_refusals_total": "writes that Redis refused since another process had written",
+    "store_unreadable_total": "policy states in Redis that could not be read",
+    "store_waiting_bytes": "memory that policy states take which wait to be written",
+    "store_waiting_reads": "policy states that wait to be read",
+    "store_writes_total": "writes of policy states",
+    "undecodable_total": "records whose bytes are no record of ours",
+    "unjoined_total": "predictions whose window ended without feedback",
+    "uptime_s": "seconds since the first report of this process",
+    "version_joined_total": "answers of a model's version whose loss is known",
+    "version_failing": "1 while this version is wanted and cannot answer",
+    "version_failures_total": "versions of the model that could not be started",
+    "version_loss_total": "sum of the losses of a model's version",
+    "version_switches_total": "times that another version of the model began to serve",
+    "windows_held": "partitions whose windows stay open since feedback of their time is still to be read",
+}
+
+CONNECTIONS = 16  # at once; Prometheus has one or two
+ANSWER_S = 5.0  # for a whole request and its answer, however slowly the other side reads and writes
 _NAMESPACE = "skysail_"
+
+
+def meaning(name: str) -> str:
+    """Return what a figure is; of one that is not listed, its name in words."""
+    for end, words in _ENDS.items():
+        if name.endswith(end) and (subject := MEANINGS.get(name.removesuffix(end))):
+            return f"{words} of the {subject}"
+    return MEANINGS.get(name, name.replace("_", " "))
+
+
+class _Quiet(WSGIRequestHandler):
+    """Logs nothing: a scrape is nothing to report."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
+        """Drop it."""
+
+
+class ScrapeServer(WSGIServer):
+    """Answers each connection in a thread of its own; those above the bound are closed unanswered.
+
+    Args:
+        address: host and port; port 0 takes a free one.
+        registry: whose metrics it shows.
+        connections: how many at once.
+        answer_s: after which a connection is closed, whatever it waits for.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        registry: CollectorRegistry,
+        connections: int = CONNECTIONS,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        self.address_family = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][0]
+        super().__init__(address, _Quiet)
+        self._room = threading.BoundedSemaphore(connections)
+        self._answer_s = answer_s
+        self.set_app(make_wsgi_app(registry))
+
+    def process_request(self, request: Any, client_address: object) -> None:
+        """Answer in a thread if there is room."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        threading.Thread(target=self._answer, args=(request, client_address), daemon=True).start()
+
+    def _answer(self, request: Any, client_address: object) -> None:
+        place = _Place(self._room)
+        end = threading.Timer(self._answer_s, _end, (request, place))
+        end.daemon = True
+        end.start()
+        try:
+            self.finish_request(request, client_address)
+        except OSError:
+            pass  # the other side is gone, or was too slow
+        finally:
+            end.cancel()
+            place.give_back()
+            self.shutdown_request(request)
+
+
+class _Place:
+    """One connection's place, given back once, before the other side can see the end and come again."""
+
+    def __init__(self, room: threading.BoundedSemaphore) -> None:
+        self._room = room
+        self._lock = threading.Lock()
+        self._is_held = True
+
+    def give_back(self) -> None:
+        """Let another connection have it."""
+        with self._lock:
+            if self._is_held:
+                self._is_held = False
+                self._room.release()
+
+
+def _end(request: socket.socket, place: _Place) -> None:
+    """Have whoever waits for this connection wait no longer."""
+    place.give_back()
+    with suppress(OSError):
+        request.shutdown(socket.SHUT_RDWR)
 
 
 class PrometheusExporter:

@@ -1,4 +1,8 @@
-"""One process: any set of roles, one producer, one way to stop."""
+"""One process: any set of roles on real Kafka, one producer, one way to stop.
+
+kafka_loop(role, kernel, …)       one role's loop
+run_process(loops, transport)     runs them until a signal
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,55 @@ import signal
 from typing import TYPE_CHECKING, Protocol
 
 from streams.runtime.errors import BrokerUnavailableError
+from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
+from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
 from streams.runtime.process.gc_schedule import swept
+from streams.runtime.role.definition import Ports
+from streams.runtime.role.loop import RoleLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
 
+    from schemas.records import Report
+    from streams.operators.contract import Operator
+    from streams.runtime.clock import Clock
+    from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.producer import KafkaTransport
+    from streams.runtime.metrics import MetricsHook
+    from streams.runtime.role.definition import Role
+    from streams.runtime.stores.base import StateStore
 
 _log = logging.getLogger(__name__)
-
 BACKOFF_S = 0.5
+
+
+def kafka_loop(
+    role: Role,
+    kernel: Operator,
+    connection: KafkaConnection,
+    transport: KafkaTransport,
+    clock: Clock,
+    encode: Callable[[Report], bytes],
+    store: StateStore | None = None,
+    settings: ConsumerSettings | None = None,
+    hooks: tuple[MetricsHook, ...] = (),
+    version: str = "",
+    companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
+) -> RoleLoop:
+    """Return a loop that consumes, follows and produces on Kafka; run it with `process.run_process`."""
+    ports = Ports(
+        consumer=KafkaConsumer(connection, role.topics, role.name, clock, settings),
+        transport=transport,
+        clock=clock,
+        encode=encode,
+        version=version,
+        broadcast=KafkaBroadcast(connection, role.follows) if role.follows else None,
+        store=store,
+        positions=KafkaPositions(connection),
+        hooks=hooks,
+    )
+    return RoleLoop(role, kernel, ports, companions=companions)
 
 
 class Runnable(Protocol):

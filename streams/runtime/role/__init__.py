@@ -1,1 +1,16 @@
-"""One role at work: reads, calls its kernel, performs effects, commits."""
+"""One role at work: reads, calls its kernel, performs effects, commits.
+
+definition       what a role is, and what its loop is connected to
+loop             puts the parts together and runs them
+reader           polls within bounds, gives records to the kernel, finds the record a kernel fails on
+follower         topics that every member reads from the beginning: applications, models
+timer            calls the kernel when it is due
+guard            stands between the kernel and its callers; what the kernel raises ends here
+effects          performs the kernel's effects
+accumulator      records to be produced, by partition; one batch in flight on each
+state_queue      reads and writes policy states, in the order asked for
+state_batches    how many states go into one read or write
+rebalance        assigned and revoked partitions, start positions, starting over
+dead_letters     copies of records that cannot be used, with their cause
+watchdog         notices a client or a clock that only a new process can mend
+"""

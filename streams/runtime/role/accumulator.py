@@ -44,7 +44,7 @@ STANDS_STILL_S = 1.0
 _TOPIC_SHARE = 0.25
 
 
-class LaneEvents(NamedTuple):
+class AccumulatorEvents(NamedTuple):
     """What lanes tell.
 
     Attributes:
@@ -67,7 +67,7 @@ class _Lane:
         self.moved_s = 0.0  # when something was acknowledged last, or there was nothing to send
 
 
-class Lanes:
+class Accumulator:
     """All lanes of one loop; its tasks live in the task group that the loop owns.
 
     Args:
@@ -78,7 +78,7 @@ class Lanes:
     """
 
     def __init__(
-        self, transport: Transport, events: LaneEvents, tasks: asyncio.TaskGroup, bound_bytes: int = 64 << 20
+        self, transport: Transport, events: AccumulatorEvents, tasks: asyncio.TaskGroup, bound_bytes: int = 64 << 20
     ) -> None:
         self._transport = transport
         self._events = events

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects
     from streams.runtime.errors import RecordRefusedError
     from streams.runtime.offsets import OffsetTracker
-    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.dead_letters import DeadLetters
-    from streams.runtime.role.state_queue import Keeper
+    from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,9 @@ _log = logging.getLogger(__name__)
 class Performer:
     """Hands each effect to whoever does it."""
 
-    def __init__(self, lanes: Lanes, tracker: OffsetTracker, dead_letters: DeadLetters, keeper: Keeper | None) -> None:
+    def __init__(
+        self, lanes: Accumulator, tracker: OffsetTracker, dead_letters: DeadLetters, keeper: StateQueue | None
+    ) -> None:
         self._lanes = lanes
         self._tracker = tracker
         self._dead_letters = dead_letters

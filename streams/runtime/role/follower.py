@@ -11,7 +11,7 @@ from streams.runtime.errors import BrokerUnavailableError
 if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.ports import Broadcast
-    from streams.runtime.role.reader import Offer
+    from streams.runtime.role.reader import KernelCaller
 
 _log = logging.getLogger(__name__)
 
@@ -26,9 +26,9 @@ class Follower:
         caught_up: set when everything that was there at the start has been given to the kernel.
     """
 
-    def __init__(self, broadcast: Broadcast | None, offer: Offer) -> None:
+    def __init__(self, broadcast: Broadcast | None, kernel_caller: KernelCaller) -> None:
         self._broadcast = broadcast
-        self._offer = offer
+        self._kernel_caller = kernel_caller
         self.caught_up = asyncio.Event()
         if broadcast is None:
             self.caught_up.set()
@@ -61,9 +61,9 @@ class Follower:
 
     def _take(self, records: list[Record]) -> None:
         """Give records to the kernel; after a failure one by one, which is harmless since the last value wins."""
-        if not records or self._offer(records) is None:
+        if not records or self._kernel_caller(records) is None:
             return
         for record in records:
-            fault = self._offer([record])
+            fault = self._kernel_caller([record])
             if fault is not None:
                 _log.error("kernel failed on %s-%d@%d", record.topic, record.partition, record.offset, exc_info=fault)

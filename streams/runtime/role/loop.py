@@ -23,16 +23,15 @@ from streams.runtime.clock import off_ms
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
-from streams.runtime.role.accumulator import LaneEvents, Lanes
+from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.follower import Follower
 from streams.runtime.role.guard import Guard
-from streams.runtime.role.poll_buffer import Hand
-from streams.runtime.role.reader import Offer, Reader
-from streams.runtime.role.rebalance import Ownership
-from streams.runtime.role.state_queue import Keeper, KeeperEvents
-from streams.runtime.role.timer import Alarm
+from streams.runtime.role.reader import KernelCaller, PollBuffer, Reader
+from streams.runtime.role.rebalance import RebalanceHandler
+from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
+from streams.runtime.role.timer import Timer
 from streams.runtime.role.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -85,12 +84,12 @@ class RoleLoop:
         self._companions = companions
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
-        self._hand = Hand()
+        self._buffer = PollBuffer()
         self._asks_unread = type(kernel).on_unread is not Operator.on_unread  # others are spared the cost
         self._guard = Guard(role.name, ports.clock, self.perform)
-        self._alarm = Alarm(kernel, ports.clock, self._guard, self._note_unread)
-        self._offer = Offer(kernel, ports, self._guard)
-        self._follower = Follower(ports.broadcast, self._offer)
+        self._timer = Timer(kernel, ports.clock, self._guard, self._note_unread)
+        self._kernel_caller = KernelCaller(kernel, ports, self._guard)
+        self._follower = Follower(ports.broadcast, self._kernel_caller)
         self._joined = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -107,7 +106,7 @@ class RoleLoop:
                 await self._reader.run(stop)
                 await self._finish()
             finally:
-                self._lanes.abandon()
+                self._accumulator.abandon()
                 for helper in helpers:
                     helper.cancel()
                 await self._ports.consumer.stop(STOP_S)
@@ -118,7 +117,7 @@ class RoleLoop:
     def perform(self, effects: Effects) -> None:
         """Perform effects; also for what a companion has found out."""
         self._performer.perform(effects)
-        self._alarm.set()
+        self._timer.set()
         self._reader.relieve()
 
     def call(self, what: str, decide: Callable[[], Effects]) -> Exception | None:
@@ -132,38 +131,49 @@ class RoleLoop:
     def _connect(self, tasks: asyncio.TaskGroup) -> None:
         """Put the parts together; those with tasks of their own need the group."""
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
-        hand = self._hand
-        lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
-        events = KeeperEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
-        keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
-        self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
-        self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
+        buffer = self._buffer
+        accumulator = self._accumulator = Accumulator(
+            ports.transport, AccumulatorEvents(self._complete, self._refuse), tasks
+        )
+        events = StateQueueEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
+        state_queue = self._state_queue = StateQueue(ports.store, events) if ports.store else None
+        self._performer = Performer(accumulator, tracker, DeadLetters(role.name, ports.version), state_queue)
+        self._rebalance = RebalanceHandler(role, kernel, ports, tracker, accumulator, state_queue, buffer, self.ready)
         self._reader = Reader(
-            role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
+            role,
+            ports,
+            buffer,
+            self._kernel_caller,
+            self.perform,
+            self._guard,
+            tracker,
+            accumulator,
+            self._rebalance.start_over,
+            state_queue,
         )
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
-        jobs = [self._alarm.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
+        jobs = [self._timer.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
         jobs += [companion(self) for companion in self._companions]
-        return [*jobs, self._keeper.run()] if self._keeper else jobs
+        return [*jobs, self._state_queue.run()] if self._state_queue else jobs
 
     async def _join(self, stop: asyncio.Event) -> None:
         """Join the group once what is followed, and the states it asks for, are known; who is not up is waited for."""
         await _either(stop, self._follower.caught_up)
-        if self._keeper is not None and not stop.is_set():
-            await self._read_states(self._keeper, stop)
+        if self._state_queue is not None and not stop.is_set():
+            await self._read_states(self._state_queue, stop)
         while not stop.is_set() and not self._joined:
             try:
-                await self._ports.consumer.start(self._ownership)
+                await self._ports.consumer.start(self._rebalance)
             except BrokerUnavailableError as fault:
                 _log.warning("%s: Kafka is not there yet: %s", self._role.name, fault)
                 await asyncio.sleep(BACKOFF_S)
             else:
                 self._joined = True
 
-    async def _read_states(self, keeper: Keeper, stop: asyncio.Event) -> None:
+    async def _read_states(self, state_queue: StateQueue, stop: asyncio.Event) -> None:
         """Wait for what has been asked of the store."""
-        reading, stopping = asyncio.create_task(keeper.flush(STATES_S)), asyncio.create_task(stop.wait())
+        reading, stopping = asyncio.create_task(state_queue.flush(STATES_S)), asyncio.create_task(stop.wait())
         await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
         if reading.done() and not reading.result():
             _log.warning("%s: no answer from the store in %g s; begins without its states", self._role.name, STATES_S)
@@ -175,17 +185,17 @@ class RoleLoop:
         if not self._joined:
             return
         self._report({STOPPED: 1.0})
-        if self._keeper is not None:
-            await self._keeper.flush(STOP_S)
-        await self._lanes.flush(STOP_S)
-        await self._ownership.commit()
+        if self._state_queue is not None:
+            await self._state_queue.flush(STOP_S)
+        await self._accumulator.flush(STOP_S)
+        await self._rebalance.commit()
 
     async def _commit_regularly(self) -> None:
         """Commit twice a second, and look whether the consumer lives."""
         while True:
             await asyncio.sleep(COMMIT_S)
             if self._joined:
-                await self._ownership.commit()
+                await self._rebalance.commit()
                 self._note_unread()
                 self._check_life()
 
@@ -197,7 +207,7 @@ class RoleLoop:
     def _note_unread(self) -> None:
         """Tell the kernel which partitions hold records that it has not been given."""
         if self._joined and self._asks_unread:
-            self._kernel.on_unread(self._ports.consumer.unread() | self._hand.partitions())
+            self._kernel.on_unread(self._ports.consumer.unread() | self._buffer.partitions())
 
     async def _report_regularly(self) -> None:
         while True:
@@ -215,25 +225,25 @@ class RoleLoop:
         except SchemaError as fault:
             _log.error("a report cannot be written: %s", fault)  # the fault says all there is
             return
-        self._lanes.send([Emit(topics.REPORTS, 0, self._role.instance.encode(), value)])
+        self._accumulator.send([Emit(topics.REPORTS, 0, self._role.instance.encode(), value)])
 
     def _statistics(self) -> list[Mapping[str, float]]:
         own = {
             "outstanding": float(self._tracker.outstanding()),
-            "pressure": self._lanes.pressure(),
+            "pressure": self._accumulator.pressure(),
             "completions_ignored_total": float(self._tracker.ignored_total),
             "clock_off_ms": off_ms(self._ports.clock),
         }
         if self._joined:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
-        keeper = self._keeper.statistics() if self._keeper else {}
-        return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
+        state_queue = self._state_queue.statistics() if self._state_queue else {}
+        return [own, self._guard.counters, self._accumulator.counters, self._performer.counters, state_queue]
 
     def _complete(self, positions: Collection[Position]) -> None:
         self._tracker.complete(positions)
-        if self._keeper is not None:
-            self._keeper.release(positions)
+        if self._state_queue is not None:
+            self._state_queue.release(positions)
         self._reader.relieve()
 
     def _refuse(self, emit: Emit, fault: RecordRefusedError) -> None:
@@ -243,10 +253,10 @@ class RoleLoop:
         self.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
-        await self._ownership.on_refused(partition, stored)
+        await self._rebalance.on_refused(partition, stored)
 
     def _on_blocked(self, partition: int) -> None:
-        self._ownership.on_blocked(partition)
+        self._rebalance.on_blocked(partition)
 
 
 async def _either(*events: asyncio.Event) -> None:

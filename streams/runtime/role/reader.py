@@ -13,29 +13,57 @@ from streams.operators.contract import DeadLetter
 from streams.runtime.corrupt import parted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from streams.operators.contract import Effects, Operator, Record
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ports import TopicPartition
-    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
     from streams.runtime.role.guard import Guard
-    from streams.runtime.role.poll_buffer import Hand
-    from streams.runtime.role.rebalance import Ownership
-    from streams.runtime.role.state_queue import Keeper
+    from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)
-
 # How long a poll waits where there is nothing; and while only replies are wanted: then it must notice that the pressure
 # is gone, at the price of 20 wake-ups a second.
 POLL_MS = 500
 THROTTLED_POLL_MS = 50
-
 _partition = itemgetter(0, 1)
 
 
-class Offer:
+class PollBuffer:
+    """Records of the last poll that the kernel has not been given yet."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self._closed: set[TopicPartition] = set()
+
+    def fill(self, records: list[Record]) -> None:
+        """Take a poll's records; of closed partitions none."""
+        self.records = [r for r in records if _partition(r) not in self._closed] if self._closed else records
+
+    def close(self, partition: TopicPartition) -> None:
+        """Keep no records of a partition until it is dropped: then they are read again, or not ours any more."""
+        self.drop([partition])
+        self._closed.add(partition)
+
+    def take(self, count: int) -> list[Record]:
+        """Remove and return the first records."""
+        taken, self.records = self.records[:count], self.records[count:]
+        return taken
+
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Return where the records come from."""
+        return frozenset(map(_partition, self.records))
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget the records of these partitions: they are not ours any more, or will be read again."""
+        gone = frozenset(partitions)
+        self._closed -= gone
+        self.records = [record for record in self.records if _partition(record) not in gone]
+
+
+class KernelCaller:
     """Gives records to a kernel and performs what it wants done."""
 
     def __init__(self, kernel: Operator, ports: Ports, guard: Guard) -> None:
@@ -70,39 +98,39 @@ class Reader:
     Args:
         role: what is read, and how much may be in hand.
         ports: consumer and clock are used.
-        hand: where a poll's records are kept while slices of them are given to the kernel.
-        offer: gives them.
+        buffer: where a poll's records are kept while slices of them are given to the kernel.
+        kernel_caller: gives them.
         perform: takes dead letters.
         guard: tells when the kernel has to start over.
         tracker: is told what was delivered.
-        lanes: their pressure counts as being full.
-        ownership: starts over after a kernel failed.
-        keeper: of states; its pressure counts, too.
+        accumulator: their pressure counts as being full.
+        start_over: reads again what is not complete, after a kernel failed.
+        state_queue: of states; its pressure counts, too.
     """
 
     def __init__(
         self,
         role: Role,
         ports: Ports,
-        hand: Hand,
-        offer: Offer,
+        buffer: PollBuffer,
+        kernel_caller: KernelCaller,
         perform: Callable[[Effects], None],
         guard: Guard,
         tracker: OffsetTracker,
-        lanes: Lanes,
-        ownership: Ownership,
-        keeper: Keeper | None = None,
+        accumulator: Accumulator,
+        start_over: Callable[[], Awaitable[None]],
+        state_queue: StateQueue | None = None,
     ) -> None:
         self._role = role
         self._ports = ports
-        self._keeper = keeper
-        self._hand = hand
-        self._offer = offer
+        self._state_queue = state_queue
+        self._buffer = buffer
+        self._kernel_caller = kernel_caller
         self._perform = perform
         self._guard = guard
         self._tracker = tracker
-        self._lanes = lanes
-        self._ownership = ownership
+        self._accumulator = accumulator
+        self._start_over = start_over
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
@@ -123,7 +151,7 @@ class Reader:
     @property
     def throttled(self) -> bool:
         """Whether less than everything is read, on purpose."""
-        return self._is_pressed() or bool(self._offer.paused)
+        return self._is_pressed() or bool(self._kernel_caller.paused)
 
     def relieve(self) -> None:
         """Look at the bounds again: something was completed."""
@@ -131,15 +159,15 @@ class Reader:
             self._relief.set()
 
     def _full(self) -> bool:
-        return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
+        return max(self._tracker.outstanding(), self._kernel_caller.held) >= self._role.outstanding
 
     def _is_pressed(self) -> bool:
-        pressure = max(self._lanes.pressure(), self._keeper.pressure() if self._keeper else 0.0)
+        pressure = max(self._accumulator.pressure(), self._state_queue.pressure() if self._state_queue else 0.0)
         return self._drain_until_us is not None or self._full() or pressure >= 1
 
     def _only(self) -> frozenset[str] | None:
         """Return the topics to read from; None = from all."""
-        paused = self._offer.paused
+        paused = self._kernel_caller.paused
         if self._is_pressed():
             return self._role.replies - paused
         return frozenset(self._role.topics) - paused if paused else None
@@ -161,13 +189,13 @@ class Reader:
 
     async def _take(self, records: list[Record]) -> None:
         """Give records to the kernel in slices, so that timers and acknowledgements get their turn in between."""
-        hand = self._hand
-        hand.fill(records)
-        while hand.records and not self._guard.failed:
-            part = hand.take(1 if self._suspects and self._is_suspect(hand.records[0]) else self._role.at_once)
+        buffer = self._buffer
+        buffer.fill(records)
+        while buffer.records and not self._guard.failed:
+            part = buffer.take(1 if self._suspects and self._is_suspect(buffer.records[0]) else self._role.at_once)
             for partition, run in groupby(part, key=_partition):
                 self._tracker.delivered(partition, [record.offset for record in run])
-            fault = self._offer(part)
+            fault = self._kernel_caller(part)
             if fault is not None:
                 await self._blame(part, fault)
             await asyncio.sleep(0)
@@ -175,7 +203,7 @@ class Reader:
     async def _start_over_if_failed(self) -> None:
         """Read again what is not complete, after a failure that no record can be blamed for."""
         if self._guard.failed:
-            await self._ownership.start_over()
+            await self._start_over()
             self._guard.failed = False
             self._perform([])  # sets the alarm
 
@@ -193,7 +221,7 @@ class Reader:
         _log.error("kernel failed on %d records, reading them again one by one: %r", len(records), fault)
         for record in records:
             self._suspects[_partition(record)] = record.offset + 1
-        await self._ownership.start_over()
+        await self._start_over()
 
     def _is_suspect(self, record: Record) -> bool:
         """Tell whether a record was in a slice that failed; forget slices that were passed."""

@@ -12,22 +12,20 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
-from streams.runtime.role.lost_offsets import recent_starts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from streams.operators.contract import Operator
     from streams.runtime.offsets import OffsetTracker
-    from streams.runtime.ports import TopicPartition
-    from streams.runtime.role.accumulator import Lanes
+    from streams.runtime.ports import LogPositions, TopicPartition
+    from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
-    from streams.runtime.role.poll_buffer import Hand
-    from streams.runtime.role.state_queue import Keeper
+    from streams.runtime.role.reader import PollBuffer
+    from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-
 # Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
 FLUSH_S = 2.0
 BACKOFF_S = 0.25
@@ -35,7 +33,43 @@ BACKOFF_S = 0.25
 END_ATTEMPTS = 8
 
 
-class Ownership:
+async def recent_starts(
+    name: str,
+    committed: Mapping[TopicPartition, int | None],
+    wrote: frozenset[TopicPartition],
+    positions: LogPositions,
+    window_us: int,
+) -> Mapping[TopicPartition, int]:
+    """Return where to begin instead of at the beginning: a window before the logs end.
+
+    Args:
+        name: of the role, for its log.
+        committed: by the group, of what is assigned.
+        wrote: where the role has written before, if it has run.
+        positions: looks up ends and times.
+        window_us: how much before the ends is still of use.
+
+    Returns:
+        Nothing where something is committed, or the role has never written: then offsets are what they should be.
+
+    Raises:
+        BrokerUnavailableError: ask again later.
+    """
+    if not wrote or not committed or any(offset is not None for offset in committed.values()):
+        return {}
+    if not any((await positions.ends(wrote)).values()):
+        return {}
+    starts = await positions.before(await positions.ends([*committed]), window_us)
+    _log.warning(
+        "%s: nothing is committed, but it has run before: its group's offsets were deleted, or have expired. It begins"
+        " %.0f s before the end of its topics; what is older and was not finished stays so",
+        name,
+        window_us / 1_000_000,
+    )
+    return starts
+
+
+class RebalanceHandler:
     """Implements `ports.Rebalanced` for one loop.
 
     Args:
@@ -43,9 +77,9 @@ class Ownership:
         kernel: is told about the main topic's partitions.
         ports: consumer, store and positions are used.
         tracker: follows what is owned.
-        lanes: are flushed before a hand-over.
-        keeper: forgets what is no longer owned.
-        hand: the reader's; records of what is not ours, or waits, are taken out of it.
+        accumulator: are flushed before a hand-over.
+        state_queue: forgets what is no longer owned.
+        buffer: the reader's; records of what is not ours, or waits, are taken out of it.
         ready: set once partitions have been assigned (none is fine, too: a standby).
     """
 
@@ -55,18 +89,18 @@ class Ownership:
         kernel: Operator,
         ports: Ports,
         tracker: OffsetTracker,
-        lanes: Lanes,
-        keeper: Keeper | None,
-        hand: Hand,
+        accumulator: Accumulator,
+        state_queue: StateQueue | None,
+        buffer: PollBuffer,
         ready: asyncio.Event,
     ) -> None:
         self._role = role
         self._kernel = kernel
         self._ports = ports
         self._tracker = tracker
-        self._lanes = lanes
-        self._keeper = keeper
-        self._hand = hand
+        self._accumulator = accumulator
+        self._state_queue = state_queue
+        self._buffer = buffer
         self._ready = ready
         self._changing = asyncio.Lock()
 
@@ -95,7 +129,7 @@ class Ownership:
             position = (await self._read_from({partition: stored or 0}))[partition]
             if generation != self._ports.consumer.generation or partition not in self._tracker.assigned():
                 return  # a rebalance has started it over, or taken it away
-            self._hand.drop([partition])
+            self._buffer.drop([partition])
             self._tracker.assign(partition, stored or 0)
             self._own({number: stored})
             self._kernel.on_assigned({number: stored or 0})
@@ -105,7 +139,7 @@ class Ownership:
         """Let one partition wait, with nothing of it in hand, until `on_refused` starts it over."""
         partition = (self._role.main, number)
         self._kernel.on_revoked([number])
-        self._hand.close(partition)
+        self._buffer.close(partition)
         if partition in self._tracker.assigned():
             self._tracker.assign(partition, self._tracker.position(partition))
 
@@ -147,25 +181,25 @@ class Ownership:
         return positions
 
     async def _end(self, partitions: Collection[TopicPartition]) -> None:
-        self._hand.drop(partitions)
+        self._buffer.drop(partitions)
         if not partitions:
             return
-        if not await self._lanes.flush(FLUSH_S):
+        if not await self._accumulator.flush(FLUSH_S):
             _log.warning("handing over with unacknowledged records; their sources will be read again")
         numbers = self._main_numbers(partitions)
-        if self._keeper is not None and self._role.owns_states:
-            self._keeper.forget(numbers)
-            await self._keeper.settle(FLUSH_S)
+        if self._state_queue is not None and self._role.owns_states:
+            self._state_queue.forget(numbers)
+            await self._state_queue.settle(FLUSH_S)
         await self.commit()
         for partition in partitions:
             self._tracker.revoke(partition)
-        if self._keeper is not None and self._role.owns_states:
-            self._keeper.forget(numbers)  # what was asked for meanwhile
+        if self._state_queue is not None and self._role.owns_states:
+            self._state_queue.forget(numbers)  # what was asked for meanwhile
         self._kernel.on_revoked(numbers)
 
     def _own(self, starts: Mapping[int, int | None]) -> None:
-        if self._keeper is not None:
-            self._keeper.own(starts)
+        if self._state_queue is not None:
+            self._state_queue.own(starts)
 
     def _main_numbers(self, partitions: Iterable[TopicPartition]) -> list[int]:
         return sorted(number for topic, number in partitions if topic == self._role.main)

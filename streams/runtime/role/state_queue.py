@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streams.operators.contract import FetchStates, WriteStates
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.role.state_reads import ReadQueue
-from streams.runtime.role.state_writes import WAITING_BYTES, Writes
+from streams.runtime.role.state_batches import WAITING_BYTES, ReadQueue, WriteQueues
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import Position, StateKey
-    from streams.runtime.role.state_writes import WriteQueue
+    from streams.runtime.role.state_batches import WriteQueue
     from streams.runtime.stores.base import Found, StateStore
 
 _log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ UNREADABLE_S = 5.0
 REMIND_S = 60.0
 
 
-class KeeperEvents(NamedTuple):
+class StateQueueEvents(NamedTuple):
     """What the keeper tells.
 
     Attributes:
@@ -54,14 +53,14 @@ class KeeperEvents(NamedTuple):
     blocked: Callable[[int], None]
 
 
-class Keeper:
+class StateQueue:
     """One queue in front of one store; `run()` works it off."""
 
-    def __init__(self, store: StateStore, events: KeeperEvents) -> None:
+    def __init__(self, store: StateStore, events: StateQueueEvents) -> None:
         self._store = store
         self._events = events
         self._owned: dict[int, int | None] = {}  # the offset that a partition's states must stand for
-        self._writes = Writes()
+        self._writes = WriteQueues()
         self._reads = ReadQueue(self._owned.__contains__)
         self._letters: dict[int, set[Position]] = {}
         self._blocked: dict[int, StateKey] = {}

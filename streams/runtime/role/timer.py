@@ -18,7 +18,7 @@ MIN_S = 0.0005
 MAX_S = 3600.0
 
 
-class Alarm:
+class Timer:
     """One timer, set to the kernel's next deadline after everything that may have changed it.
 
     Args:

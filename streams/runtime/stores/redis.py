@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import redis.asyncio as redis
 from redis.asyncio.retry import Retry
@@ -154,10 +154,10 @@ class RedisStore:
 
     async def write(self, write: WriteStates, token: str) -> Verdict:
         """Compare and set in one script; see `store.StateStore`."""
-        arguments: list[Any] = ["" if write.expected is None else write.expected, write.offset, token]
+        head: tuple[str | int, ...] = ("" if write.expected is None else write.expected, write.offset, token)
         states, size = await self._encoded(write.states)
         async with self._answering(size):
-            accepted, stored = await self._write(keys=[self._key(write.partition, "states")], args=arguments + states)
+            accepted, stored = await self._write(keys=[self._key(write.partition, "states")], args=[*head, *states])
         offset = self._known(write.partition, stored)
         return Verdict(bool(accepted), offset, stored.decode(errors="replace").partition(":")[2])
 

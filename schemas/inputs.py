@@ -1,0 +1,152 @@
+"""What a user has at hand, as it travels: one input row, one label, a query's features. Nothing here imports pandas.
+
+array, list, Series, one row of a data frame ─▶ Tensor        mapping, row with texts ─▶ JSON text
+string, bytes, Tensor ─▶ as they are                          numpy number ─▶ number
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from schemas.errors import SchemaError
+from schemas.records import DTYPES, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from schemas.avsc import Json
+    from schemas.records import Input, Value
+
+# 2 KB, which travel with the query, its answer and its observation.
+MAX_FEATURES: Final = 256
+# Whatever `as_input` takes.
+Row: TypeAlias = "Input | NDArray[np.generic] | Sequence[object] | Mapping[str, object] | float | np.generic | Frame"
+_WANTED = "an input is an array or list of numbers, a row of a data frame, a mapping, a string or bytes"
+
+
+class Frame(Protocol):
+    """What pandas' and polars' rows and columns have."""
+
+    def to_numpy(self) -> NDArray[np.generic]:
+        """Return the values as an array."""
+        ...
+
+
+class Named(Protocol):
+    """A row of a data frame, or a frame with one row."""
+
+    def to_dict(self) -> Mapping[str, object]:
+        """Return the values by column."""
+        ...
+
+
+def row_text(row: Mapping[str, object]) -> str:
+    """Return a row, a value for each column, as a JSON text; NaN and NA become null.
+
+    Raises:
+        SchemaError: a value is no number, boolean, text or None.
+
+    Examples:
+        >>> row_text({"age": 41, "job": "nurse"})
+        '{"age": 41, "job": "nurse"}'
+    """
+    return json.dumps({str(name): _cell(str(name), value) for name, value in row.items()}, ensure_ascii=False)
+
+
+def _cell(name: str, value: object) -> Json:
+    plain = value.item() if isinstance(value, np.generic) else value
+    if plain is None or type(plain).__name__ == "NAType" or (isinstance(plain, float) and math.isnan(plain)):
+        return None
+    if isinstance(plain, (str, bool, int, float)):
+        return plain
+    raise SchemaError(f"column {name}: numbers, booleans, texts and None can travel, not {type(value).__name__}")
+
+
+def as_features(values: Iterable[float]) -> tuple[float, ...]:
+    """Return numbers as a query's features.
+
+    Raises:
+        SchemaError: They are not numbers, not finite, or more than a query may have.
+    """
+    try:
+        features = tuple([float(value) for value in values])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SchemaError(f"features: a list of numbers is needed; {error}") from error
+    if len(features) > MAX_FEATURES:
+        raise SchemaError(f"features: {len(features)} of them; a query may have {MAX_FEATURES}")
+    if not all(map(math.isfinite, features)):
+        raise SchemaError("features: one of them is not finite; leave such a query's features out, or put 0")
+    return features
+
+
+def as_input(x: Row) -> Input:
+    """Make one input row; numbers keep their type, which workers bring to the model's where nothing is lost by it.
+
+    Raises:
+        TypeError: it is not numbers, a row, a string or bytes.
+    """
+    if isinstance(x, (Tensor, str, bytes)):
+        return x
+    if isinstance(x, Mapping):
+        return _text(x)
+    try:
+        array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+    except ValueError as error:  # lists of different lengths
+        raise TypeError(f"{_WANTED}, not a {type(x).__name__} that is no array: {error}") from error
+    if array.dtype.kind not in "biuf" and hasattr(x, "to_dict"):
+        return _named(cast("Named", x), array)
+    if array.dtype.kind not in "biuf":
+        of = {"U": "texts", "S": "bytes"}.get(array.dtype.kind, f"{array.dtype}s")
+        raise TypeError(f"{_WANTED}, not a {type(x).__name__} of {of}")
+    return _tensor(array)
+
+
+def as_label(value: object) -> Value:
+    """Make a label: a number or text, numpy's too; a list or array of scores.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (Tensor, int, float, str)):
+        return value
+    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a label is a number, a text or a list of scores, not {type(value).__name__}: {value!r:.80}")
+    return _tensor(array) if array.shape else as_label(array[()])
+
+
+def _tensor(array: NDArray[np.generic]) -> Tensor:
+    """Wrap an array, in the machine's order of bytes and a type that travels: halves and long doubles do not."""
+    if array.dtype.name not in DTYPES:
+        array = array.astype(np.float32 if array.dtype.itemsize < np.float64().itemsize else np.float64)
+    return Tensor.of(array.astype(array.dtype.newbyteorder("="), copy=False))
+
+
+def _named(x: Named, array: NDArray[np.generic]) -> Input:
+    """Make a row with texts, or of numbers that pandas keeps as objects: one number a column, or a value by name."""
+    values = array.ravel().tolist()
+    if all(isinstance(value, (int, float)) for value in values):
+        return _tensor(np.asarray(values).reshape(array.shape))
+    found = x.to_dict()
+    if array.ndim > 1:
+        if len(array) != 1:
+            raise TypeError(f"an input is one row of a data frame, not {len(array)}; take frame.iloc[0]")
+        found = {name: next(iter(cast("Mapping[object, object]", column).values())) for name, column in found.items()}
+    return _text(found)
+
+
+def _text(row: Mapping[str, object]) -> str:
+    """Write a row as the JSON text that a model of a data frame's columns takes."""
+    try:
+        return row_text(row)
+    except SchemaError as error:
+        raise TypeError(f"{_WANTED}: {error}") from error

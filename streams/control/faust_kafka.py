@@ -1,0 +1,85 @@
+"""Faust's way to Kafka: credentials in its words, and reports fetched a few times a second, not one by one.
+
+A fetch costs Faust 2 ms of CPU, whatever it brings, on its two event loops in two threads; a report a second from each
+of a dozen processes would have a fetch of its own, and were most of what an idle deployment costs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import faust
+from faust.transport.drivers import aiokafka as driver
+
+from streams.runtime.kafka import private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from faust.types.auth import CredentialsT
+
+# The page asks once a second, and shows steps of five.
+WAIT_MS = 500
+# More than reports come to in that time, so that it passes; a table that is read again at start has as much at once.
+ENOUGH_BYTES = 1 << 16
+REST_S = 0.1  # between two attempts to connect
+
+
+def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
+    """Return what Faust needs to log in, or None for a plain connection.
+
+    Without a TLS context Faust falls back to plain text in silence, so SASL_SSL without one is refused here.
+
+    Args:
+        options: of an aiokafka client: `security_protocol`, `sasl_*`, `ssl_context`.
+
+    Raises:
+        ValueError: a protocol or mechanism that the page cannot use.
+    """
+    protocol = str(options.get("security_protocol", "PLAINTEXT"))
+    context = options.get("ssl_context")
+    if protocol == "PLAINTEXT":
+        return None
+    if protocol.endswith("SSL") and context is None:
+        raise ValueError("a TLS connection needs ssl_cafile in kafka.properties")
+    if protocol == "SSL":
+        return faust.SSLCredentials(context)
+    mechanism = options.get("sasl_mechanism", "PLAIN")
+    if mechanism not in {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}:
+        message = f"the control page cannot log in with {mechanism}; run the other roles without it"
+        raise ValueError(message)
+    return faust.SASLCredentials(
+        username=options["sasl_plain_username"],
+        password=options["sasl_plain_password"],
+        mechanism=mechanism,
+        ssl_context=context,
+    )
+
+
+class _Thread(driver.AIOKafkaConsumerThread):
+    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        if private.supported() is None:  # no setting of Faust's leads there
+            private.fetch_seldom(consumer, WAIT_MS, ENOUGH_BYTES)
+            private.mend(private.client_of(consumer), REST_S)
+        return consumer
+
+
+class _Consumer(driver.Consumer):
+    def _new_consumer_thread(self) -> _Thread:
+        return _Thread(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Producer(driver.Producer):
+    def _new_producer(self, transactional_id: str | None = None) -> Any:
+        producer = super()._new_producer(transactional_id)
+        if private.supported() is None:
+            private.mend(producer.client, REST_S)
+        return producer
+
+
+class FaustTransport(driver.Transport):
+    """For `app.transport`."""
+
+    Consumer = _Consumer
+    Producer = _Producer

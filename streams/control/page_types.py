@@ -1,0 +1,136 @@
+"""The shape of what the page shows: rows as plain JSON values, and commands to be copied.
+
+Shares lie in [0, 1]; a figure that is not known is None. Everything but gauges is over the last minute.
+Commands are quoted, since the names in them come off a topic.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from streams.control.history import Series
+
+WORKER = "worker."
+
+
+class Alert(TypedDict):
+    """One thing that is wrong."""
+
+    level: Literal["bad", "warn"]  # users notice it; it may become so
+    text: str
+    command: str
+
+
+class VersionRow(TypedDict):
+    """One of several versions of a model, for one application."""
+
+    version: str
+    label: str  # stable, canary or shadow
+    share: float  # of the model's queries that it answers
+    loss: float | None
+
+
+class ModelRow(TypedDict):
+    """One model of one application; batches and latency are of the model for all its applications."""
+
+    name: str
+    version: str
+    share: float | None  # of the queries that asked it
+    weight: float | None  # in the policy's global state
+    loss: float | None
+    failed: float | None  # of the application's questions to it, those at which it raised
+    invalid: float | None  # of the same, those whose input it does not take
+    batch_rows: float | None
+    batch_cap: float | None
+    queue_rows: float | None
+    p50_ms: float | None  # from being fetched to being predicted
+    p99_ms: float | None
+    shares: Series
+    versions: list[VersionRow]  # where there are several, the one that serves first
+
+
+class Holding(TypedDict):
+    """Something that takes room: what it is, how much of it there is, and how much there may be."""
+
+    name: str
+    value: float  # bytes if the name ends so, else a count
+    limit: float | None
+
+
+class ApplicationRow(TypedDict):
+    """One application."""
+
+    name: str
+    policy: str
+    rate: float  # answers a second
+    in_time: float | None
+    partial: float | None
+    defaults: float | None
+    reasons: dict[str, float]  # of the defaults, as shares of all answers
+    late: float | None  # answered after the deadline
+    without_state: float | None  # of the answers, those decided before the policy's state had been read
+    turned_away: dict[str, float]  # in the last minute, for it had its share: of what, and how many
+    holds: list[Holding]  # of what has a share for each application
+    joined: float  # a second
+    loss: float | None
+    p50_ms: float | None  # from the client to the answer
+    p99_ms: float | None
+    rates: Series
+    default_shares: Series
+    losses: Series
+    models: list[ModelRow]
+
+
+class ProcessRow(TypedDict):
+    """One process."""
+
+    instance: str
+    role: str
+    silent: bool
+    age_s: float
+    up_s: float | None
+    restarts: int
+    cpu: float | None  # cores
+    memory_mb: float | None
+    clock_off_ms: float | None  # ahead of its machine's
+    holds: list[Holding]  # that may grow
+    lag: float | None
+    lags: Series
+
+
+class LetterRow(TypedDict):
+    """Dead letters of one topic and cause."""
+
+    topic: str
+    cause: str
+    minute: float
+    total: float
+    command: str  # that shows them
+
+
+class Overview(TypedDict):
+    """What the page shows."""
+
+    prefix: str  # of the deployment
+    kafka: str  # where its broker is
+    stale_s: float | None  # how old the figures are, where nothing comes back from Kafka
+    level: Literal["well", "warn", "bad"]  # of the worst alert
+    window_s: float  # how much of the last minute is known
+    step_s: float  # of the series
+    alerts: list[Alert]
+    applications: list[ApplicationRow]
+    processes: list[ProcessRow]
+    dead_letters: list[LetterRow]
+
+
+def skysail(*words: str) -> str:
+    """Return `skysail ...` as a shell takes it."""
+    return shlex.join(("skysail", *words))
+
+
+def run(role: str) -> str:
+    """Return what starts a role."""
+    model = role.removeprefix(WORKER)
+    return skysail("run", "--role", role) if model == role else skysail("run", "--role", "worker", "--model", model)

@@ -1,1 +1,0 @@
-"""Ids by the million, each with a time: tables of them, duplicates, windows."""

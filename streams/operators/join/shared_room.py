@@ -1,0 +1,77 @@
+"""Room for what waits, shared so that nobody can fill it: each may hold as much as is left free for all others.
+
+    one holder    ██████████······ it, half                    (Choudhury and Hahne 1998, "Dynamic Queue Length
+    two           ██████▒▒▒▒▒▒···· a third each                 Thresholds", with a factor of one)
+    n             n + 1 equal parts; the last one is free for whoever comes next
+
+Records are bounded by their number, and by what large ones have beyond a usual record's size.
+"""
+
+from __future__ import annotations
+
+# Most predictions have 300 to 700 bytes; five models with ten scores each make 1,000.
+USUAL_BYTES = 1_024
+
+
+class SharedRoom:
+    """Room for records, by who holds them: an application, a model, a source.
+
+    Args:
+        records: at most.
+        large_bytes: at most, of what records have beyond `USUAL_BYTES`.
+
+    Attributes:
+        used: records that are held.
+        used_large_bytes: what they have beyond `USUAL_BYTES`.
+    """
+
+    __slots__ = ("_held", "_large_bytes", "_records", "used", "used_large_bytes")
+
+    def __init__(self, records: int, large_bytes: int) -> None:
+        self._records = records
+        self._large_bytes = large_bytes
+        self._held: dict[int | str, list[int]] = {}  # records, and what they have beyond the usual
+        self.used = self.used_large_bytes = 0
+
+    def take(self, holder: int | str, size: int) -> bool:
+        """Make room for one more record of so many bytes; False if this holder has its share."""
+        held = self._held.get(holder)
+        if (0 if held is None else held[0]) >= self._records - self.used:
+            return False
+        if size > USUAL_BYTES:
+            large = size - USUAL_BYTES
+            if (0 if held is None else held[1]) + large > self._large_bytes - self.used_large_bytes:
+                return False
+            self.used_large_bytes += large
+        else:
+            large = 0
+        self.used += 1
+        if held is None:
+            self._held[holder] = [1, large]
+        else:
+            held[0] += 1
+            held[1] += large
+        return True
+
+    def give_back(self, holder: int | str, size: int) -> None:
+        """Free what one record of this holder took; what is not held is ignored."""
+        held = self._held.get(holder)
+        if held is None:
+            return
+        self.used -= 1
+        if size > USUAL_BYTES:
+            self.used_large_bytes -= size - USUAL_BYTES
+            held[1] -= size - USUAL_BYTES
+        held[0] -= 1
+        if not held[0]:
+            del self._held[holder]
+
+    def clear(self) -> None:
+        """Free everything."""
+        self._held.clear()
+        self.used = self.used_large_bytes = 0
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether a quarter is taken: time to leave unread what can wait, as a poll brings many records at once."""
+        return 4 * self.used >= self._records or 4 * self.used_large_bytes >= self._large_bytes
