@@ -1,4 +1,4 @@
-"""While a command is still being loaded: Ctrl-C ends it at once, and what is not installed is named, no traceback."""
+"""While a command is loading, Ctrl-C ends it at once, and a missing package is named without a traceback."""
 
 from __future__ import annotations
 

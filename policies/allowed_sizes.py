@@ -23,7 +23,7 @@ class Sized(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class AllowedSizes(Generic[S]):
-    """Lower another controller's cap to an allowed size; smaller batches are padded up to one by whoever runs them.
+    """Lower another controller's cap to an allowed size; the executor pads smaller batches up to one.
 
     The inner controller would never pass the gap between two sizes: a batch that fills the lower size does not fill its
     cap. So `observe` reports an estimated batch of `cap` rows instead:
