@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a setting, in plain words."""
+"""pydantic's faults of a setting, in plain words."""
 
 from __future__ import annotations
 

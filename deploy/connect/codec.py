@@ -1,4 +1,4 @@
-"""The codec of a deployment: with the registry's schema ids where a registry is configured."""
+"""The codec of a deployment, with the registry's schema ids if a registry is configured."""
 
 from __future__ import annotations
 

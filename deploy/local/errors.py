@@ -1,4 +1,4 @@
-"""What the local launcher may raise.
+"""Errors of the local launcher.
 
 DeployError (deploy.errors)
 └── MissingError    the machine lacks something that could not be had (Java, jars, redis-server, a broker)
