@@ -1,4 +1,4 @@
-"""How waiting ends: with an observation, at the end of a window, or as a dead letter."""
+"""How waiting ends: with an observation, with the end of a window, or with a dead letter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Learn: observation → new policy state. The state is a deterministic fold over the log, exactly once.
 
-An observation is applied if it is the first with its query id inside the window. States and offset are written in one
-compare-and-set, so a zombie's write is refused and a store that lost its last second rolls both back together.
+The first observation with a query id inside the window is applied; its copies are skipped. States and offset are
+written in one compare-and-set. So a write by a former owner is refused, and a
+store that lost its last second rolls both back.
 """
 
 from __future__ import annotations

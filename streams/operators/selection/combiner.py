@@ -1,7 +1,7 @@
-"""Combine: model outputs by query until all are there or the deadline comes, then one answer.
+"""Combine: the outputs of a query's models until all are there or the deadline comes, then one answer.
 
-A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2): at `deadline - margin` the answer is made from
-what has arrived; with nothing usable it is the application's default output, marked so with a reason.
+A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2). At `deadline - margin` the answer is made from
+what has arrived. If nothing is usable, the answer is the application's default output, with a reason.
 """
 
 from __future__ import annotations

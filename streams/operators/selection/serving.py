@@ -1,10 +1,10 @@
 """Serve: a decided query → the models that can answer it in time → its answer.
 
-    decided ─▶ admission ─▶ cache ─▶ combiner waits ─▶ asking ─▶ models.<m>.queries
+    decided ─▶ admission ─▶ cache ─▶ combiner waits ─▶ dispatch ─▶ models.<m>.queries
                    │ overloaded │ known      ▲
                    └────────────┴──▶ answer ◀┴─ on_outputs ◀─ model-predictions
 
-Admission and the cache are there if the settings say so.
+Admission and the cache are optional; the settings turn them on.
 """
 
 from __future__ import annotations

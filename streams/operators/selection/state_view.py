@@ -1,6 +1,6 @@
 """The selection role's bounded view of the policy states that the learners keep in Redis.
 
-A query never waits for Redis once its state has been seen: a stale entry is used and asked for again.
+Once its state has been seen, a query never waits for Redis: a stale entry is used, and read again meanwhile.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Calls a kernel and performs what it wants done; what it raises ends here.
+"""Calls a kernel and performs its effects; an exception of the kernel ends here.
 
-records  ─▶ attempt ─▶ the fault goes back to the reader, who finds the culprit: a dead letter
+records  ─▶ attempt ─▶ the fault goes back to the reader, which finds the culprit and writes a dead letter
 timer, states, inline answers ─▶ call ─▶ no record can be blamed ─▶ `failed` ─▶ the reader starts the kernel over
 """
 

@@ -1,4 +1,7 @@
-"""Reads: takes records in as far as the role's bounds allow, and gives them to the kernel."""
+"""Polls records within the role's bounds and gives them to the kernel.
+
+consumer ─▶ PollBuffer ─▶ KernelCaller ─▶ guard ─▶ kernel.on_records
+"""
 
 from __future__ import annotations
 

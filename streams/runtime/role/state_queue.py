@@ -1,11 +1,11 @@
 """Performs `FetchStates` and `WriteStates`, in the order asked for, without holding up anything else.
 
-What piles up while the store is busy (or down) is merged: reads into one round trip, writes of a partition into one
-compare-and-set. No write is given up, nor a read of an owned partition: its kernel gets its answer when the store is
-back. Other reads may be forgotten while it is away; who asked, asks again.
+While the store is busy or down, requests are merged: reads into one round trip, a partition's writes into one
+compare-and-set. No write is dropped, and no read of an owned partition: its kernel gets the answer when the store is
+back. Other reads may be dropped while the store is away; the kernel asks for them again.
 
-Of an owned partition the keeper knows the offset that its states must stand for. States of another offset are nobody's
-to fold on: they count as a refused write, and the partition starts over.
+The queue knows which offset an owned partition's states must stand for. States of another offset count as a refused
+write, and the partition starts over.
 """
 
 from __future__ import annotations

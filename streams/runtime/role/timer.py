@@ -1,4 +1,4 @@
-"""Calls a kernel when it is due, however long a poll hangs."""
+"""A timer that calls a kernel when it is due, however long a poll hangs."""
 
 from __future__ import annotations
 

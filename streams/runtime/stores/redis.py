@@ -104,7 +104,7 @@ class RedisSettings:
 
 
 class RedisStore:
-    """A store on a Redis server; implements `store.StateStore`.
+    """A store on a Redis server; implements `stores.base.StateStore`.
 
     redis-py's own retries are off: it repeats commands that are not idempotent (one INCR ran three times, measured) and
     takes 3.6 s to notice a server that is down. The loop retries, and the compare-and-set makes that safe.
@@ -126,7 +126,7 @@ class RedisStore:
         self._offset = self._client.register_script(_OFFSET)
 
     async def read(self, keys: Iterable[StateKey]) -> Found:
-        """Read the states, one HMGET a partition in one round trip; see `store.StateStore`."""
+        """Read the states, one HMGET a partition in one round trip; see `stores.base.StateStore`."""
         by_partition = [
             (partition, list(group))
             for partition, group in groupby(sorted(keys), key=attrgetter("partition"))
@@ -147,13 +147,13 @@ class RedisStore:
         return await self._decoded(values, offsets)
 
     async def offset(self, partition: int) -> int | None:
-        """Return the next offset to apply; see `store.StateStore`."""
+        """Return the next offset to apply; see `stores.base.StateStore`."""
         async with self._answering(0):
             stored = await self._offset(keys=[self._key(partition, "states"), self._key(partition, "offset")])
         return self._known(partition, stored)
 
     async def write(self, write: WriteStates, token: str) -> Verdict:
-        """Compare and set in one script; see `store.StateStore`."""
+        """Compare and set in one script; see `stores.base.StateStore`."""
         head: tuple[str | int, ...] = ("" if write.expected is None else write.expected, write.offset, token)
         states, size = await self._encoded(write.states)
         async with self._answering(size):
