@@ -70,7 +70,7 @@ class _Awaited(NamedTuple):
         return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """What the client needs of Kafka. Topics are logical names."""
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
@@ -111,7 +111,7 @@ class Client:
         *,
         codec: Codec | None = None,
         seed: int | None = None,
-        transport: Transport | None = None,
+        transport: ClientTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._name = f"{prefix!r} on {bootstrap}"

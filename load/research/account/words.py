@@ -44,9 +44,9 @@ partitions, and several requests may be on their way, which aiokafka's own produ
     "heap": """\
 Deadlines are kept by the millisecond, so that a heap sees buckets and not queries
 (`streams/operators/selection/combiner.py`), and windows of feedback by the second
-(`streams/operators/join/timer_wheel.py`). One timer is set to what is due first (`streams/runtime/role/timer.py`). A
-worker's rows wait in order of due time, and those that cannot make it are never predicted
-(`workers/kernel/batcher.py`).""",
+(`streams/operators/join/timer_wheel.py`). One timer is set to what is due first
+(`streams/runtime/role/kernel_calls.py`). A worker's rows wait in order of due time, and those that cannot make it are
+never predicted (`workers/kernel/batcher.py`).""",
     "hand over": """\
 A batch of more than a millisecond crosses to the model's thread once and back once, and the last one is written while
 it is predicted (`workers/predict_loop.py`). One known to be quicker stays where it is

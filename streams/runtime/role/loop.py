@@ -27,11 +27,10 @@ from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.follower import Follower
-from streams.runtime.role.guard import Guard
-from streams.runtime.role.reader import KernelCaller, PollBuffer, Reader
+from streams.runtime.role.kernel_calls import Guard, KernelCaller, Timer
+from streams.runtime.role.reader import PollBuffer, Reader
 from streams.runtime.role.rebalance import RebalanceHandler
 from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
-from streams.runtime.role.timer import Timer
 from streams.runtime.role.watchdog import Watchdog
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import Position, StateKey
     from streams.runtime.role.state_batches import WriteQueue
-    from streams.runtime.stores.base import Found, StateStore
+    from streams.runtime.stores.base import StatesRead, StateStore
 
 _log = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ class StateQueue:
         self._reads.done(wanted, found.size_bytes)
         await self._deliver(wanted, found)
 
-    async def _deliver(self, keys: list[StateKey], found: Found) -> None:
+    async def _deliver(self, keys: list[StateKey], found: StatesRead) -> None:
         """Hand out what was read; of owned partitions only what stands for the offset that it is to be folded on."""
         refused = {}
         states: dict[StateKey, PolicyState | None] = {}
@@ -267,7 +267,7 @@ class StateQueue:
         for number, (expected, stored) in refused.items():
             await self._refuse(number, expected, stored)
 
-    def _is_mended(self, key: StateKey, found: Found) -> bool:
+    def _is_mended(self, key: StateKey, found: StatesRead) -> bool:
         """Tell whether a partition that waited for a readable state can start over."""
         return self._blocked.get(key.partition) == key and key not in found.unreadable
 
