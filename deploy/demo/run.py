@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
 
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.demo import models, report
 from deploy.demo.digits import repeating, sample
 from deploy.demo.interrupt import Interrupts, own_terminal

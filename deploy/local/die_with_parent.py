@@ -1,6 +1,6 @@
 """Runs a program that is killed when the process that started it dies, however it dies.
 
-    python tether.py PARENT_PID PROGRAM ARGUMENT...
+    python die_with_parent.py PARENT_PID PROGRAM ARGUMENT...
 
 The program replaces this one, so its pid is the one that was started. A separate step, not a `preexec_fn`: code between
 fork and exec may deadlock in a process with threads. Imports nothing of Skysail: it runs with `-I -S`.
