@@ -15,7 +15,7 @@ from deploy.cli.run import EXAMPLES
 from deploy.config.configuration import load
 from deploy.config.settings import ROLES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
     "services"
 ]
