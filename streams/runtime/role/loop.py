@@ -1,11 +1,11 @@
 """The loop of one role: reads, lets the kernel decide, performs what it asks for, commits what is done.
 
-    consumer ──▶ reader ───▶ kernel.on_records ─┐        ┌─▶ lanes ──▶ acknowledged ─▶ tracker ─▶ commit
-    broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─▶ keeper ─▶ store ────────▶ tracker
-                 alarm ────▶ kernel.on_timer ───┘        └─▶ skipped ────────────────▶ tracker
+    consumer ──▶ reader ───▶ kernel.on_records ─┐        ┌─▶ accumulator ─▶ acknowledged ─▶ tracker ─▶ commit
+    broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─▶ state_queue ─▶ store ──────▶ tracker
+                 timer ────▶ kernel.on_timer ───┘        └─▶ skipped ───────────────────▶ tracker
 
 Everything runs on one event loop; kernel calls and `perform()` never wait, so nothing changes in the middle of them.
-The alarm does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
+The timer does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.follower import Follower
-from streams.runtime.role.guard import Guard
-from streams.runtime.role.reader import KernelCaller, PollBuffer, Reader
+from streams.runtime.role.kernel_calls import Guard, KernelCaller, Timer
+from streams.runtime.role.reader import PollBuffer, Reader
 from streams.runtime.role.rebalance import RebalanceHandler
 from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
-from streams.runtime.role.timer import Timer
 from streams.runtime.role.watchdog import Watchdog
 
 if TYPE_CHECKING:

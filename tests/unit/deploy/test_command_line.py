@@ -37,7 +37,7 @@ from workers.packages.packaging import package_sklearn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def run(*arguments: str) -> str:
