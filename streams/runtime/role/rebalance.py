@@ -8,9 +8,11 @@ refused  ──▶ the store has another offset: that partition starts over from
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from streams.runtime.deadline import Deadline
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
 from streams.runtime.role.lost_offsets import recent_starts
 
@@ -28,8 +30,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-# Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
-FLUSH_S = 2.0
+# Waiting for acknowledgements, a write and a commit before a hand-over: far less than a rebalance may take. Each step
+# leaves these seconds to those after it.
+HAND_OVER_S = 5.0
+AFTER_FLUSH_S = 3.0
+AFTER_SETTLING_S = 1.0
 BACKOFF_S = 0.25
 # How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
 END_ATTEMPTS = 8
@@ -150,13 +155,16 @@ class Ownership:
         self._hand.drop(partitions)
         if not partitions:
             return
-        if not await self._lanes.flush(FLUSH_S):
+        deadline = Deadline.after(HAND_OVER_S, _now_s())
+        if not await self._lanes.flush(deadline.before(AFTER_FLUSH_S).left_s(_now_s())):
             _log.warning("handing over with unacknowledged records; their sources will be read again")
         numbers = self._main_numbers(partitions)
         if self._keeper is not None and self._role.owns_states:
             self._keeper.forget(numbers)
-            await self._keeper.settle(FLUSH_S)
-        await self.commit()
+            await self._keeper.settle(deadline.before(AFTER_SETTLING_S).left_s(_now_s()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline.at_s):
+                await self.commit()
         for partition in partitions:
             self._tracker.revoke(partition)
         if self._keeper is not None and self._role.owns_states:
@@ -213,6 +221,10 @@ class Ownership:
         positions = self._ports.positions
         assert positions is not None, "a role that owns states or reads back has log positions"
         return await _persist(lambda: positions.before(starts, self._kernel.read_back_us))
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _behind(stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:
