@@ -321,7 +321,10 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             await app.wait(stop.wait())
         finally:
             # It waits for a broker that is away; nothing of the page is lost.
-            await asyncio.wait([asyncio.create_task(app.stop())], timeout=stopping.left_s(AFTER_ROLES_S))
+            leaving = asyncio.create_task(app.stop())
+            await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
+            if leaving.done():
+                leaving.result()
 
 
 def _note_end(page: asyncio.Task[None]) -> None:

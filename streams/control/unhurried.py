@@ -16,7 +16,17 @@ WAIT_MS = 500
 ENOUGH_BYTES = 1 << 16
 
 
+class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc]  # Faust has no types
+    """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
+
+    def __init__(self, service: Any, **options: Any) -> None:
+        super().__init__(service, **options)
+        self.daemon = True
+
+
 class _Thread(driver.AIOKafkaConsumerThread):
+    Worker = _Daemon
+
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_min_bytes = ENOUGH_BYTES  # noqa: SLF001 - no setting of Faust's leads there
