@@ -13,6 +13,7 @@ import pytest
 
 from deploy import launch
 from deploy.local.supervisor import Supervisor
+from streams.control import unhurried
 from streams.runtime.deadline import (
     AFTER_COMMIT_S,
     AFTER_LEAVING_S,
@@ -269,6 +270,11 @@ def test_whoever_stops_roles_waits_for_their_deadline() -> None:
     compose = (ROOT / "deploy/compose.yaml").read_text(encoding="utf-8")
     (seconds,) = re.findall(r"stop_grace_period: (\d+)s", compose)
     assert float(seconds) >= PATIENCE_S
+
+
+def test_the_thread_of_the_page_keeps_no_process_alive() -> None:
+    """Faust's consumer has one that waits for a broker that is away without a limit."""
+    assert unhurried._Thread.Worker(None).daemon
 
 
 def now_s() -> float:
