@@ -56,7 +56,7 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     )
 
 
-class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc]  # Faust has no types
+class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc, valid-type]  # Faust has no types
     """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
 
     def __init__(self, service: Any, **options: Any) -> None:
