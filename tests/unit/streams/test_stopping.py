@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.ports import Rebalanced, TopicPartition
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 QUERIES = ("queries", 0)
 
 
