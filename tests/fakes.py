@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, StateKey, WriteStates
-    from streams.runtime.ports import Rebalanced, TopicPartition
+    from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, WriteStates
+    from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import Found, Verdict
     from streams.testing.broker import FakeBroker
 
@@ -215,6 +215,50 @@ class FakeRecent:
         if self._fault is not None:
             raise self._fault
         return self._records[-count:]
+
+
+class FakeExecutors:
+    """Runs no model; subclasses answer by `events`.
+
+    Attributes:
+        events: who is told.
+    """
+
+    def __init__(self) -> None:
+        self._ready = asyncio.Event()
+
+    def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
+        """Remember who is told."""
+        self.events = events
+
+    def later(self, seconds: float, tell: Callable[[], None]) -> None:
+        """Tell something after a while; from then on whoever waits for models goes on."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, tell)
+        loop.call_later(seconds, self._ready.set)
+
+    def load(self, load: Load) -> None:
+        """Never end."""
+
+    def unload(self, unload: Unload) -> None:
+        """Do nothing."""
+
+    def predict(self, predict: Predict) -> None:
+        """Never end."""
+
+    def go_on(self) -> None:
+        """Do nothing."""
+
+    async def loaded(self) -> None:
+        """Return when something was told."""
+        await self._ready.wait()
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return nothing."""
+        return {}
 
 
 class FaultyStore(MemoryStore):

@@ -1,8 +1,9 @@
 """The one contract that every operator fulfils, and the effects it may ask for.
 
-    records ──▶ on_records ─┐
-    timer   ──▶ on_timer   ─┼──▶ effects ──▶ a runtime performs them, or a test compares them
-    states  ──▶ on_states  ─┘
+    records ──▶ on_records ────────────────┐
+    timer   ──▶ on_timer ──────────────────┼──▶ effects ──▶ a runtime performs them, or a test compares them
+    states  ──▶ on_states ─────────────────┤
+    models  ──▶ on_predicted, on_loaded ───┘
 
 An operator does no I/O and reads no clock: `now_us` (microseconds since the epoch) is an argument. An input record is
 *complete* when its outcome is acknowledged: an effect names in `completes` the positions that are done once it has been
@@ -11,12 +12,19 @@ performed. The runtime commits only the contiguous prefix of completed offsets.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from schemas.records import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.records import ModelPredictions, ModelQueries, PolicyState
+    from numpy.typing import NDArray
+
+    from schemas.records import Input, Model, PolicyState
 
 # Named tuples, not dataclasses, for what is made once a record: they cost a third (0.25 against 0.7 us, CPython 3.11).
 
@@ -99,16 +107,68 @@ class WriteStates(NamedTuple):
     completes: tuple[Position, ...]
 
 
-class HandOver(NamedTuple):
-    """Give a batch, unencoded, to a kernel of the same process: only where `Operator.hand_over` asked for it."""
+class Load(NamedTuple):
+    """Load a version of a model; the runtime answers with `on_loaded`.
 
-    topic: str  # that it would be written to
-    partition: int
-    batch: ModelQueries | ModelPredictions
+    Several copies of one version may be loaded at a time.
+    """
+
+    model: Model
+    copy: int = 0
+    is_vital: bool = False  # the role ends if loading hangs: nothing answers before this version is there
+    is_beside: bool = False  # it runs beside the version that serves
 
 
-Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | WriteStates | HandOver
+class Unload(NamedTuple):
+    """Let go of one copy of a version; it is asked no more."""
+
+    model: str
+    version: str
+    copy: int = 0
+
+
+class Predict(NamedTuple):
+    """Have a loaded copy predict these rows; the runtime answers with `on_predicted`.
+
+    A copy predicts one batch at a time.
+    """
+
+    batch_id: int
+    model: str
+    version: str
+    rows: Sequence[Input]
+    patience_us: int  # after which the model counts as hung
+    copy: int = 0
+    queued: int = 0  # rows that wait for the next batch
+    is_vital: bool = False  # the role ends if the model hangs and cannot be replaced
+
+
+class Log(NamedTuple):
+    """Tell whoever reads the log."""
+
+    message: str
+    is_fault: bool = False
+
+
+Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | WriteStates | Load | Unload | Predict | Log
 Effects: TypeAlias = list[Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A batch's results as columns, one entry a row; answers and scores mean nothing where the outcome is not OK."""
+
+    outcomes: tuple[Outcome, ...]
+    answers: tuple[str, ...] | NDArray[np.generic]
+    scores: NDArray[np.generic] | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
+    fault: str | None = None  # what the model raised first
+    messages: Mapping[int, str] = field(default_factory=dict)  # to whoever asked, of the INVALID rows
+
+    @classmethod
+    def failed(cls, rows: int, fault: str) -> Predicted:
+        """Say that no row was answered, and why."""
+        return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
 
 
 class Operator(Protocol):
@@ -133,13 +193,33 @@ class Operator(Protocol):
         """Take the answer to a `FetchStates`; None = nothing stored under that key."""
         return []
 
-    def hand_over(self, topics: frozenset[str]) -> None:
-        """What is written to these topics is taken in the same process: it is a `HandOver` from now on."""
-        raise RuntimeError("only kernels that can run beside one another override this")
+    def on_predicted(
+        self,
+        batch_id: int,
+        results: Predicted,
+        took_us: int,
+        now_us: int,
+        *,
+        is_blocking: bool = False,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Take the answer to a `Predict`.
 
-    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
-        """Take what another kernel handed over, as if it had been read."""
-        raise RuntimeError("only kernels that can run beside one another override this")
+        Args:
+            batch_id: of the batch.
+            results: an entry a row.
+            took_us: how long the model took.
+            now_us: the time.
+            is_blocking: nothing was read or written meanwhile.
+            is_lost: the model has to be loaded again before it is asked again; `on_loaded` follows.
+        """
+        raise RuntimeError("who asks models overrides this; nobody else is answered")
+
+    def on_loaded(
+        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+    ) -> Effects:
+        """Take the answer to a `Load`; with a `fault` the copy is of no use, and has been let go of."""
+        raise RuntimeError("who loads models overrides this; nobody else is answered")
 
     @property
     def read_back_us(self) -> int:

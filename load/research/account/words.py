@@ -49,7 +49,7 @@ worker's rows wait in order of due time, and those that cannot make it are never
 (`workers/kernel/batcher.py`).""",
     "hand over": """\
 A batch of more than a millisecond crosses to the model's thread once and back once, and the last one is written while
-it is predicted (`workers/predict_loop.py`). One known to be quicker stays where it is
+it is predicted (`workers/executors/models.py`). One known to be quicker stays where it is
 (`workers/executors/thread.py`).""",
     "stack": """\
 Rows are checked by columns and joined as bytes, one copy from the record to the array; no Python runs for each number

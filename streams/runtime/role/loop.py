@@ -2,7 +2,8 @@
 
     consumer ──▶ reader ───▶ kernel.on_records ─┐        ┌─▶ lanes ──▶ acknowledged ─▶ tracker ─▶ commit
     broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─▶ keeper ─▶ store ────────▶ tracker
-                 alarm ────▶ kernel.on_timer ───┘        └─▶ skipped ────────────────▶ tracker
+                 alarm ────▶ kernel.on_timer ───┤        ├─▶ skipped ────────────────▶ tracker
+    executors ──▶ on_predicted, on_loaded ──────┘        └─▶ executors
 
 Everything runs on one event loop; kernel calls and `perform()` never wait, so nothing changes in the middle of them.
 The alarm does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
@@ -23,6 +24,7 @@ from streams.runtime.clock import off_ms
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
+from streams.runtime.ports import ExecutorEvents
 from streams.runtime.role.accumulator import LaneEvents, Lanes
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Position, StateKey
+    from streams.operators.contract import Effects, Load, Position, Predict, StateKey
     from streams.runtime.errors import RecordRefusedError
+    from streams.runtime.ports import Ran
     from streams.runtime.role.definition import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -63,7 +66,6 @@ class RoleLoop:
         kernel: decides.
         ports: the outside.
         watchdog: ends the process when the consumer is stuck, or the clock.
-        companions: further tasks of the role (a worker's predictor), given the loop, ended with it.
 
     Attributes:
         ready: set when partitions have been assigned for the first time.
@@ -75,14 +77,14 @@ class RoleLoop:
         kernel: Operator,
         ports: Ports,
         watchdog: Watchdog | None = None,
-        companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
     ) -> None:
         self.ready = asyncio.Event()
         self._role = role
         self._kernel = kernel
         self._ports = ports
         self._watchdog = watchdog or Watchdog()
-        self._companions = companions
+        self._executors = ports.executors
+        self._postponed: list[tuple[str, Callable[[], Effects]]] = []  # until the kernel has started over
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
         self._hand = Hand()
@@ -110,24 +112,35 @@ class RoleLoop:
                 self._lanes.abandon()
                 for helper in helpers:
                     helper.cancel()
+                if self._executors is not None:
+                    await self._executors.stop()
                 await self._ports.consumer.stop(STOP_S)
                 await self._follower.stop(STOP_S)
                 if self._ports.store is not None:
                     await self._ports.store.close()
 
     def perform(self, effects: Effects) -> None:
-        """Perform effects; also for what a companion has found out."""
+        """Perform effects."""
         self._performer.perform(effects)
         self._alarm.set()
+        if self._executors is not None:
+            self._executors.go_on()
         self._reader.relieve()
+        if self._postponed and not self._guard.failed:
+            postponed, self._postponed = self._postponed, []
+            for what, decide in postponed:
+                self._call(what, decide)
 
-    def call(self, what: str, decide: Callable[[], Effects]) -> Exception | None:
-        """Perform what a call of the kernel decides; an exception of it is returned, and the kernel starts over.
+    def _call(self, what: str, decide: Callable[[], Effects]) -> None:
+        """Perform what the kernel decides about an outcome; one that fails meanwhile is told when it has started over.
 
         Raises:
             KernelError: it fails again and again.
         """
-        return self._guard.call(what, decide)
+        if self._guard.failed:
+            self._postponed.append((what, decide))
+        else:
+            self._guard.call(what, decide)
 
     def _connect(self, tasks: asyncio.TaskGroup) -> None:
         """Put the parts together; those with tasks of their own need the group."""
@@ -136,7 +149,9 @@ class RoleLoop:
         lanes = self._lanes = Lanes(ports.transport, LaneEvents(self._complete, self._refuse), tasks)
         events = KeeperEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         keeper = self._keeper = Keeper(ports.store, events) if ports.store else None
-        self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper)
+        if self._executors is not None:
+            self._executors.connect(ExecutorEvents(self._on_predicted, self._on_loaded), tasks)
+        self._performer = Performer(lanes, tracker, DeadLetters(role.name, ports.version), keeper, self._executors)
         self._ownership = Ownership(role, kernel, ports, tracker, lanes, keeper, hand, self.ready)
         self._reader = Reader(
             role, ports, hand, self._offer, self.perform, self._guard, tracker, lanes, self._ownership, keeper
@@ -144,12 +159,17 @@ class RoleLoop:
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         jobs = [self._alarm.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
-        jobs += [companion(self) for companion in self._companions]
         return [*jobs, self._keeper.run()] if self._keeper else jobs
 
     async def _join(self, stop: asyncio.Event) -> None:
-        """Join the group once what is followed, and the states it asks for, are known; who is not up is waited for."""
-        await _either(stop, self._follower.caught_up)
+        """Join the group once models, what is followed, and the states it asks for are there.
+
+        No query waits for a model that is not loaded. Who is not up is waited for.
+        """
+        if self._executors is not None:
+            self._call("its start", lambda: self._kernel.on_timer(self._ports.clock.now_us()))
+            await _first(stop.wait(), self._executors.loaded())
+        await _first(stop.wait(), self._follower.caught_up.wait())
         if self._keeper is not None and not stop.is_set():
             await self._read_states(self._keeper, stop)
         while not stop.is_set() and not self._joined:
@@ -228,7 +248,8 @@ class RoleLoop:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
         keeper = self._keeper.statistics() if self._keeper else {}
-        return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper]
+        models = self._executors.statistics() if self._executors else {}
+        return [own, self._guard.counters, self._lanes.counters, self._performer.counters, keeper, models]
 
     def _complete(self, positions: Collection[Position]) -> None:
         self._tracker.complete(positions)
@@ -240,7 +261,24 @@ class RoleLoop:
         self._performer.refuse(emit, fault)
 
     def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
-        self.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
+        self._guard.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
+
+    def _on_predicted(self, predict: Predict, ran: Ran) -> None:
+        number, clock = predict.batch_id, self._ports.clock
+        results, took_us, is_blocking, is_lost = ran
+        self._call(
+            "what a model answered",
+            lambda: self._kernel.on_predicted(
+                number, results, took_us, clock.now_us(), is_blocking=is_blocking, is_lost=is_lost
+            ),
+        )
+
+    def _on_loaded(self, load: Load, fault: str | None, took_us: int) -> None:
+        model, clock = load.model, self._ports.clock
+        self._call(
+            "a model that was loaded",
+            lambda: self._kernel.on_loaded(model.name, model.version, fault, took_us, clock.now_us(), copy=load.copy),
+        )
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
         await self._ownership.on_refused(partition, stored)
@@ -249,9 +287,11 @@ class RoleLoop:
         self._ownership.on_blocked(partition)
 
 
-async def _either(*events: asyncio.Event) -> None:
-    """Wait until one of them is set."""
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when one of them has ended; the others are cancelled."""
+    waiting = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()

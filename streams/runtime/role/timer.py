@@ -55,6 +55,11 @@ class Alarm:
             self._handle.cancel()
             self._handle = None
         self._deadline_us = deadline_us
-        if deadline_us is not None:
-            delay_s = min(max((deadline_us - self._clock.now_us()) / 1_000_000, MIN_S), MAX_S)
+        if deadline_us is None:
+            return
+        now_us = self._clock.now_us()
+        if deadline_us <= now_us:
+            self._due.set()
+        else:
+            delay_s = min(max((deadline_us - now_us) / 1_000_000, MIN_S), MAX_S)
             self._handle = asyncio.get_running_loop().call_later(delay_s, self._due.set)
