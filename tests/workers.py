@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from policies.fixed import Fixed
 from schemas.codec import Codec
 from schemas.records import Model
-from streams.operators.contract import Emit, Load, Predict, Predicted
+from streams.operators.contract import NONE_UNREAD, Emit, Load, Predict, Predicted
 from streams.runtime.ports import ExecutorEvents, Ran
 from streams.runtime.role.guard import Guard
 from streams.runtime.role.timer import Alarm
@@ -93,7 +93,7 @@ class Replica:
         self._clock = VirtualClock()
         self._executors = ModelExecutors(lambda _model, _chose: executor)
         self._guard = Guard("worker", self._clock, self._perform)
-        self._alarm = Alarm(kernel, self._clock, self._guard, lambda: None)
+        self._alarm = Alarm(kernel, self._clock, self._guard, lambda: NONE_UNREAD)
         self._tasks = asyncio.TaskGroup()
 
     async def __aenter__(self) -> Self:
@@ -144,5 +144,5 @@ class Replica:
                     self._executors.load(effect)
                 case _:
                     raise TypeError(f"no model of these tests asks for {effect}")
-        self._alarm.set()
+        self._alarm.set(self._kernel.needs().deadline_us)
         self._executors.go_on()

@@ -13,7 +13,7 @@ performed. The runtime commits only the contiguous prefix of completed offsets.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class WriteStates(NamedTuple):
     """Compare-and-set one partition's states together with its offset, in one step.
 
     Refused if the stored offset is not `expected` (someone else wrote, or the store lost its last second); the runtime
-    then calls `on_refused` with what is stored.
+    then calls `on_revoked` and seeks to what is stored, less what is read back.
     """
 
     partition: int
@@ -171,6 +171,31 @@ class Predicted:
         return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
 
 
+class Needs(NamedTuple):
+    """What an operator needs of the runtime.
+
+    Attributes:
+        deadline_us: when `on_timer` wants to be called next; None = never.
+        held: how much is in hand, where one record may be many: counts against the role's bound like records do.
+        paused: consumed topics to leave unread for now, since the operator holds as much of them as it may.
+        read_back_us: how far before the first incomplete record of its main topic it wants to read again. Only to
+            rebuild what it must remember (ids it has seen); what lies before the start is already complete.
+        also_read_back: consumed topics beside the main one of which as much is read again.
+        is_told_unread: whether `on_timer` wants to know what is still to be read.
+    """
+
+    deadline_us: int | None = None
+    held: int = 0
+    paused: frozenset[str] = frozenset()
+    read_back_us: int = 0
+    also_read_back: frozenset[str] = frozenset()
+    is_told_unread: bool = False
+
+
+NO_NEEDS: Final = Needs()
+NONE_UNREAD: Final[frozenset[tuple[str, int]]] = frozenset()
+
+
 class Operator(Protocol):
     """A stateful kernel. Every method may be called at any time between records; none may block.
 
@@ -181,13 +206,15 @@ class Operator(Protocol):
         """Take a poll's records, in order within each partition."""
         ...
 
-    def on_timer(self, now_us: int) -> Effects:
-        """Do what is due at `now_us`."""
-        return []
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+        """Do what is due at `now_us`.
 
-    def next_deadline(self) -> int | None:
-        """When `on_timer` wants to be called next (us), or None."""
-        return None
+        Args:
+            now_us: the time.
+            unread: partitions of consumed topics with records that `on_records` has not been given yet; told to who
+                wants to know, when it is due and twice a second.
+        """
+        return []
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take the answer to a `FetchStates`; None = nothing stored under that key."""
@@ -221,53 +248,23 @@ class Operator(Protocol):
         """Take the answer to a `Load`; with a `fault` the copy is of no use, and has been let go of."""
         raise RuntimeError("who loads models overrides this; nobody else is answered")
 
-    @property
-    def read_back_us(self) -> int:
-        """How far before the first incomplete record of its main topic the operator wants to read again (0: not).
-
-        Only to rebuild what it must remember (ids it has seen); what lies before the start is already complete.
-        """
-        return 0
-
-    @property
-    def also_read_back(self) -> frozenset[str]:
-        """Consumed topics beside the main one of which as much is read again."""
-        return frozenset()
-
-    @property
-    def held(self) -> int:
-        """How much is in hand, where one record may be many: counts against the role's bound like records do."""
-        return 0
-
-    @property
-    def paused(self) -> frozenset[str]:
-        """The consumed topics to leave unread for now, since the operator holds as much of them as it may."""
-        return frozenset()
-
-    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
-        """These partitions of consumed topics hold records that `on_records` has not been given yet.
-
-        Told before each `on_timer`, and twice a second.
-        """
-        return
-
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.
 
         `starts[p]` is the first offset of the main topic that is not complete: as committed to the group, or, where
         the operator writes states, as stored with them (0 where nothing is stored yet). Earlier records may follow, by
-        `read_back_us`.
+        what it needs to read back.
         """
-
-    def on_refused(self, partition: int, stored: int | None) -> None:
-        """A `WriteStates` was refused: drop what is cached of this partition and ignore its records.
-
-        The runtime seeks to `stored` (less `read_back_us`) and calls `on_assigned`; records count again from there.
-        """
-        raise RuntimeError("who writes states overrides this; nobody else can be refused")
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget everything about these partitions; their new owner starts from what is committed."""
+        """Forget everything about these partitions; their new owner starts from what is committed.
+
+        So after a `WriteStates` was refused: the partition starts over with `on_assigned`, from what is stored.
+        """
+
+    def needs(self) -> Needs:
+        """Say what is needed of the runtime; asked after every call, so it should cost little."""
+        return NO_NEEDS
 
     def statistics(self) -> Mapping[str, float]:
         """Counters since the start (names end in `_total`) and gauges, labels as in `answers_total{status=default}`."""

@@ -239,13 +239,13 @@ class Driver:
         for partition, start in starts.items():
             role.positions[role.main, partition] = self._back(role, role.main, partition, start)
             role.tracker.assign((role.main, partition), start)
-        for topic, partition in self._places(sorted(role.operator.also_read_back)):
+        for topic, partition in self._places(sorted(role.operator.needs().also_read_back)):
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
 
     def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
-        log, window_us = self._logs[topic, partition], role.operator.read_back_us
+        log, window_us = self._logs[topic, partition], role.operator.needs().read_back_us
         oldest_us = (log[start - 1].timestamp_us if start else 0) - window_us
         while start and window_us and log[start - 1].timestamp_us >= oldest_us:
             start -= 1
@@ -285,10 +285,9 @@ class Driver:
     def _fire(self) -> bool:
         fired = False
         for role in self._roles:
-            due = None if role.is_blocked else role.operator.next_deadline()
+            due = None if role.is_blocked else role.operator.needs().deadline_us
             if due is not None and due <= self.now_us:
-                role.operator.on_unread(self._unread(role))
-                self._perform(role, role.operator.on_timer(self.now_us))
+                self._perform(role, role.operator.on_timer(self.now_us, self._unread(role)))
                 fired = True
         return fired
 
@@ -375,7 +374,7 @@ class Driver:
 
     def _start_over(self, role: _Role, number: int) -> None:
         stored = self.store.offsets.get(number)
-        role.operator.on_refused(number, stored)
+        role.operator.on_revoked([number])
         self._begin(role, {number: stored or 0})
 
     def _append(self, emit: Emit, value: bytes | None) -> None:
@@ -433,7 +432,7 @@ class Driver:
 
     def _next_event_us(self) -> int | None:
         asked = [role.operator for role in self._roles if not role.is_blocked]
-        times = [due for operator in asked if (due := operator.next_deadline()) is not None]
+        times = [due for operator in asked if (due := operator.needs().deadline_us) is not None]
         told_us = self._services.next_us()
         times += [] if told_us is None else [told_us]
         times += [visible for visible in self._visible.values() if visible > self.now_us]

@@ -106,7 +106,7 @@ def test_inline_models_and_others_can_be_asked_together() -> None:
     emits = [effect for effect in scene.ask("q") if isinstance(effect, Emit)]
     assert [emit.topic for emit in emits] == [topics.model_queries("far")]
     assert [effect for effect in scene.predict(7) if isinstance(effect, Emit)] == []
-    due_us = scene.kernel.next_deadline()
+    due_us = scene.kernel.needs().deadline_us
     assert due_us is not None
     partial = [CODEC.decode(Prediction, e.value) for e in scene.kernel.on_timer(due_us + MS) if isinstance(e, Emit)]
     assert ("q", 7, Status.PARTIAL) in [(answer.query_id, answer.answer, answer.status) for answer in partial]
@@ -121,7 +121,7 @@ def test_what_an_inline_model_has_no_room_for_is_answered_at_once() -> None:
     effects = scene.ask("too many", offset=1)
     answer, _ = prediction(effects)
     assert (answer.query_id, answer.status, answer.reason) == ("too many", Status.DEFAULT, "expired_in_queue")
-    assert scene.kernel.held == 1
+    assert scene.kernel.needs().held == 1
 
 
 def test_rows_that_broke_the_asker_have_failed_when_they_are_asked_again() -> None:
@@ -156,7 +156,7 @@ def test_a_model_goes_on_when_its_answer_broke_the_asker() -> None:
                 batch.batch_id, Predicted((Outcome.OK,), np.array([7])), MS, NOW, is_blocking=True
             )
     scene.kernel.on_assigned(dict.fromkeys(range(4), 0))
-    assert scene.kernel.next_deadline() == 0
+    assert scene.kernel.needs().deadline_us == 0
     (following,) = scene.kernel.on_timer(NOW)
     assert isinstance(following, Predict)
 

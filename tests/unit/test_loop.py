@@ -745,7 +745,7 @@ def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
             s.broker.put(*Q, b"6")
             kernel.decide = lambda record: learner(record) if record.offset >= 3 else []
             await elapse(2)
-            assert kernel.refused == [(0, 3)]
+            assert kernel.revoked == [(0,)]
             assert kernel.starts == [{0: 0}, {0: 3}]
             assert s.consumer.seeks == [(Q, 1)]
             assert store.offsets == {0: 7}

@@ -12,6 +12,7 @@ import pytest
 from load.seeds.faults import Fault
 from load.seeds.plan import Burst, plan
 from load.seeds.world import simulate
+from streams.operators.contract import NONE_UNREAD
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import Keeper
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from load.seeds.plan import Plan
-    from streams.operators.contract import Record, StateKey, WriteStates
+    from streams.operators.contract import Effects, Record, StateKey, WriteStates
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import Found
 
@@ -53,9 +54,9 @@ class TrustingStore(MemoryStore):
 class HastyJoiner(Joiner):
     """Ends windows by the clock, whatever feedback is still to be read."""
 
-    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
-        """Forget it."""
-        super().on_unread(frozenset())
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+        """Forget what is unread."""
+        return super().on_timer(now_us)
 
 
 class CountingConsumer(SimulatedConsumer):

@@ -75,8 +75,9 @@ class Recent:
         self._recalled = tuple(rows)
 
     def ask(self, column: Column, rows: int) -> None:
-        """Remember what is asked, at least one row."""
-        self._asked.add(column, rows)
+        """Remember what is asked, at least one row, while the worker has answered few."""
+        if len(self._answered) < self._most:
+            self._asked.add(column, rows)
 
     def note(self, rows: Sequence[Input], outcomes: Sequence[Outcome]) -> None:
         """Remember rows, those that the served version has answered: another one may be held to them."""

@@ -21,7 +21,7 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
-from streams.operators.contract import DeadLetter, Operator, Predict, Skip
+from streams.operators.contract import NONE_UNREAD, DeadLetter, Needs, Operator, Predict, Skip
 from streams.operators.counters import render
 from workers.kernel.batcher import Batcher, Take, Waiting
 from workers.kernel.lane import Lane
@@ -131,7 +131,11 @@ class ModelWorker(Operator):
             effects += self._serving.offer(items, now_us, ranks)
         return effects + self._go_on(now_us)
 
-    def on_timer(self, now_us: int) -> Effects:
+    def needs(self) -> Needs:
+        """Be called when something is due; rows that wait count."""
+        return Needs(self.next_deadline(), self.held)
+
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Write what is still to be written, and do what is due."""
         return self._write() + self._go_on(now_us)
 

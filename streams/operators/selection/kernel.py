@@ -23,7 +23,7 @@ from schemas.errors import DecodeError
 from schemas.features import MAX_FEATURES
 from schemas.records import Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
-from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
+from streams.operators.contract import NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
 from streams.operators.counters import Counters, render
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
@@ -126,7 +126,11 @@ class Selection(Operator):
                 self._asked_us = now_us
         return effects
 
-    def on_timer(self, now_us: int) -> Effects:
+    def needs(self) -> Needs:
+        """Be called when an answer or a parked query is due."""
+        return Needs(self.next_deadline())
+
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Answer what is due, and decide for contexts whose state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
         for key, waiting in self._parked.due(now_us):

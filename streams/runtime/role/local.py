@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.records import ModelPredictions, Outcome
-from streams.operators.contract import Emit, Operator, Predict, Record, Skip
+from streams.operators.contract import NONE_UNREAD, Emit, Operator, Predict, Record, Skip
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effect, Effects, Predicted, StateKey
+    from streams.operators.contract import Effect, Effects, Needs, Predicted, StateKey
 
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
 DISTRUSTED = 10_000
@@ -60,24 +60,23 @@ class Local(Operator):
         effects += self._of_asker(self._asker.on_records(records, now_us), now_us)
         return self._with_wanted(effects)
 
-    def on_timer(self, now_us: int) -> Effects:
+    def needs(self) -> Needs:
+        """Be called when one of them is due; the fullest one counts."""
+        asker = self._asker.needs()
+        needs = [asker, *(kernel.needs() for kernel in self._models.values())]
+        due_us = min((each.deadline_us for each in needs if each.deadline_us is not None), default=None)
+        held = max(each.held for each in needs)
+        return asker._replace(deadline_us=0 if self._wanted else due_us, held=held)
+
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Do what is due."""
         effects: Effects = []
         for kernel in self._models.values():
-            due_us = kernel.next_deadline()
+            due_us = kernel.needs().deadline_us
             if due_us is not None and due_us <= now_us:
                 effects += self._of_model(kernel, kernel.on_timer(now_us), now_us)
-        due_us = self._asker.next_deadline()
-        if due_us is not None and due_us <= now_us:
-            effects += self._of_asker(self._asker.on_timer(now_us), now_us)
+        effects += self._of_asker(self._asker.on_timer(now_us, unread), now_us)
         return self._with_wanted(effects)
-
-    def next_deadline(self) -> int | None:
-        """When `on_timer` wants to be called next (us)."""
-        if self._wanted:
-            return 0
-        dues = [kernel.next_deadline() for kernel in (self._asker, *self._models.values())]
-        return min((due for due in dues if due is not None), default=None)
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take states."""
@@ -105,11 +104,6 @@ class Local(Operator):
         kernel = self._models[model]
         effects = kernel.on_loaded(model, version, fault, took_us, now_us, copy=copy)
         return self._with_wanted(self._of_model(kernel, effects, now_us))
-
-    @property
-    def held(self) -> int:
-        """Rows that wait for a model here."""
-        return max([self._asker.held, *(kernel.held for kernel in self._models.values())])
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours; answers to what was asked before are late, and recognised as such."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import STOPPED
-from streams.operators.contract import Emit, Operator
+from streams.operators.contract import NONE_UNREAD, Emit
 from streams.runtime.clock import off_ms
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Load, Position, Predict, StateKey
+    from streams.operators.contract import Effects, Load, Operator, Position, Predict, StateKey
     from streams.runtime.errors import RecordRefusedError
-    from streams.runtime.ports import Ran
+    from streams.runtime.ports import Ran, TopicPartition
     from streams.runtime.role.definition import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -88,9 +88,8 @@ class RoleLoop:
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
         self._hand = Hand()
-        self._asks_unread = type(kernel).on_unread is not Operator.on_unread  # others are spared the cost
         self._guard = Guard(role.name, ports.clock, self.perform)
-        self._alarm = Alarm(kernel, ports.clock, self._guard, self._note_unread)
+        self._alarm = Alarm(kernel, ports.clock, self._guard, self._unread)
         self._offer = Offer(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._offer)
         self._joined = False
@@ -122,10 +121,11 @@ class RoleLoop:
     def perform(self, effects: Effects) -> None:
         """Perform effects."""
         self._performer.perform(effects)
-        self._alarm.set()
+        needs = self._kernel.needs()
+        self._alarm.set(needs.deadline_us)
         if self._executors is not None:
             self._executors.go_on()
-        self._reader.relieve()
+        self._reader.relieve(needs.held)
         if self._postponed and not self._guard.failed:
             postponed, self._postponed = self._postponed, []
             for what, decide in postponed:
@@ -206,7 +206,8 @@ class RoleLoop:
             await asyncio.sleep(COMMIT_S)
             if self._joined:
                 await self._ownership.commit()
-                self._note_unread()
+                if self._kernel.needs().is_told_unread:
+                    self._alarm.fire()
                 self._check_life()
 
     def _check_life(self) -> None:
@@ -214,10 +215,11 @@ class RoleLoop:
         now_us = ports.clock.now_us()
         self._watchdog.check(ports.consumer.vitals(), now_us, throttled=throttled, ahead_ms=off_ms(ports.clock))
 
-    def _note_unread(self) -> None:
-        """Tell the kernel which partitions hold records that it has not been given."""
-        if self._joined and self._asks_unread:
-            self._kernel.on_unread(self._ports.consumer.unread() | self._hand.partitions())
+    def _unread(self) -> frozenset[TopicPartition]:
+        """Return which partitions hold records that the kernel has not been given, if it wants to know."""
+        if not self._joined or not self._kernel.needs().is_told_unread:
+            return NONE_UNREAD
+        return self._ports.consumer.unread() | self._hand.partitions()
 
     async def _report_regularly(self) -> None:
         while True:
@@ -281,6 +283,7 @@ class RoleLoop:
         )
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
+        self._performer.counters["refused_writes_total"] += 1
         await self._ownership.on_refused(partition, stored)
 
     def _on_blocked(self, partition: int) -> None:

@@ -15,7 +15,7 @@ from streams.runtime.corrupt import parted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streams.operators.contract import Effects, Operator, Record
+    from streams.operators.contract import Effects, Needs, Operator, Record
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ports import TopicPartition
     from streams.runtime.role.accumulator import Lanes
@@ -44,14 +44,9 @@ class Offer:
         self._guard = guard
 
     @property
-    def held(self) -> int:
-        """What the kernel has in hand."""
-        return self._kernel.held
-
-    @property
-    def paused(self) -> frozenset[str]:
-        """What the kernel wants left unread."""
-        return self._kernel.paused
+    def needs(self) -> Needs:
+        """What the kernel needs."""
+        return self._kernel.needs()
 
     def __call__(self, records: list[Record]) -> Exception | None:
         """Let the kernel decide; an exception of the kernel is returned."""
@@ -106,6 +101,7 @@ class Reader:
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
+        self._held = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until `stop` is set and what is in hand has got its outcome, or `drain_s` is over."""
@@ -123,24 +119,28 @@ class Reader:
     @property
     def throttled(self) -> bool:
         """Whether less than everything is read, on purpose."""
-        return self._is_pressed() or bool(self._offer.paused)
+        needs = self._offer.needs
+        return self._is_pressed(needs.held) or bool(needs.paused)
 
-    def relieve(self) -> None:
-        """Look at the bounds again: something was completed."""
-        if not self._full():
+    def relieve(self, held: int | None = None) -> None:
+        """Look at the bounds again: something was completed, or the kernel has so much in hand now."""
+        if held is not None:
+            self._held = held
+        if not self._full(self._held):
             self._relief.set()
 
-    def _full(self) -> bool:
-        return max(self._tracker.outstanding(), self._offer.held) >= self._role.outstanding
+    def _full(self, held: int) -> bool:
+        return max(self._tracker.outstanding(), held) >= self._role.outstanding
 
-    def _is_pressed(self) -> bool:
+    def _is_pressed(self, held: int) -> bool:
         pressure = max(self._lanes.pressure(), self._keeper.pressure() if self._keeper else 0.0)
-        return self._drain_until_us is not None or self._full() or pressure >= 1
+        return self._drain_until_us is not None or self._full(held) or pressure >= 1
 
     def _only(self) -> frozenset[str] | None:
         """Return the topics to read from; None = from all."""
-        paused = self._offer.paused
-        if self._is_pressed():
+        needs = self._offer.needs
+        paused = needs.paused
+        if self._is_pressed(needs.held):
             return self._role.replies - paused
         return frozenset(self._role.topics) - paused if paused else None
 

@@ -25,14 +25,16 @@ class Alarm:
         kernel: whose `on_timer` is called.
         clock: says when.
         guard: calls it; what performs its effects calls `set` again.
-        note_unread: tells the kernel what is still to be read, before it ends what that may belong to.
+        unread: returns what is still to be read: a kernel may wait for it before it ends what that belongs to.
     """
 
-    def __init__(self, kernel: Operator, clock: Clock, guard: Guard, note_unread: Callable[[], None]) -> None:
+    def __init__(
+        self, kernel: Operator, clock: Clock, guard: Guard, unread: Callable[[], frozenset[tuple[str, int]]]
+    ) -> None:
         self._kernel = kernel
         self._clock = clock
         self._guard = guard
-        self._note_unread = note_unread
+        self._unread = unread
         self._due = asyncio.Event()
         self._handle: asyncio.TimerHandle | None = None
         self._deadline_us: int | None = None
@@ -43,12 +45,14 @@ class Alarm:
             await self._due.wait()
             self._due.clear()
             self._deadline_us = None
-            self._note_unread()
-            self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us()))
+            self.fire()
 
-    def set(self) -> None:
-        """Follow the kernel's next deadline."""
-        deadline_us = self._kernel.next_deadline()
+    def fire(self) -> None:
+        """Call the kernel now."""
+        self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us(), self._unread()))
+
+    def set(self, deadline_us: int | None) -> None:
+        """Be due at the kernel's next deadline."""
         if deadline_us == self._deadline_us:
             return
         if self._handle is not None:
