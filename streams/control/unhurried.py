@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from faust.transport.drivers import aiokafka as driver
+from mode.threads import WorkerThread
 
 # The page asks once a second, and shows steps of five.
 WAIT_MS = 500
@@ -16,7 +17,7 @@ WAIT_MS = 500
 ENOUGH_BYTES = 1 << 16
 
 
-class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc]  # Faust has no types
+class _Daemon(WorkerThread):
     """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
 
     def __init__(self, service: Any, **options: Any) -> None:
