@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import tempfile
 from dataclasses import dataclass
@@ -288,10 +289,13 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
         await asyncio.wait([page])
         if not loops:
             page.result()
+        if page.exception() is None and not page.result():
+            _log.warning("the page does not stop while Kafka is away; the process ends without it")
+            os._exit(0)  # Faust starts its agents anew as they are cancelled: the event loop would never close
 
 
-async def control(common: Shared, stop: asyncio.Event) -> None:
-    """Run the Faust app until `stop`."""
+async def control(common: Shared, stop: asyncio.Event) -> bool:
+    """Run the Faust app until `stop`; return whether it has ended by the deadline."""
     from streams.control.app import Options, create
     from streams.control.faust_kafka import credentials
 
@@ -326,10 +330,11 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
-            if leaving.done():
-                leaving.result()
+        if leaving.done():
+            leaving.result()
+        return leaving.done()
 
 
-def _note_end(page: asyncio.Task[None]) -> None:
+def _note_end(page: asyncio.Task[bool]) -> None:
     if not page.cancelled() and (fault := page.exception()) is not None:
         _log.warning("the control page has ended, everything else runs on: %r", fault)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import faust
 from faust.transport.drivers import aiokafka as driver
+from mode.threads import WorkerThread
 
 from streams.runtime.kafka import private
 
@@ -56,7 +57,7 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     )
 
 
-class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc, valid-type]  # Faust has no types
+class _Daemon(WorkerThread):
     """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
 
     def __init__(self, service: Any, **options: Any) -> None:
