@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 _DEFAULT_GROUP = 0  # of the client's connections to one broker; the group coordinator has one of its own
 # Where each name is set or used. A function's code says which names it uses, so that nothing has to be made for a look.
 _NAMES: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...] = (
-    (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetch_min_bytes", "_fetch_max_wait_ms")),
+    (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetcher")),
+    (AIOKafkaConsumer.__init__, ("_fetch_min_bytes", "_fetch_max_wait_ms")),
     (GroupCoordinator.__init__, ("_group_instance_id",)),
     (AIOKafkaClient.__init__, ("_conns", "_sync_task")),
     (AIOKafkaClient.ready, ("_get_conn",)),
@@ -58,6 +59,14 @@ def metadata_keeper(consumer: AIOKafkaConsumer) -> asyncio.Task[None] | None:
     """Return the task that keeps a consumer's metadata: without it no lost coordinator is found again."""
     task: asyncio.Task[None] | None = client_of(consumer)._sync_task  # noqa: SLF001
     return task
+
+
+async def stop_fetching(consumer: AIOKafkaConsumer) -> None:
+    """End the task by which a started consumer fetches; it still looks up offsets.
+
+    Pausing its partitions would not do: without a leader for one of them, it asks for metadata without a rest.
+    """
+    await consumer._fetcher.close()  # noqa: SLF001
 
 
 def become_dynamic(consumer: AIOKafkaConsumer) -> None:
