@@ -13,6 +13,7 @@ from faust.transport.drivers import aiokafka as driver
 from mode.threads import WorkerThread
 
 from streams.runtime.kafka import private
+from streams.runtime.kafka.mends import mend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,7 +73,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         if private.supported() is None:  # no setting of Faust's leads there
             private.fetch_seldom(consumer, WAIT_MS, ENOUGH_BYTES)
-            private.mend(private.client_of(consumer), REST_S)
+            mend(private.client_of(consumer), REST_S)
         return consumer
 
 
@@ -84,8 +85,7 @@ class _Consumer(driver.Consumer):
 class _Producer(driver.Producer):
     def _new_producer(self, transactional_id: str | None = None) -> Any:
         producer = super()._new_producer(transactional_id)
-        if private.supported() is None:
-            private.mend(producer.client, REST_S)
+        mend(producer.client, REST_S)
         return producer
 
 

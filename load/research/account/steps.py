@@ -108,7 +108,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.runtime.kafka.fast.source": "fetch",
     "streams.runtime.kafka.fast.inflation": "fetch",
     "streams.runtime.kafka.fast.lenient": "fetch",
-    "streams.runtime.kafka.private:write": "append",
+    "streams.runtime.kafka.private": "append",
     "streams.runtime.kafka.producer": "append",
     "streams.runtime.kafka.reader": "fetch",
     "streams.runtime.kafka.log_reader": "fetch",
