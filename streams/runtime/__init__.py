@@ -7,7 +7,8 @@
 
     kernel ─▶ effects ─▶ performer ─▶ lanes ─▶ transport          (Emit, DeadLetter)
                             │     └─▶ keeper ─▶ store             (FetchStates, WriteStates)
-                            └───────▶ offsets.OffsetTracker       (Skip, and every acknowledgement)
+                            ├───────▶ offsets.OffsetTracker       (Skip, and every acknowledgement)
+                            └───────▶ ports.Executors             (Predict, Load, Unload)
 
     clock            Clock, SystemClock
     offsets          OffsetTracker: what may be committed
@@ -19,7 +20,8 @@
     store            StateStore, MemoryStore;   redis_store: RedisStore, RedisSettings
     metrics          Composer, MetricsHook;     prometheus: PrometheusExporter
     watchdog         notices a client that lives but does nothing
-    ports            the seams: Consumer, Broadcast, Transport, LogPositions, Rebalanced
+    local            routes records to models that run inside a role
+    ports            the seams: Consumer, Broadcast, Transport, LogPositions, Executors, Rebalanced
     kafka_client     KafkaConnection: bootstrap, prefix, properties of every client
     kafka_consumer   KafkaConsumer, ConsumerSettings
     kafka_producer   KafkaTransport, ProducerSettings

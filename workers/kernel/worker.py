@@ -68,6 +68,8 @@ class ModelWorker(Operator):
         instance: str,
         settings: WorkerSettings | None = None,
         queue: Callable[[], Batcher[Asked]] | None = None,
+        *,
+        recalls: bool = False,
     ) -> None:
         """Start with empty queues; the first `on_timer` loads the model.
 
@@ -77,6 +79,7 @@ class ModelWorker(Operator):
             instance: unique in the deployment.
             settings: how it batches, and how versions follow each other.
             queue: returns the queue of the version that serves; None = as the settings say.
+            recalls: whether `recall` will be called; no other version is tried before, for some seconds.
         """
         self._codec = codec
         self._model = model
@@ -86,7 +89,7 @@ class ModelWorker(Operator):
         self._number = count().__next__
         self._loader = Loader(self._number)
         self._serving = self._lane(model.version, queue() if queue is not None else self._batcher(""), "", 0)
-        self._recent = Recent(settings.warm_up_rows)
+        self._recent = Recent(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(
             model,
             self._serving,

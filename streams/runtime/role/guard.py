@@ -1,7 +1,7 @@
 """Calls a kernel and performs what it wants done; what it raises ends here.
 
 records  ─▶ attempt ─▶ the fault goes back to the reader, who finds the culprit: a dead letter
-timer, states, inline answers ─▶ call ─▶ no record can be blamed ─▶ `failed` ─▶ the reader starts the kernel over
+timer, states, what models answer ─▶ call ─▶ no record can be blamed ─▶ `failed` ─▶ the reader starts the kernel over
 """
 
 from __future__ import annotations
