@@ -106,17 +106,18 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         state_bytes=given.states_mib << 20,
         inside=frozenset(topics.model_queries(model.name) for model in inline),
     )
-    kernel = Selection(common.codec, settings)
     if not inline:
-        return _loop(role, kernel, common, _store(common))
+        return _loop(role, Selection(common.codec, settings), common, _store(common))
     from streams.runtime.role.local import Local
+    from streams.runtime.role.local_codec import LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 
     how = _worker_settings(common)
-    models = {model.name: ModelWorker(common.codec, model, role.instance, how) for model in inline}
+    codec = LocalCodec(common.codec)
+    models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
-    return _loop(role, Local(kernel, models, common.codec), common, _store(common), executors)
+    return _loop(role, Local(Selection(codec, settings), models, codec), common, _store(common), executors)
 
 
 def joiner(common: Shared) -> RoleLoop:
