@@ -1,6 +1,8 @@
-# One image for every role: `docker run skysail run --role selection`. Torch models: --build-arg EXTRAS='[torch]'.
+# One image for every role: `docker run skysail run --role selection`. Torch models:
+# --build-arg EXTRAS=control,sklearn,torch
 FROM python:3.12-slim AS build
-ARG EXTRAS=""
+ARG EXTRAS=control,sklearn
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE skysail.py ./
 COPY schemas schemas
@@ -9,7 +11,10 @@ COPY streams streams
 COPY workers workers
 COPY deploy deploy
 COPY load load
-RUN python -m venv /opt/skysail && /opt/skysail/bin/pip install --no-cache-dir ".${EXTRAS}"
+RUN python -m venv /opt/skysail \
+    && /opt/skysail/bin/pip install --no-cache-dir --constraint deploy/constraints.txt ".[worker,${EXTRAS}]"
+# Without a compiler an installation works, slowly: an image that does is not built. Not in /src, which has no extensions.
+RUN cd / && /opt/skysail/bin/python -P -m deploy.diagnose.extensions
 
 FROM python:3.12-slim
 RUN useradd --create-home --uid 10001 skysail

@@ -5,8 +5,10 @@ VENV := .venv
 COMPILED := schemas/native.pxd schemas/compiled.pyx streams/runtime/kafka/fast/unpacking.pyx streams/operators/id_times.pyx workers/runtimes/descent.pyx
 BIN := $(VENV)/bin
 TESTS ?= tests
+PINS := deploy/constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --constraint $(PINS)
 # It works with the onnx of the extra `onnx`, but requires an older one (0.4.12).
-HUMMINGBIRD := hummingbird-ml==0.4.12 onnxconverter-common==1.16.0 dill==0.4.1
+HUMMINGBIRD := hummingbird-ml onnxconverter-common dill
 
 # The clone on the path of its environment: else a folder `skysail` beside a script, such as the clone, hides the module.
 ON_PATH = $(BIN)/python -c "import sysconfig; open(sysconfig.get_path('purelib') + '/skysail-clone.pth', 'w').write('$(CURDIR)\n')"
@@ -46,15 +48,15 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 
-$(VENV)/demo.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
+$(VENV)/demo.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
 	@echo "installing what the demo needs (about 200 MB the first time)"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable .
+	@$(INSTALL) --editable '.[bench]'
 	@$(ON_PATH)
 	@touch $@
 
-$(VENV)/test.stamp: pyproject.toml $(COMPILED) | $(BIN)/python
+$(VENV)/test.stamp: pyproject.toml $(PINS) $(COMPILED) | $(BIN)/python
 	@echo "installing what the tests need, torch included"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --editable '.[torch,onnx,pandas,registry,dev]'
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-compile --no-deps $(HUMMINGBIRD)
+	@$(INSTALL) --no-compile --editable '.[all,dev]'
+	@$(INSTALL) --no-compile --no-deps $(HUMMINGBIRD)
 	@$(ON_PATH)
 	@touch $@ $(VENV)/demo.stamp

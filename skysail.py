@@ -5,7 +5,6 @@
 Whatever is not named here may change without notice.
 """
 
-import logging
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,9 +24,6 @@ from streams.client import Client, UnansweredError  # noqa: E402
 from streams.sync import SyncClient  # noqa: E402
 from workers.packages.loading import load_package  # noqa: E402
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch  # noqa: E402
-
-# What it says by itself about a broker that is gone, an application gets as an exception.
-logging.getLogger("aiokafka").addHandler(logging.NullHandler())
 
 __all__ = [
     "Application",

@@ -1,7 +1,7 @@
-"""Whether another `skysail run` of the same deployment is at work, on this machine or another, by what it reports.
+"""Finds another `skysail run` of the same deployment, on any machine, by its reports.
 
-The processes of one call themselves `selection@1`, `worker.forest@2`, so two would report under the same names. A
-process that is started by itself (`--role`) has a name of its own and is no hindrance.
+Its processes report as `selection@1`, `worker.forest@2`, so two runs would use the same names. A process that is
+started by itself (`--role`) has another name and does not count.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin w
 
 
 def require_alone(settings: Settings, codec: Codec) -> None:
-    """Check that no other `skysail run` reports; takes a moment, and some seconds where one has just ended.
+    """Check that no other `skysail run` reports; takes some seconds if one has just ended.
 
     Raises:
-        UsageError: one does.
+        UsageError: another one runs.
         Unreachable: no broker answers.
     """
     with answering(settings):
@@ -56,17 +56,18 @@ def _topic(settings: Settings) -> str:
 
 
 def _reporting(settings: Settings, codec: Codec, count: int) -> Iterator[Report]:
-    """Return reports under names that we would use; what ended a moment ago has left some, and sends no more."""
+    """Return fresh reports under names that we would use; a run that has just ended has left old ones."""
     group = f"{settings.prefix}.alone"  # never joined, never committed
-    way = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
-    consumer = Consumer({**librdkafka(settings), **way})
+    named = {"group.id": group, "group.protocol": "classic"}
+    way = {"enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 50}
+    consumer = Consumer({**librdkafka(settings), **named, **way})
     since_ms = int((time.time() - RECENT_S) * 1000)
     try:
         places = [TopicPartition(_topic(settings), partition, since_ms) for partition in range(count)]
         found = consumer.offsets_for_times(places, timeout=TIMEOUT_S) if places else []
         recent = [place for place in found if place.offset >= 0]
         seen = list(_read(consumer, recent, settings, codec)) if recent else []
-        if seen:  # all of them have been read, so what comes now is new
+        if seen:  # all were read, so later ones are new
             yield from _read(consumer, recent, settings, codec, seconds=RECENT_S)
     finally:
         consumer.close()

@@ -1,11 +1,14 @@
-"""Ctrl-C while a command is still being loaded: it ends at once, as any program does, without a traceback."""
+"""While a command is still being loaded: Ctrl-C ends it at once, and what is not installed is named, no traceback."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from workers.extras import remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,3 +26,19 @@ def quiet_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def named_extras(extra: str = "") -> Iterator[None]:
+    """End the process with the command to type where a module is not installed that an extra of Skysail brings.
+
+    Args:
+        extra: that brings all of what the block needs, where it is known.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        advice = remedy(error, extra)
+        if not advice:
+            raise
+        sys.exit(f"skysail: {advice}")

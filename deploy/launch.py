@@ -1,11 +1,11 @@
-"""A whole deployment as one object: topics, desired state, one supervised process a role, ready on entry, gone on exit.
+"""A whole deployment as one object: topics, desired state, one supervised process a role.
 
     async with System(settings, codec, folder) as system:
         system.pids            {"selection": 4711, "worker.svc": 4712, ...}
         system.kill("joiner")  as `kill -9` does; the supervisor starts it again
 
-The demo, the load scenarios, the fault tests and `skysail run` stand on it. Roles say in their reports that they are
-ready: they are in their group and own partitions.
+It is ready on entry and gone on exit. The demo, the load scenarios, the fault tests and `skysail run` use it. A role
+reports that it is ready when it is in its group and owns partitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 READY_S = 60.0
-# The page is nobody's source of truth: a deployment is ready without it.
+# No decision depends on the page: a deployment is ready without it.
 PAGE = "control"
 PAGE_S = 10.0
 POLL_MS = 200
@@ -69,14 +69,14 @@ class System:
         settings: of the deployment; its roles are started, one worker for each deployed model or as many as they say.
         codec: of the records.
         folder: for the settings file that the children read.
-        create_topics: how missing topics come to be.
-        environment: variables for the children on top of this process's own.
-        progress: is told what the start waits for and which role is ready.
-        replicas: workers by model name, where not as many as the settings say.
-        logs: where each process leaves what it says; `logs` in the folder by default.
+        create_topics: creates missing topics.
+        environment: variables for the children, beside this process's own.
+        progress: shows what the start waits for and which role is ready.
+        replicas: workers by model name, instead of the settings' numbers.
+        logs: folder of the processes' logs; `logs` in `folder` by default.
 
     Attributes:
-        metrics_ports: where each instance shows its metrics, if the settings say so.
+        metrics_ports: port of each instance's metrics, if the settings ask for metrics.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class System:
         # systems may share the groups.
         self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
-        self._served: set[str] = set()  # models that have had their workers started
-        self._absent: set[str] = set()  # models of which it has been said that their package is not here
+        self._served: set[str] = set()  # models with started workers
+        self._absent: set[str] = set()  # models whose missing package was logged
         self.metrics_ports: dict[str, int] = {}
 
     @property
@@ -126,11 +126,11 @@ class System:
 
     @property
     def settings_file(self) -> Path:
-        """What the children read, with secrets in it."""
+        """The file that the children read; it holds secrets."""
         return self._folder / "settings.yaml"
 
     def kill(self, instance: str, number: int = signal.SIGKILL) -> int:
-        """Send a signal to an instance, by default the one it cannot refuse; returns its pid.
+        """Send a signal to an instance, by default SIGKILL; returns its pid.
 
         Raises:
             KeyError: it is not running.
@@ -148,7 +148,7 @@ class System:
         await asyncio.to_thread(desired.add, self._settings, self._codec, package, self._create_topics, share)
 
     async def use_model(self, name: str, version: str) -> None:
-        """Have a version of a model serve, as `skysail model use` does.
+        """Let a version of a model serve, as `skysail model use` does.
 
         Raises:
             DeployError: there is no such version.
@@ -156,7 +156,7 @@ class System:
         await asyncio.to_thread(desired.use, self._settings, self._codec, name, version)
 
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
-        """Wait until the supervisor has brought an instance back under a new pid; returns that.
+        """Wait until the supervisor has restarted an instance; returns its new pid.
 
         Raises:
             StartError: it did not come back in time.
@@ -172,7 +172,7 @@ class System:
         """Create topics, publish applications and models, start the roles and wait until all are ready.
 
         Raises:
-            DeployError: the broker or a role is not as needed; the message says what to do.
+            DeployError: the broker or a role does not work; the message says what to do.
         """
         self._require_ports(self._foreseen())
         self._progress.waits(f"Kafka at {self._settings.kafka.bootstrap} to take topics, models and applications")
@@ -208,7 +208,7 @@ class System:
             await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
 
     def _plan(self, models: Mapping[str, Model]) -> list[tuple[str, str | None, int]]:
-        """Return the processes for models that have had none until now, and for the roles at first."""
+        """Return the processes of new models, and at first those of the roles."""
         news = {name: model for name, model in models.items() if name not in self._served}
         here = present(news, self._absent)
         self._absent |= news.keys() - here
@@ -216,7 +216,7 @@ class System:
         return replicated(plan(self._settings, here), self._replicas)
 
     async def serve(self, models: Mapping[str, Model]) -> None:
-        """Start workers for those of the models that have none yet; returns at once, they load while all goes on."""
+        """Start workers for models without any; returns at once, while they load."""
         for role, model, number in self._plan(models) if models.keys() - self._served else ():
             if model is None or self._supervisor is None:
                 continue
@@ -227,7 +227,7 @@ class System:
             _log.info("model %s is new here: %s starts (log %s)", model, name, self.log(name))
 
     async def retire(self, models: Iterable[str]) -> None:
-        """Stop the workers of models that were removed; returns when they are gone. One that returns gets new ones."""
+        """Stop the workers of removed models; returns when they are gone. A model that comes back gets new ones."""
         for model in self._served.intersection(models):
             self._served.discard(model)
             role = worker_role(model)
@@ -238,14 +238,14 @@ class System:
                     await asyncio.to_thread(self._supervisor.remove, name)
 
     def _next_port(self) -> int:
-        """Return the first free port behind those that are given to processes."""
+        """Return the first free port after those of the processes."""
         port = max(self.metrics_ports.values(), default=self._settings.metrics.port - 1) + 1
         while fault_of(self._settings.metrics.host, port) and port < LAST_PORT:
             port += 1
         return port
 
     def _foreseen(self) -> set[str]:
-        """Return what starts by the settings alone, with the ports that these give."""
+        """Return the instances that the settings alone start, and set their ports."""
         planned = replicated(plan(self._settings, self._settings.models), self._replicas)
         self.metrics_ports = metrics.ports(self._settings.metrics, (_name(*each) for each in planned))
         return {_name(*each) for each in planned}
@@ -258,7 +258,7 @@ class System:
 
     def _child(self, role: str, model: str | None, number: int) -> Child:
         file, name = self.settings_file, _name(role, model, number)
-        # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
+        # -P: a file in the present folder must not shadow a module of ours; the child searches that folder last.
         argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--role", role, "--quiet"]
         argv += ["--instance", str(number)] if model is None else ["--instance", str(number), "--model", model]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
@@ -287,17 +287,17 @@ class System:
                 )
 
     async def _page_ready(self, reports: KafkaTail) -> None:
-        """Give the page a few seconds, so that its start takes no time from the first queries; it may stay away."""
+        """Wait a few seconds for the page, so that its start does not delay the first queries; it may fail."""
         end = asyncio.get_running_loop().time() + PAGE_S
         self._progress.waits("the live page")
         while asyncio.get_running_loop().time() < end:
             if PAGE in {self._announced(record.value) for record in await reports.poll(POLL_MS)}:
                 self._progress.done(f"{PAGE} is ready (process {self.pids.get(PAGE)}, log {self.log(PAGE)})")
                 return
-        self._progress.done(f"{PAGE} is not ready yet; everything else runs without it (log {self.log(PAGE)})")
+        self._progress.done(f"{PAGE} is not ready yet; all else runs without it (log {self.log(PAGE)})")
 
     def _announced(self, value: bytes | None) -> str:
-        """Return whose report this is if it is one of our processes and ready, else nothing."""
+        """Return the instance of a report if it is ours and ready, else an empty text."""
         try:
             report = self._codec.decode(Report, value)
         except DecodeError:

@@ -1,4 +1,4 @@
-"""Libraries that say the same again and again are heard once in a while: an outage at night must not fill a disk."""
+"""Throttles repeated log lines: an outage at night must not fill a disk."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ _EVERY_S = 10.0
 
 
 class Seldom(logging.Filter):
-    """Lets what one line of a library's source says through once in ten seconds, whatever the words are.
+    """Passes a library's messages from one source line once in ten seconds.
 
-    With a broker away each of aiokafka's tasks says so ten times a second, for as long as that lasts.
+    While a broker is away each of aiokafka's tasks logs ten times a second.
     """
 
     def __init__(self, library: str) -> None:
-        """Listen to a library: its logger and those below it."""
+        """Filter a library's logger and those below it."""
         super().__init__(library)
         self._said: dict[tuple[str, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether to let it through."""
+        """Tell whether the record passes."""
         if not super().filter(record):
             return True
         place = (record.pathname, record.lineno)
@@ -31,16 +31,16 @@ class Seldom(logging.Filter):
 
 
 class Quoted:
-    """Which lines of the roles' logs are worth a line on the console: one message of a role once in ten seconds.
+    """Chooses the log lines that the console shows: each message of a role once in ten seconds.
 
-    What the Kafka library says all roles say alike, so that it is quoted of one of them. The logs have everything.
+    All roles repeat the Kafka library's messages, so one role's line is shown. The logs have everything.
     """
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, str], float] = {}
 
     def is_new(self, role: str, line: str, now_s: float) -> bool:
-        """Tell whether to quote a line, such as `DATE TIME ERROR LOGGER: MESSAGE`; numbers make no other message."""
+        """Tell whether to show a line, such as `DATE TIME ERROR LOGGER: MESSAGE`; numbers are ignored."""
         message = re.sub(r"\d+", "#", line.partition(" ")[2].partition(" ")[2])
         key = ("" if "aiokafka" in message.partition(":")[0] else role, message)
         if now_s - self._said.get(key, -_EVERY_S) < _EVERY_S:

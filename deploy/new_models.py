@@ -1,4 +1,4 @@
-"""Follows which models are deployed while a deployment runs: a new one gets workers at once, a removed one none."""
+"""Follows the deployed models: starts workers for a new model, stops those of a removed one."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ AGAIN_S = 2.0
 
 
 async def follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
-    """Start workers for new models, and stop those of removed ones, for ever; a broker that is gone is waited for."""
+    """Start workers for new models and stop those of removed ones, until cancelled; waits for an absent broker."""
     while True:
         try:
             await _follow(settings, codec, system)
         except (DeployError, StreamError) as error:
-            _log.info("cannot see which models are deployed, tries again: %s", error)
+            _log.info("cannot read which models are deployed, retrying: %s", error)
         await asyncio.sleep(AGAIN_S)
 
 
@@ -55,6 +55,6 @@ async def _follow(settings: Settings, codec: Codec, system: System) -> NoReturn:
 
 
 def removed_by(records: Iterable[Record]) -> set[str]:
-    """Return the models that records take away; one that only cannot be read keeps its worker."""
+    """Return the models that the records remove; a model with an unreadable record keeps its worker."""
     keys = {(record.key or b"").decode(errors="replace") for record in records if record.value is None}
     return {key for key in keys if topics.MODEL_VERSION not in key}

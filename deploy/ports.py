@@ -1,4 +1,4 @@
-"""Whether the ports that a deployment needs are free, and who has those that are not."""
+"""Whether the ports of a deployment are free, and which process has a taken one."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ OURS = ("deploy.cli", "skysail")
 
 
 def require_free(wanted: Mapping[str, tuple[str, int]]) -> None:
-    """Check that everybody can listen where it is to.
+    """Check that every port can be listened on.
 
     Args:
         wanted: host and port by what they are for, such as `the live page (control.port)`.
 
     Raises:
-        StartError: somebody cannot; the message names each place and who has it.
+        StartError: a port is taken; the message names each and its process.
     """
     faults = [f"{what}: {fault}" for what, (host, port) in wanted.items() if (fault := fault_of(host, port))]
     if faults:
-        raise StartError("\n".join([*faults, "nothing was started: end what listens there, or set another port"]))
+        raise StartError(
+            "\n".join([*faults, "nothing was started: stop the process that listens there, or set another port"])
+        )
 
 
 def fault_of(host: str, port: int) -> str:
-    """Return why nobody can listen there now; nothing if somebody can."""
+    """Return why a port cannot be listened on; empty if it can."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family) as probe:
@@ -42,13 +44,13 @@ def fault_of(host: str, port: int) -> str:
             probe.listen()
     except (OSError, OverflowError) as error:
         if getattr(error, "errno", None) == errno.EADDRINUSE:
-            return f"{host}:{port} is taken by {owner(port) or 'a process that cannot be seen from here'}"
-        return f"nobody can listen on {host}:{port} ({getattr(error, 'strerror', None) or error})"
+            return f"{host}:{port} is taken by {owner(port) or 'a process that is not visible from here'}"
+        return f"cannot listen on {host}:{port} ({getattr(error, 'strerror', None) or error})"
     return ""
 
 
 def owner(port: int) -> str | None:
-    """Say which process listens on a port of this machine, if one does: its id and its command."""
+    """Return id and command of the process that listens on a port of this machine, if one does."""
     process = _process(port)
     if process is None:
         return None
@@ -72,7 +74,7 @@ def is_ours(port: int) -> bool:
 
 
 def _process(port: int) -> int | None:
-    """Return who listens on a port: 0 if that is not to be seen, None if nobody does."""
+    """Return the pid that listens on a port: 0 if it is not visible, None if there is none."""
     try:
         found = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN and c.laddr.port == port]
     except psutil.AccessDenied:

@@ -1,4 +1,4 @@
-"""What a process of roles asks before they run: is there a broker, what is deployed, are the topics right."""
+"""Checks before roles run: a broker answers, models are deployed, topics fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepared(
 
     Raises:
         UsageError: a model is not deployed.
-        StartError: topics are not as they must be.
+        StartError: topics do not fit the topology.
     """
     await_broker(settings)
     deployed = _deployed(settings, codec, models) if "worker" in roles else []

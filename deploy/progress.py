@@ -1,4 +1,4 @@
-"""Says what a start waits for and what has been reached: moving in a terminal, line by line elsewhere."""
+"""Shows the progress of a start: a moving line in a terminal, line by line elsewhere."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """What is told while something starts."""
+    """Shows the progress of a start."""
 
     def waits(self, what: str, still: str = "") -> None:
-        """Tell what is waited for from now on, and what of it is still missing."""
+        """Show what is waited for, and which part is still missing."""
         ...
 
     def done(self, what: str) -> None:
-        """Tell what has been reached."""
+        """Show what has been reached."""
         ...
 
 
 class Silent:
-    """Tells nobody."""
+    """Shows nothing."""
 
     def waits(self, what: str, still: str = "") -> None:
-        """Tell nobody."""
+        """Show nothing."""
 
     def done(self, what: str) -> None:
-        """Tell nobody."""
+        """Show nothing."""
 
 
 class Shown:
-    """Tells a person, or a log.
+    """Shows progress to a person, or in a log.
 
     Args:
-        console: where to.
-        status: the moving line of a terminal; without it what is waited for is a line of its own, once.
+        console: to print on.
+        status: the moving line of a terminal; without it each wait is printed once.
     """
 
     def __init__(self, console: Console, status: Status | None) -> None:
@@ -50,7 +50,7 @@ class Shown:
         self._start_s = time.monotonic()
 
     def waits(self, what: str, still: str = "") -> None:
-        """Tell what is waited for from now on, and what of it is still missing."""
+        """Show what is waited for, and which part is still missing."""
         text = f"waiting for {what}"
         if self._status is not None:
             self._status.update(f"{text} [dim]{still}[/]")
@@ -59,7 +59,7 @@ class Shown:
         self._waited = text
 
     def done(self, what: str) -> None:
-        """Tell what has been reached, and how long after the start."""
+        """Show what has been reached, with the time since the start."""
         self._print(f"{time.monotonic() - self._start_s:5.1f} s  {what}")
 
     def _print(self, text: str) -> None:
@@ -68,7 +68,7 @@ class Shown:
 
 @contextmanager
 def shown(console: Console) -> Iterator[Progress]:
-    """Tell what goes on inside the block; afterwards nothing moves any more."""
+    """Show progress inside the block; afterwards the line stands still."""
     if not console.is_terminal:
         yield Shown(console, None)
         return

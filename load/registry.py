@@ -1,19 +1,13 @@
-"""All scenarios, by their permanent names."""
+"""All scenarios, by their permanent names. Those of `load.research` are there in a checkout of the repository alone."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import importlib
+import importlib.util
+from typing import TYPE_CHECKING
 
-from load.research.account import page
-from load.research.account import scenario as account
-from load.research.paper import page as paper_page
-from load.research.paper import run as paper
-from load.research.peers import batching as batching_peers
-from load.research.peers import forest, forest_page, trio, trio_page
-from load.research.peers import page as peers_page
-from load.research.peers import scenario as peers
+from load.scenario import Scenario
 from load.scenarios import (
     agreement,
     batching,
@@ -37,268 +31,229 @@ from load.scenarios import (
     rollout,
     runtimes,
     scale,
+    scale_page,
     seeds,
     specialists,
     straggler,
     takeover,
 )
-from load.scenarios.parts import scale_page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from load.harness.system import Stage
-    from load.results.results import Result
-    from load.results.tables import Table
+RESEARCH = ("account", "peers", "forest", "trio", "paper")
+_MODULE = "load.research.registry"
+
+_OWN = (
+    Scenario(
+        floor.NAME,
+        "hand-written loops and a bare chain of four legs: what everything else is measured by",
+        floor.run,
+        floor.FIGURES,
+        any_arrivals=True,
+    ),
+    Scenario(
+        loop.NAME,
+        "the whole system: sustained rate, CPU a query, latency at 200 and 500/s, against the floor",
+        loop.run,
+        loop.FIGURES,
+        any_arrivals=True,
+    ),
+    Scenario(
+        figure8.NAME,
+        "the best model breaks and feedback tells: exp3, exp4 and single side by side",
+        figure8.run,
+        figure8.FIGURES,
+    ),
+    Scenario(
+        personal.NAME,
+        "users with a model each: a state a user, bandit and full information, against one for all of them",
+        personal.run,
+        personal.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        agreement.NAME,
+        "an ensemble's error by how many of its models agree, and with one of them missing",
+        agreement.run,
+        agreement.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        specialists.NAME,
+        "models that know different classes: a weight for each class that a model answers, against one a model",
+        specialists.run,
+        specialists.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        straggler.NAME,
+        "ensembles of 1 to 16 models, some late at random: answers by the deadline against waiting for all",
+        straggler.run,
+        straggler.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        latecomer.NAME,
+        "an ensemble of which one model is always late: waited for, replaced by its running mean, not asked",
+        latecomer.run,
+        latecomer.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        batching.NAME,
+        "batch controllers: settling and backing off on a model of known cost, the best of them on real ones",
+        batching.run,
+        batching.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        controllers.NAME,
+        "six models: time by batch size, rows a second by each batch controller and in batches of one",
+        controllers.run,
+        controllers.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        delayed.NAME,
+        "a free model waits a moment for more rows: rows a batch, the model's time a row, latency",
+        delayed.run,
+        delayed.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        lock.NAME,
+        "a forest in a thread beside the event loop, in each runtime: how late the loop is, how slow the forest",
+        lock.run,
+        lock.FIGURES,
+    ),
+    Scenario(
+        runtimes.NAME,
+        "trees and linear models under scikit-learn and all that they can be converted to: time by batch size",
+        runtimes.run,
+        runtimes.FIGURES,
+        tables=runtimes.tables,
+        page=runtimes.page,
+    ),
+    Scenario(
+        parm.NAME,
+        "ParM's published MNIST network: every answer and logit as direct torch, any batch limits",
+        parm.run,
+        parm.FIGURES,
+    ),
+    Scenario(
+        cache.NAME,
+        "the keys of a production cache as queries: hits beside plain LRU and CLOCK, and what a cache costs",
+        cache.run,
+        cache.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        overload.NAME,
+        "a slow model asked three times what it can do: goodput with and without admission, by priority",
+        overload.run,
+        overload.FIGURES,
+        any_arrivals=True,
+    ),
+    Scenario(
+        learn.NAME,
+        "join and learn: observations a second and core; memory of a million pending predictions",
+        learn.run,
+        learn.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        recall.NAME,
+        "feedback learnt a second, four models asked each time, with the prediction cache and without",
+        recall.run,
+        recall.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        replicas.NAME,
+        "one to four workers of a model that leaves the processor alone: how the rate scales",
+        replicas.run,
+        replicas.FIGURES,
+        short=True,
+    ),
+    Scenario(
+        rollout.NAME,
+        "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
+        rollout.run,
+        rollout.FIGURES,
+        seconds=rollout.SECONDS,
+    ),
+    Scenario(
+        takeover.NAME,
+        "one of two workers is killed, hangs or stands still: how long its queries go unanswered, and none lost",
+        takeover.run,
+        takeover.FIGURES,
+        seconds=takeover.SECONDS,
+    ),
+    Scenario(
+        scale.NAME,
+        "what grows with workers, models, applications, contexts and time: CPU a query, memory, start time",
+        scale.run,
+        scale.FIGURES,
+        tables=scale_page.tables,
+        page=scale_page.page,
+        parts=scale.PARTS,
+        short=True,
+    ),
+    Scenario(
+        seeds.NAME,
+        "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
+        seeds.run,
+        seeds.FIGURES,
+        short=True,
+        offline=True,
+    ),
+    Scenario(
+        hostile.NAME,
+        "attacks and accidents beside an honest client: its answers, roles that end, memory, what is learnt",
+        hostile.run,
+        hostile.FIGURES,
+        tables=hostile.tables,
+        parts=hostile.PARTS,
+        short=True,
+    ),
+    Scenario(
+        policies.NAME,
+        "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
+        policies.run,
+        policies.FIGURES,
+        tables=policies.tables,
+        page=policies.page,
+        short=True,
+        offline=True,
+    ),
+    Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run, idle.FIGURES),
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario.
-
-    Attributes:
-        name: permanent.
-        summary: what it shows, in one line.
-        run: measures.
-        any_arrivals: whether its arrivals can be chosen.
-        tables: a result for the screen, beside its figures.
-        page: a result and its environment as a page of the documentation, in Markdown.
-        html: what that page is called where it is HTML and is written beside the result.
-        seconds: of a measured stretch, unless one asks for another length.
-        parts: that can be asked for by themselves.
-        short: whether it has a short form.
-        offline: whether it needs neither a broker nor Redis.
-    """
-
-    name: str
-    summary: str
-    run: Callable[[Stage], Coroutine[Any, Any, Result]]
-    any_arrivals: bool = False
-    tables: Callable[[Result], Sequence[Table]] | None = None
-    page: Callable[[Result, Mapping[str, Any]], str] | None = None
-    html: str = ""
-    seconds: float = 20.0
-    parts: tuple[str, ...] = ()
-    short: bool = False
-    offline: bool = False
+def _research() -> tuple[Scenario, ...]:
+    """Return the scenarios of `load.research`; an installed package comes without that folder."""
+    if importlib.util.find_spec("load.research") is None:
+        return ()
+    found: tuple[Scenario, ...] = importlib.import_module(_MODULE).SCENARIOS
+    return found
 
 
-SCENARIOS: Mapping[str, Scenario] = {
-    scenario.name: scenario
-    for scenario in (
-        Scenario(
-            floor.NAME,
-            "hand-written loops and a bare chain of four legs: what everything else is measured by",
-            floor.run,
-            any_arrivals=True,
-        ),
-        Scenario(
-            loop.NAME,
-            "the whole system: sustained rate, CPU a query, latency at 200 and 500/s, against the floor",
-            loop.run,
-            any_arrivals=True,
-        ),
-        Scenario(
-            figure8.NAME, "the best model breaks and feedback tells: exp3, exp4 and single side by side", figure8.run
-        ),
-        Scenario(
-            personal.NAME,
-            "users with a model each: a state a user, bandit and full information, against one for all of them",
-            personal.run,
-            short=True,
-        ),
-        Scenario(
-            agreement.NAME,
-            "an ensemble's error by how many of its models agree, and with one of them missing",
-            agreement.run,
-            short=True,
-        ),
-        Scenario(
-            specialists.NAME,
-            "models that know different classes: a weight for each class that a model answers, against one a model",
-            specialists.run,
-            short=True,
-        ),
-        Scenario(
-            straggler.NAME,
-            "ensembles of 1 to 16 models, some late at random: answers by the deadline against waiting for all",
-            straggler.run,
-            short=True,
-        ),
-        Scenario(
-            latecomer.NAME,
-            "an ensemble of which one model is always late: waited for, replaced by its running mean, not asked",
-            latecomer.run,
-            short=True,
-        ),
-        Scenario(
-            batching.NAME,
-            "batch controllers: settling and backing off on a model of known cost, the best of them on real ones",
-            batching.run,
-            short=True,
-        ),
-        Scenario(
-            controllers.NAME,
-            "six models: time by batch size, rows a second by each batch controller and in batches of one",
-            controllers.run,
-            short=True,
-        ),
-        Scenario(
-            delayed.NAME,
-            "a free model waits a moment for more rows: rows a batch, the model's time a row, latency",
-            delayed.run,
-            short=True,
-        ),
-        Scenario(
-            lock.NAME,
-            "a forest in a thread beside the event loop, in each runtime: how late the loop is, how slow the forest",
-            lock.run,
-        ),
-        Scenario(
-            runtimes.NAME,
-            "trees and linear models under scikit-learn and all that they can be converted to: time by batch size",
-            runtimes.run,
-            tables=runtimes.tables,
-            page=runtimes.page,
-        ),
-        Scenario(
-            parm.NAME,
-            "ParM's published MNIST network: every answer and logit as direct torch, any batch limits",
-            parm.run,
-        ),
-        Scenario(
-            cache.NAME,
-            "the keys of a production cache as queries: hits beside plain LRU and CLOCK, and what a cache costs",
-            cache.run,
-            short=True,
-        ),
-        Scenario(
-            overload.NAME,
-            "a slow model asked three times what it can do: goodput with and without admission, by priority",
-            overload.run,
-            any_arrivals=True,
-        ),
-        Scenario(
-            learn.NAME,
-            "join and learn: observations a second and core; memory of a million pending predictions",
-            learn.run,
-            short=True,
-        ),
-        Scenario(
-            recall.NAME,
-            "feedback learnt a second, four models asked each time, with the prediction cache and without",
-            recall.run,
-            short=True,
-        ),
-        Scenario(
-            account.NAME,
-            "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
-            account.run,
-            tables=page.tables,
-            page=page.page,
-        ),
-        Scenario(
-            peers.NAME,
-            "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
-            peers.run,
-            tables=peers_page.tables,
-            page=peers_page.page,
-            seconds=peers.SECONDS,
-            parts=peers.NAMES,
-            short=True,
-        ),
-        Scenario(
-            forest.NAME,
-            "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
-            forest.run,
-            tables=forest_page.tables,
-            page=forest_page.page,
-            seconds=forest.SECONDS,
-            parts=batching_peers.NAMES,
-            short=True,
-        ),
-        Scenario(
-            trio.NAME,
-            "one slow model among three: goodput with it and without it, beside those who run models in line",
-            trio.run,
-            tables=trio_page.tables,
-            page=trio_page.page,
-            seconds=trio.SECONDS,
-            parts=trio.NAMES,
-            short=True,
-        ),
-        Scenario(
-            replicas.NAME,
-            "one to four workers of a model that leaves the processor alone: how the rate scales",
-            replicas.run,
-            short=True,
-        ),
-        Scenario(
-            rollout.NAME,
-            "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
-            rollout.run,
-            seconds=rollout.SECONDS,
-        ),
-        Scenario(
-            takeover.NAME,
-            "one of two workers is killed, hangs or stands still: how long its queries go unanswered, and none lost",
-            takeover.run,
-            seconds=takeover.SECONDS,
-        ),
-        Scenario(
-            scale.NAME,
-            "what grows with workers, models, applications, contexts and time: CPU a query, memory, start time",
-            scale.run,
-            tables=scale_page.tables,
-            page=scale_page.page,
-            parts=scale.PARTS,
-            short=True,
-        ),
-        Scenario(
-            paper.NAME,
-            "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
-            paper.run,
-            page=paper_page.page,
-            html="paper.html",
-            parts=paper.NAMES,
-            short=True,
-        ),
-        Scenario(
-            seeds.NAME,
-            "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
-            seeds.run,
-            short=True,
-            offline=True,
-        ),
-        Scenario(
-            hostile.NAME,
-            "attacks and accidents beside an honest client: its answers, roles that end, memory, what is learnt",
-            hostile.run,
-            tables=hostile.tables,
-            parts=hostile.PARTS,
-            short=True,
-        ),
-        Scenario(
-            policies.NAME,
-            "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
-            policies.run,
-            tables=policies.tables,
-            page=policies.page,
-            short=True,
-            offline=True,
-        ),
-        Scenario(idle.NAME, "resident memory of each role, CPU of all roles when nothing happens", idle.run),
-    )
-}
+SCENARIOS: Mapping[str, Scenario] = {scenario.name: scenario for scenario in (*_OWN, *_research())}
 
 
 def find(name: str) -> Scenario:
     """Return a scenario.
 
     Raises:
-        LookupError: there is none of that name; the message names the nearest.
+        LookupError: there is none of that name; the message names the nearest, or says where it is to be had.
     """
     if name in SCENARIOS:
         return SCENARIOS[name]
+    if name in RESEARCH:
+        raise LookupError(
+            f"scenario {name!r} compares Skysail with other systems or with a paper, and is not part of the installed"
+            " package; run it from a checkout of the repository"
+        )
     near = difflib.get_close_matches(name, SCENARIOS, n=1, cutoff=0.0)[0]
     raise LookupError(f"there is no scenario {name!r}; the nearest is {near!r}. See `skysail load list`")

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # A script that has set up no logging shall not read on its terminal how often a lost broker is tried again.
-for _library in ("streams", "aiokafka"):
-    logging.getLogger(_library).addHandler(logging.NullHandler())
+logging.getLogger("streams").addHandler(logging.NullHandler())
 
 # A query is answered by its deadline, whatever happens; an answer that is this late is not coming.
 TIMEOUT_S = 10.0

@@ -39,6 +39,8 @@ class KafkaClientTransport:
     """
 
     def __init__(self, connection: KafkaConnection) -> None:
+        # What aiokafka logs about a broker that is gone, an application gets as an exception.
+        logging.getLogger("aiokafka").addHandler(logging.NullHandler())
         self._connection = connection
         self._stack = AsyncExitStack()
         self._tasks: asyncio.TaskGroup  # one for each connection

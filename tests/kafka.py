@@ -10,6 +10,7 @@ from streams.operators.contract import Emit, Record
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings
+from streams.runtime.kafka.fast.outlet import FastOutlet
 from streams.runtime.kafka.log_reader import KafkaBroadcast
 from streams.runtime.kafka.producer import KafkaTransport, ProducerSettings
 from streams.runtime.process.run import kafka_loop
@@ -50,6 +51,17 @@ async def put(transport: KafkaTransport, values: Iterable[bytes], partition: int
         else:
             return
     raise TimeoutError(topic)
+
+
+async def put_batch(connection: KafkaConnection, data: bytes, partition: int = 0, topic: str = "in") -> None:
+    """Write a record batch as it is."""
+    outlet = FastOutlet(connection, CLOCK, ProducerSettings())
+    await outlet.start()
+    try:
+        await outlet.client.set_topics([connection.real(topic)])
+        await outlet.send(connection.kafka_partition((topic, partition)), data)
+    finally:
+        await outlet.close()
 
 
 async def take(connection: KafkaConnection, topic: str) -> list[Record]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from workers.extras import remedy
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,4 +47,5 @@ def refusing(what: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[No
     except ours:
         raise
     except (Exception, SystemExit) as error:
-        raise PackageError(f"{what} ({type(error).__name__}: {' '.join(str(error).split())})") from error
+        why = remedy(error) or f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise PackageError(f"{what} ({why})") from error

@@ -1,14 +1,14 @@
-"""The command line: `skysail VERB`. One file for each group of verbs; this one finds them and words their failures.
+"""The command line: `skysail VERB`. Each group of verbs has a file. This one finds the verb and words its failures.
 
-Verbs are imported when they are used: `skysail --help` must not load scikit-learn, Kafka clients and matplotlib. This
-table and `workers.packages.loading` are the only places of the project that import by name.
+A verb is imported when it is used: `skysail --help` must not load scikit-learn, Kafka clients and matplotlib. Only this
+table and `workers.packages.loading` import by name.
 """
 
 from __future__ import annotations
 
-from deploy.interrupts import quiet_interrupts
+from deploy.interrupts import named_extras, quiet_interrupts
 
-with quiet_interrupts():  # before anything else: the imports take a third of a second
+with quiet_interrupts(), named_extras():  # before anything else: the imports take a third of a second
     import importlib
     import logging
     import os
@@ -28,33 +28,36 @@ with quiet_interrupts():  # before anything else: the imports take a third of a 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a person can put right: the message says how, a traceback would only hide it.
+# A person can put these right. The message says how; a traceback would hide it.
 EXPECTED = (DeployError, MissingDataError, PolicyError, FormatError, StreamError, WorkerError)
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 class Entry(NamedTuple):
-    """Where a verb lives and what `skysail --help` says about it."""
+    """Where a verb lives, what `skysail --help` says about it, and which extra brings all that it imports."""
 
     module: str
     help: str
+    extra: str = "cli"
 
 
 VERBS = {
-    "demo": Entry("deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it."),
-    "run": Entry("deploy.cli.run", "Run the roles: all of them, or the ones named."),
-    "kafka": Entry("deploy.cli.services", "Start and stop a local Apache Kafka."),
-    "redis": Entry("deploy.cli.services", "Start and stop a local Redis."),
+    "demo": Entry(
+        "deploy.cli.demo", "Watch five models compete, one break, and the policy walk away from it.", "bench"
+    ),
+    "run": Entry("deploy.cli.run", "Run all roles, or those named.", "worker"),
+    "kafka": Entry("deploy.cli.services", "Start and stop a local Apache Kafka.", "local"),
+    "redis": Entry("deploy.cli.services", "Start and stop a local Redis.", "local"),
     "topics": Entry("deploy.cli.topics", "Create, check and describe the topics."),
     "model": Entry("deploy.cli.model", "Package models, deploy them, list them."),
     "app": Entry("deploy.cli.app", "Create applications, change them, list them."),
-    "states": Entry("deploy.cli.states", "Forget contexts that were not taught for a long time."),
+    "states": Entry("deploy.cli.states", "Forget contexts without feedback for a long time."),
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
-    "feedback": Entry("deploy.cli.feedback", "Say what the truth was."),
-    "tail": Entry("deploy.cli.tail", "Decode what flows over a topic."),
-    "config": Entry("deploy.cli.config", "The settings in force, and what every key means."),
-    "load": Entry("deploy.cli.load", "List, run and compare load scenarios."),
-    "doctor": Entry("deploy.cli.doctor", "What is there, what is missing, what to do."),
+    "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
+    "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
+    "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
+    "load": Entry("deploy.cli.load", "List, run and compare load scenarios.", "bench"),
+    "doctor": Entry("deploy.cli.doctor", "Say what runs, what is missing, and what to do."),
 }
 
 
@@ -69,7 +72,9 @@ class Verbs(VerbGroup):
         """Import a verb."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(importlib.import_module(VERBS[cmd_name].module), cmd_name)
+        verb = VERBS[cmd_name]
+        with named_extras(verb.extra):
+            command: click.Command = getattr(importlib.import_module(verb.module), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -100,16 +105,17 @@ def skysail() -> None:
 
 def main() -> None:
     """Run the command line; expected failures become one message each and exit code 1, Ctrl-C becomes 130."""
-    # What it says about brokers that are not there comes again as one sentence; `skysail run` has handlers of its own.
+    # Its complaints about absent brokers come again as one sentence; `skysail run` has its own handlers.
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     try:
-        skysail(prog_name="skysail", standalone_mode=False)
+        with named_extras():  # of what is imported only when it is used
+            skysail(prog_name="skysail", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # `skysail tail ... | head`: whoever read has read enough
+    except BrokenPipeError:  # `skysail tail ... | head`: the reader has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except EXPECTED as error:

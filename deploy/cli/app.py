@@ -1,4 +1,4 @@
-"""`skysail app`: applications are desired state in a compacted topic; the roles follow it as it changes."""
+"""`skysail app`: applications are desired state in a compacted topic, and the roles follow it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def app() -> None:
 @json_option
 @with_settings
 def create(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
-    """Create application NAME; `models=a,b` is needed, every other key has a default."""
+    """Create application NAME. `models=a,b` is required; every other key has a default."""
     codec = codec_for(settings)
     if name in catalog.read(settings, codec, Application):
         message = f"application {name} exists; change it with: skysail app set {name} KEY=VALUE"
@@ -65,7 +65,7 @@ def create(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: 
 @json_option
 @with_settings
 def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bool) -> None:
-    """Change keys of application NAME; what is not named stays."""
+    """Change keys of application NAME; the others stay."""
     codec = codec_for(settings)
     _publish(settings, codec, _changed(_find(settings, codec, name), changes), as_json=as_json)
 
@@ -75,11 +75,11 @@ def set_(settings: Settings, name: str, changes: tuple[str, ...], *, as_json: bo
 @json_option
 @with_settings
 def remove(settings: Settings, name: str, *, as_json: bool) -> None:
-    """Take application NAME away; its models and their workers stay.
+    """Remove application NAME; its models and their workers stay.
 
-    From then on its queries are answered at once, with nothing (`unknown_application`); those under way are answered as
-    ever. What the policy has learnt stays in Redis, and is used again if NAME comes back. Its windows run on: feedback
-    that is outstanding is judged by its loss for as long as they do.
+    Later queries get an empty answer at once (`unknown_application`); queries under way are answered. The policy states
+    stay in Redis, and are used again if NAME comes back. Open windows run on, and their feedback is judged by the
+    application's loss.
     """
     record = _find(settings, codec_for(settings), name)
     catalog.remove(settings, Application, name)
@@ -122,7 +122,7 @@ def show(settings: Settings, name: str, *, as_json: bool) -> None:
 
 
 def _worded(value: object) -> str:
-    """Return a value as it would be typed after `skysail app set NAME KEY=`; `none` is not set."""
+    """Return a value as one types it after `skysail app set NAME KEY=`; `none` means that it is not set."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -138,7 +138,7 @@ def _worded(value: object) -> str:
 @json_option
 @with_settings
 def apply(settings: Settings, *, as_json: bool) -> None:
-    """Create missing topics and publish the models and applications of the settings file; `skysail run` does it too."""
+    """Create missing topics and publish the models and applications of the settings file, as `skysail run` does."""
     deployed = desired.establish(settings, codec_for(settings))
     if as_json:
         print_json({"models": sorted(deployed), "applications": sorted(settings.applications)})

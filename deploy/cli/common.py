@@ -20,7 +20,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 class Examples:
-    """Writes examples line by line under their heading: a command's own, else those that its group has for it."""
+    """Writes examples line by line: a command's own, or those of its group that name it."""
 
     epilog: str | None
 

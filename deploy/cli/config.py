@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 skysail config show                      every key with its value, passwords masked
-skysail config show --changed            what the file and the environment say
-skysail config reference                 what every key means; this is docs/settings.md
+skysail config show --changed            only what differs from the defaults
+skysail config reference                 the meaning of every key; this is docs/settings.md
 skysail config reference --json          the same as a JSON schema, for editors
 """
 
 
 @click.group(cls=VerbGroup, epilog=EXAMPLES)
 def config() -> None:
-    """Show the settings in force, and what every key means."""
+    """Show the settings in force, and explain every key."""
 
 
 @config.command()
-@click.option("--changed", is_flag=True, help="Only what differs from the defaults.")
+@click.option("--changed", is_flag=True, help="Only keys that differ from the defaults.")
 @json_option
 @with_settings
 def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
-    """Print the settings as the file and the environment make them, passwords masked."""
+    """Print the settings in force, passwords masked."""
     values = masked(settings, only_changed=changed)
     if as_json:
         print_json(values)
@@ -42,7 +42,7 @@ def show(settings: Settings, *, changed: bool, as_json: bool) -> None:
 @config.command("reference")
 @json_option
 def reference_(*, as_json: bool) -> None:
-    """Print every key with its default and what it means, as Markdown."""
+    """Print every key with its default and meaning, as Markdown."""
     if as_json:
         print_json(schema())
     else:

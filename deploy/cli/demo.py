@@ -1,4 +1,4 @@
-"""`skysail demo`: everything at work for a minute."""
+"""`skysail demo`: the whole loop for a minute."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ DEMO_SECONDS=20 BROKER=apache make demo     the same from a fresh clone
 @click.option("--seconds", envvar="DEMO_SECONDS", type=click.FloatRange(3), default=60, show_default=True)
 @click.option("--rate", envvar="DEMO_RATE", type=click.FloatRange(1, 2000), default=100, show_default=True)
 @click.option(
-    "--seed", envvar="DEMO_SEED", default=7, show_default=True, help="Of the split, the queries, the arrivals."
+    "--seed", envvar="DEMO_SEED", default=7, show_default=True, help="Seed of the split, the queries and the arrivals."
 )
 @click.option("--reports", type=click.Path(path_type=Path), default=Path("reports"), show_default=True)
 def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> None:
     """Watch five models compete, one break, and the policy walk away from it.
 
-    Once that one is mended, a new version of another answers a share of its queries (a canary), and then all of them.
-    A third of the queries ask for an image of shortly before again: many are answered from the prediction cache.
-    In a second act, a quarter as long, two contexts ask, for each of which another model is the best: each learns.
+    Then a new version of another model answers a share of its queries (a canary), and later all of them. A third of the
+    queries repeat a recent image; the prediction cache answers many. In a second act, a quarter as long, two contexts
+    send queries. A different model is best for each, and each learns that.
 
-    Starts a broker, Redis and every role, sends queries and feedback, shows what happens, writes a report and stops
-    everything. Ctrl-C ends it early, with a report of what ran so far; a second Ctrl-C ends it at once.
+    The demo starts a broker, Redis and every role, sends queries and feedback, writes a report and stops everything.
+    Ctrl-C ends it early, with a report of what ran so far. A second Ctrl-C ends it at once.
     """
     run_demo(Plan(broker, seconds, rate, seed, reports), Console())

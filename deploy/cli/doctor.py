@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from deploy.diagnose.doctor import Check
 
 MARKS = {Level.OK: "ok", Level.WARN: "note", Level.DOWN: "DOWN", Level.MISSING: "MISSING"}
-LACKS, DOWN = 1, 3  # exit codes; 2 is what click says when it does not understand
+LACKS, DOWN = 1, 3  # exit codes; 2 is click's for wrong usage
 
 
 EXAMPLES = """\
 skysail doctor
 skysail doctor --json
-skysail doctor --machine               without looking at the deployment
+skysail doctor --machine               this machine only, not the deployment
 """
 
 
@@ -33,10 +33,10 @@ skysail doctor --machine               without looking at the deployment
 @json_option
 @with_settings
 def doctor(settings: Settings, *, machine: bool, as_json: bool) -> None:
-    """Say what is there, what is missing, and what to do about it.
+    """Say what runs, what is missing, and what to do about it.
 
-    Exit code 0: everything runs as the settings say. 1: this machine lacks something. 3: this machine has all it needs,
-    but a part of the deployment does not run (no broker answers, topics are wrong, a role is silent, ...).
+    Exit codes: 0 if everything runs as the settings say. 1 if this machine lacks something. 3 if the machine has all it
+    needs, but a part of the deployment does not run (no broker answers, topics are wrong, a role is silent, ...).
     """
     here = diagnose()
     there = () if machine else examine(settings)

@@ -46,20 +46,20 @@ class Fate(NamedTuple):
 
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("query_id")
-@click.option("--label", help="The truth: a number, a text, or a list of scores ('\"3\"' is a text).")
-@click.option("--loss", type=click.FloatRange(0, 1), help="Or the loss of the answer that was given.")
+@click.option("--label", help="The true answer: a number, a text, or a list of scores ('\"3\"' is a text).")
+@click.option("--loss", type=click.FloatRange(0, 1), help="The loss of the answer, instead of a label.")
 @click.option("--context", help="The query's context, if it had one.")
-@click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, help="Seconds to wait for what becomes of it.")
+@click.option("--wait", "wait_s", type=click.FloatRange(0), default=0.0, help="Seconds to wait for its outcome.")
 @json_option
 @with_settings
 def feedback(
     settings: Settings, query_id: str, *, label: str | None, loss: float | None, as_json: bool, **options: Any
 ) -> None:
-    """Say what the truth of query QUERY_ID was.
+    """Report the true answer of query QUERY_ID.
 
-    Feedback may come before its prediction: it is kept for `joiner.early_s` (60 s) and then, if there was no such
-    query, put on `feedback.dlq` as `unmatched`; after the application's window it is `late`. A second feedback for the
-    same query is counted and skipped. With --wait the exit code is 1 unless an observation came of it in time.
+    Feedback may come before its prediction. It waits for `joiner.early_s` (60 s) and then goes to `feedback.dlq` as
+    `unmatched`. After the application's window it is `late`. A second feedback for the same query is counted and
+    skipped. With --wait the exit code is 1 if no observation came of it in time.
     """
     if (label is None) == (loss is None):
         raise UsageError("give either --label or --loss")
@@ -134,13 +134,13 @@ def _line(settings: Settings, fate: Fate, wait_s: float, context: str | None) ->
         )
         return f"joined with the prediction of {found.application}: loss {', '.join(losses) or 'not known'}"
     if not wait_s:
-        lacks = "" if context else "; if the query had a context, feedback finds it with --context alone"
-        return f"sent; what becomes of it is shown with --wait SECONDS{lacks}"
+        lacks = "" if context else "; if the query had a context, feedback needs --context"
+        return f"sent; --wait SECONDS shows its outcome{lacks}"
     lacks = "" if context else " or had a context that --context must name"
     early_s, letters = settings.joiner.early_s, f"{settings.prefix}.feedback.dlq"
     return (
-        f"sent, but nothing has come of it within {wait_s:g} s. Either feedback for this query has come before (the"
-        " first counts); or no model was asked (its answer was a default: nothing to learn); or no such query is known"
-        f"{lacks} (it is waited for {early_s:g} s, then this feedback goes to {letters} as `unmatched`); or no joiner"
-        " runs (see `skysail doctor`)"
+        f"sent, but nothing has come of it within {wait_s:g} s. Either this query already had feedback (the first"
+        " counts); or no model was asked (the answer was a default: nothing to learn); or no such query is known"
+        f"{lacks} (after {early_s:g} s this feedback goes to {letters} as `unmatched`); or no joiner runs (see"
+        " `skysail doctor`)"
     )

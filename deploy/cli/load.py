@@ -1,4 +1,4 @@
-"""`skysail load`: lists scenarios, runs them on a broker of their own, compares their results."""
+"""`skysail load`: lists scenarios, runs them on their own broker, compares their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deploy.launch import launcher
 from deploy.local.redis import RedisServer
 from deploy.local.services import APACHE, open_broker
 from load.harness.arrivals import POISSON, named
-from load.harness.environment import environment
+from load.harness.environment import Environment, environment
 from load.harness.system import Stage
 from load.registry import SCENARIOS, find
 from load.results import report, results, targets
@@ -25,8 +25,8 @@ from load.results.compare import compare
 
 if TYPE_CHECKING:
     from load.harness.arrivals import Arrivals
-    from load.registry import Scenario
     from load.results.results import Result
+    from load.scenario import Scenario
 
 MISSED = 1  # exit status: a target was not reached, or a figure got worse
 
@@ -55,28 +55,34 @@ def load() -> None:
 @load.command("list")
 @json_option
 def list_scenarios(*, as_json: bool) -> None:
-    """Print the scenarios and what each must reach."""
+    """Print the scenarios and their targets."""
     if as_json:
-        print_json({name: [asdict(target) for target in targets.TARGETS.get(name, ())] for name in SCENARIOS})
+        print_json(
+            {name: [asdict(target) for target in scenario.figures.targets] for name, scenario in SCENARIOS.items()}
+        )
         return
     print_table(("SCENARIO", "WHAT IT SHOWS"), [(s.name, s.summary) for s in SCENARIOS.values()])
 
 
 @load.command("run")
 @click.argument("name")
-@click.option("--seconds", type=click.FloatRange(min=1), help="Of a measured stretch [default: the scenario's own].")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of arrivals and ids.")
 @click.option(
-    "--arrivals", "arrivals_text", default="poisson", show_default=True, help="Or constant, or trace:FILE.csv."
+    "--seconds", type=click.FloatRange(min=1), help="Length of a measured stretch [default: the scenario's own]."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of arrivals and ids.")
+@click.option(
+    "--arrivals", "arrivals_text", default="poisson", show_default=True, help="poisson, constant or trace:FILE.csv."
 )
 @click.option("--broker", default=lambda: os.environ.get("BROKER", APACHE), help="apache or HOST:PORT [$BROKER].")
-@click.option("--redis", "redis_url", help="URL of a Redis that runs [default: one of its own].")
+@click.option("--redis", "redis_url", help="URL of a running Redis [default: start one].")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("reports/load"), show_default=True)
 @click.option("--docs", type=click.Path(path_type=Path, dir_okay=False), help="Also write the result as a page here.")
-@click.option("--short", is_flag=True, help="Fewer rounds and rates, where a scenario has a short form.")
-@click.option("--only", multiple=True, help="Part of a scenario that has some, e.g. faust of peers; repeatable.")
-@click.option("--hours", type=click.FloatRange(min=0), default=200.0, show_default=True, help="Of scenario seeds.")
-@click.option("--trace", is_flag=True, help="Of scenario seeds: this seed alone, and all that happens in it.")
+@click.option("--short", is_flag=True, help="Fewer rounds and rates, if the scenario has a short form.")
+@click.option("--only", multiple=True, help="Run only this part, e.g. faust of peers; repeatable.")
+@click.option(
+    "--hours", type=click.FloatRange(min=0), default=200.0, show_default=True, help="Simulated hours of scenario seeds."
+)
+@click.option("--trace", is_flag=True, help="Scenario seeds: run this seed alone and print all events.")
 @click.option("--check", is_flag=True, help="Exit with 1 if a target is missed.")
 @json_option
 def run(
@@ -92,7 +98,7 @@ def run(
 ) -> None:
     """Run scenario NAME, print its figures and write them to OUT.
 
-    A trace is a CSV file with ISO times in a column TIMESTAMP; it is played at the scenario's rates.
+    A trace is a CSV file with ISO times in a column TIMESTAMP. It is played at the scenario's rates.
     """
     scenario, arrivals = _checked(name, options.pop("arrivals_text"), docs)
     _check_parts(scenario, options["only"], short=options["short"])
@@ -104,15 +110,15 @@ def run(
     else:
         for table in scenario.tables(result) if scenario.tables else ():
             click.echo(table.shown())
-        click.echo(report.describe(result))
+        click.echo(report.describe(result, scenario.figures))
         click.echo(f"written to {path}")
     pages = [path for path in (docs, out / scenario.html if scenario.html else None) if path is not None]
-    _write_pages(scenario, result, {**environment(), **services}, pages)
-    if check and not all(verdict.reached for verdict in targets.verdicts(result)):
+    _write_pages(scenario, result, {**environment(), "broker": services["broker"]}, pages)
+    if check and not all(verdict.reached for verdict in targets.verdicts(result, scenario.figures)):
         raise SystemExit(MISSED)
 
 
-def _write_pages(scenario: Scenario, result: Result, machine: dict[str, Any], paths: list[Path]) -> None:
+def _write_pages(scenario: Scenario, result: Result, machine: Environment, paths: list[Path]) -> None:
     """Write the page to every path that was asked for."""
     if scenario.page is None:
         return
@@ -122,7 +128,7 @@ def _write_pages(scenario: Scenario, result: Result, machine: dict[str, Any], pa
 
 
 def _checked(name: str, arrivals_text: str, docs: Path | None) -> tuple[Scenario, Arrivals]:
-    """Return scenario and arrivals, before anything is started for options that cannot be."""
+    """Return scenario and arrivals; refuse wrong options before anything starts."""
     try:
         scenario, arrivals = find(name), named(arrivals_text)
     except (LookupError, ValueError) as error:
@@ -151,7 +157,7 @@ def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> N
 
 
 def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:
-    """Bring up what is not there yet, run, and take it down again; returns the result and what it ran on."""
+    """Start missing services, run the scenario, and stop them; returns the result and the services."""
     if scenario.offline:
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
             stage = Stage("", launcher("", "", Path(folder)), Path(folder), **options)
@@ -178,7 +184,7 @@ def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: 
     "paths", metavar="RESULT...", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 def print_page(paths: tuple[Path, ...]) -> None:
-    """Print results as a page of the documentation; `environment.json` is expected beside each."""
+    """Print results as a page of the documentation. Each needs `environment.json` beside it."""
     click.echo("\n".join(map(_page, paths)), nl=False)
 
 
@@ -199,11 +205,12 @@ def _page(path: Path) -> str:
 @click.argument("head", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_option
 def compare_results(base: Path, head: Path, *, as_json: bool) -> None:
-    """Compare two results of one scenario; exits with 1 if a figure got worse by more than its tolerance."""
+    """Compare two results of one scenario. The exit code is 1 if a figure got worse by more than its tolerance."""
     try:
-        comparison = compare(results.read(base), results.read(head))
-    except ValueError as error:
-        raise UsageError(str(error)) from error
+        before = results.read(base)
+        comparison = compare(before, results.read(head), find(before.scenario).figures)
+    except (LookupError, ValueError) as error:
+        raise UsageError(str(error.args[0])) from error
     if as_json:
         print_json({change.figure: [change.base, change.head, change.worse] for change in comparison.changes})
     else:

@@ -30,7 +30,7 @@ share_option = click.option(
     type=click.FloatRange(0.0, 1.0),
     default=1.0,
     show_default=True,
-    help="Of the model's queries that it answers.",
+    help="The share of the model's queries that it answers.",
 )
 
 EXAMPLES = """\
@@ -38,21 +38,21 @@ skysail model package my_rules:predict_batch models/rules-1 --name rules --sampl
 skysail model package net.safetensors models/net-1 --name net --sample rows.npy --architecture my_nets:make_net
 skysail model package forest.joblib models/forest-1 --name forest --sample rows.npy --trust-pickle SHA256
 skysail model add models/forest-1      deploy it
-skysail model add models/forest-2      a new version of it takes over, no query is lost or late
+skysail model add models/forest-2      a new version takes over; no query is lost or late
 skysail model add models/forest-2 --share 0.1     it answers a tenth of the queries, the present version the rest
-skysail model add models/forest-2 --shadow        it is asked everything and answers nothing
-skysail model canary forest 2 --share 0.5         another share for a version that is known
+skysail model add models/forest-2 --shadow        it sees every query and answers none
+skysail model canary forest 2 --share 0.5         another share for a known version
 skysail model canary forest 2 --share 1           it serves: as `use`
 skysail model canary forest 2 --share 0           it ends
-skysail model canary forest 3 --share 0.2         a canary more, beside the others
-skysail model shadow forest 2          a version that is known as a shadow; its score: skysail tail reports
+skysail model canary forest 3 --share 0.2         one more canary, beside the others
+skysail model shadow forest 2          run a known version as a shadow; its score: skysail tail reports
 skysail model shadow forest 2 --end
 skysail model rollback forest          ends all canaries; without one, back to the version before
-skysail model use forest 1             back to one that is named
+skysail model use forest 1             back to a version by name
 skysail model list
 skysail model show models/forest-1     what is in a package
 skysail model show forest 2            what is in that version's package
-skysail model show forest              which versions of a model there are, and what each is for
+skysail model show forest              the versions of a model, and what each is for
 skysail model remove forest
 """
 
@@ -61,51 +61,51 @@ skysail model remove forest
 def model() -> None:
     """Package models, deploy them, list them.
 
-    From Python, `skysail.package_sklearn(estimator, folder, name, version, sample)` does the same without a pickle
-    between; torch networks are packaged with `skysail.package_torch`.
+    From Python, `skysail.package_sklearn(estimator, folder, name, version, sample)` does the same without a pickle.
+    `skysail.package_torch` packages torch networks.
     """
 
 
 @model.command()
 @click.argument("source")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--name", required=True, help="What applications call the model.")
+@click.option("--name", required=True, help="The model's name in applications.")
 @click.option("--version", default="1", show_default=True)
 @click.option(
     "--sample",
     required=True,
-    help="A few input rows: a .npy file, or JSON as `skysail query` takes it; of a data frame a .csv file with its"
-    " columns, or JSON objects. Kept in what can be converted.",
+    help="A few input rows: a .npy file, or JSON as for `skysail query`; for a data frame a .csv file with its columns,"
+    " or JSON objects. Packages of convertible models keep them.",
 )
 @click.option(
     "--output", type=click.Choice(manifests.OUTPUTS), help="[default: value of a regressor, label of anything else]"
 )
 @click.option("--classes", help="Labels of a network's or function's scores: cat,dog [default: 0, 1, ...].")
-@click.option("--architecture", help="SOURCE is the state of a torch network that this builds: module:factory.")
-@click.option("--argument", "arguments", multiple=True, help="Of the architecture, as NAME=JSON.")
+@click.option("--architecture", help="Builds the torch network whose state is SOURCE: module:factory.")
+@click.option("--argument", "arguments", multiple=True, help="Argument of the architecture, as NAME=JSON; repeatable.")
 @click.option("--allow-nan", is_flag=True, help="Rows may hold NaN.")
-@click.option("--trust-pickle", metavar="SHA256", help="SOURCE is a pickle of yours, and this is its digest.")
+@click.option("--trust-pickle", metavar="SHA256", help="Digest of SOURCE, if it is a pickle that you trust.")
 @click.option(
     "--allow-pickle",
     is_flag=True,
-    help="Store an estimator as a pickle, which skops need not know; workers load it only with worker.allow_pickle.",
+    help="Store an estimator as a pickle, for types that skops does not know; workers need worker.allow_pickle.",
 )
 @click.option(
     "--convert",
     type=click.Choice(CONVERSIONS),
     default="load",
     show_default=True,
-    help="Trees and linear models become arrays when they are loaded, if they agree and are faster; `hummingbird`: and "
-    "tensor operations of torch; `none`: never. Or kept in the package: an ONNX graph or arrays, which workers run, or "
-    "`auto`, of these forms the fastest.",
+    help="`load`: trees and linear models become arrays when they are loaded, if those agree and are faster. "
+    "`hummingbird`: also tensor operations of torch. `none`: never. `onnx`, `trees`, `linear`: the package holds this "
+    "form. `auto`: it holds all of them, and workers run the fastest.",
 )
 @json_option
 def package(source: str, folder: Path, sample: str, *, as_json: bool, **options: Any) -> None:
-    """Package SOURCE into FOLDER, and let it answer the sample.
+    """Package SOURCE into FOLDER, and try it on the sample.
 
     SOURCE is a function `module:name`; the state of a torch network (.safetensors, or .pt with --trust-pickle); an ONNX
-    graph (.onnx); or a fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are looked for in
-    this folder, too.
+    graph (.onnx); or a fitted estimator saved with joblib or pickle (with --trust-pickle). Modules are also searched
+    for in the current folder.
     """
     manifest = packing.package(source, folder, packing.sample(sample), **options)
     digest = manifests.digest(folder)
@@ -134,20 +134,22 @@ def _print_conversion(conversion: Mapping[str, Any]) -> None:
 @model.command()
 @folder_argument
 @share_option
-@click.option("--shadow", is_flag=True, help="It is asked everything and answers nothing.")
-@click.option("--force", is_flag=True, help="Also if it takes or gives something else than the version that serves.")
+@click.option("--shadow", is_flag=True, help="It sees every query and answers none.")
+@click.option(
+    "--force", is_flag=True, help="Also if its inputs or outputs differ from those of the version that serves."
+)
 @json_option
 @with_settings
 def add(settings: Settings, package: Path, *, share: float, shadow: bool, force: bool, as_json: bool) -> None:
     """Deploy PACKAGE: check it, create its topic, publish it.
 
-    Another version of a model that runs takes over without a restart: its workers load it beside the one that answers,
-    warm it up, and change between two batches. If it cannot be loaded, the one that answers goes on. With --share it
-    answers only some queries (a canary), with --shadow none. A model that is new gets its workers from `skysail run`,
-    also where that runs already, once PACKAGE is on its machine.
+    A new version of a running model takes over without a restart: its workers load it beside the present version, warm
+    it up, and change between two batches. If it cannot be loaded, the present version goes on. With --share it answers
+    only some queries (a canary), with --shadow none. `skysail run` starts workers for a new model, also while it runs,
+    once PACKAGE is on its machine.
 
-    One that takes or gives something else than the version that serves is refused, unless with --force; even then its
-    workers change to it only when something that it takes has been asked.
+    A version whose inputs or outputs differ from those of the version that serves is refused without --force. Even then
+    its workers change to it only when a query fits it.
     """
     record, codec = desired.model_record(package), codec_for(settings)
     share = 0.0 if shadow else _above_zero(share)
@@ -167,7 +169,7 @@ def add(settings: Settings, package: Path, *, share: float, shadow: bool, force:
 @json_option
 @with_settings
 def use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
-    """Have VERSION of model NAME answer, forward or back: any that `skysail model list` shows."""
+    """Let VERSION of model NAME answer, forward or back: any version of `skysail model list`."""
     _use(settings, name, version, as_json=as_json)
 
 
@@ -178,10 +180,11 @@ def use(settings: Settings, name: str, version: str, *, as_json: bool) -> None:
 @json_option
 @with_settings
 def canary(settings: Settings, name: str, version: str, *, share: float, as_json: bool) -> None:
-    """Have VERSION of model NAME answer a share of the queries, drawn by query id, and the present version the rest.
+    """Let VERSION of model NAME answer a share of the queries, and the present version the rest.
 
-    Answers carry the version that gave them, and each one's count for the model. A model may have several canaries,
-    whose shares together are below 1. With a share of 1 this one serves and the others end, with 0 it ends.
+    The query id decides which. Every answer names its version, and counts for the model. A model may have several
+    canaries, with shares that are together below 1. With a share of 1 this version serves and the others end. With 0
+    it ends.
     """
     if share == 1.0:
         _use(settings, name, version, as_json=as_json)
@@ -192,14 +195,14 @@ def canary(settings: Settings, name: str, version: str, *, share: float, as_json
 @model.command()
 @click.argument("name")
 @click.argument("version")
-@click.option("--end", is_flag=True, help="It is a shadow no longer.")
+@click.option("--end", is_flag=True, help="End the shadow.")
 @json_option
 @with_settings
 def shadow(settings: Settings, name: str, version: str, *, end: bool, as_json: bool) -> None:
-    """Have VERSION of model NAME asked everything and answer nothing.
+    """Run VERSION of model NAME as a shadow: it sees every query and answers none.
 
-    Joined with feedback, its loss stands in the joiner's reports, beside those of the versions that answer
-    (`version_loss_total` / `version_joined_total`). It runs in the model's workers, in a queue of its own.
+    The joiner's reports show its loss beside those of the versions that answer (`version_loss_total` /
+    `version_joined_total`). It runs in the model's workers, in a queue of its own.
     """
     _run_beside(settings, name, version, None if end else 0.0, as_json=as_json)
 
@@ -216,22 +219,24 @@ def _told_beside(name: str, version: str, share: float) -> str:
     if share:
         told = f"{name} {version} answers {share:.3g} of the queries as soon as its workers have loaded it"
         return f"{told}; all of them: skysail model use {name} {version}; none: skysail model rollback {name}"
-    told = f"{name} {version} is asked everything as soon as its workers have loaded it, and answers nothing"
+    told = f"{name} {version} sees every query as soon as its workers have loaded it, and answers none"
     return f"{told}; to end that: skysail model shadow {name} {version} --end"
 
 
 def _told_next(name: str, *, takes_over: bool) -> str:
     if takes_over:
-        return f"its workers answer with it as soon as they have loaded it; back again: skysail model rollback {name}"
+        return f"its workers answer with it as soon as they have loaded it; to go back: skysail model rollback {name}"
     return (
-        "`skysail run` starts its workers, also where it runs already; where roles are started one by one: skysail run"
-        f" --role worker --model {name}"
+        "`skysail run` starts its workers, also while it runs; if you start roles one by one: skysail run --role worker"
+        f" --model {name}"
     )
 
 
 def _above_zero(share: float) -> float:
     if share == 0.0:
-        raise UsageError("a new version with a share of 0 would do nothing; --shadow has it asked without answering")
+        raise UsageError(
+            "a new version with a share of 0 would do nothing; with --shadow it sees queries and answers none"
+        )
     return share
 
 
@@ -240,7 +245,7 @@ def _above_zero(share: float) -> float:
 @json_option
 @with_settings
 def rollback(settings: Settings, name: str, *, as_json: bool) -> None:
-    """End the canaries of model NAME; without one, have the version answer that was added before the present one."""
+    """End the canaries of model NAME; without a canary, go back to the version added before the present one."""
     serving, gone = desired.end_canaries(settings, codec_for(settings), name)
     if not gone:
         _use(settings, name, None, as_json=as_json)
@@ -253,7 +258,9 @@ def _tell_rest(serving: Model, gone: Sequence[str], *, as_json: bool) -> None:
         print_json({"model": serving.name, "serves": serving.version, "shares": serving.shares})
         return
     for version in gone:
-        click.echo(f"{serving.name} {version} ends: it answers what it holds, {serving.version} everything else")
+        click.echo(
+            f"{serving.name} {version} ends: it answers the queries that it holds, {serving.version} answers all others"
+        )
 
 
 def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -> None:
@@ -261,22 +268,22 @@ def _use(settings: Settings, name: str, version: str | None, *, as_json: bool) -
     if as_json:
         print_json({"model": name, "served": before, "serves": now})
     elif before == now:
-        click.echo(f"{name} {now} serves already, and answers all queries; others: skysail model show {name}")
+        click.echo(f"{name} {now} serves already and answers all queries; other versions: skysail model show {name}")
     else:
         click.echo(f"{name} {now} serves, no longer {before}, as soon as its workers have loaded it")
 
 
 @model.command()
 @click.argument("name")
-@click.option("--force", is_flag=True, help="Also while applications ask it.")
+@click.option("--force", is_flag=True, help="Also if applications use it.")
 @json_option
 @with_settings
 def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None:
-    """Take model NAME out of the deployment; its package stays.
+    """Remove model NAME from the deployment; its package stays.
 
-    Queries for which an application then still chooses it are answered by default at once (`unknown_model`). What is
-    under way is answered. `skysail run` stops its worker; one that was started by itself idles until it is stopped.
-    The topic stays, and is used again if NAME comes back.
+    If an application still chooses it, the query is answered by default at once (`unknown_model`). Queries under way
+    are answered. `skysail run` stops its worker; a worker that was started by itself idles until you stop it. The topic
+    stays, and is used again if NAME comes back.
     """
     codec = codec_for(settings)
     known = catalog.read(settings, codec, Model)
@@ -285,16 +292,16 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
     asking = sorted(app.name for app in catalog.read(settings, codec, Application).values() if name in app.models)
     if asking and not force:
         raise UsageError(
-            f"model {name} is asked by {', '.join(asking)}; take it out of there first (skysail app set {asking[0]}"
-            " models=OTHER,...), or have those queries answered by default with --force"
+            f"model {name} is used by {', '.join(asking)}; take it out of there first (skysail app set {asking[0]}"
+            " models=OTHER,...), or answer those queries by default with --force"
         )
     catalog.remove(settings, Model, name)
     if as_json:
         print_json({"removed": name, "asked_by": asking, "in_settings": name in settings.models})
         return
     click.echo(
-        f"model {name} is removed; `skysail run` stops its worker, stop one that was started by itself"
-        + (f"; {', '.join(asking)} still asks it" if asking else "")
+        f"model {name} is removed; `skysail run` stops its worker, and you stop one that was started by itself"
+        + (f"; {', '.join(asking)} still uses it" if asking else "")
     )
     if name in settings.models:
         click.echo(f"the settings still name it under `models`: the next `skysail run` deploys {name} again", err=True)
@@ -304,7 +311,7 @@ def remove(settings: Settings, name: str, *, force: bool, as_json: bool) -> None
 @json_option
 @with_settings
 def list_(settings: Settings, *, as_json: bool) -> None:
-    """List the deployed models with all their versions, in the order in which these were added."""
+    """List the deployed models and all their versions, in the order of addition."""
     codec = codec_for(settings)
     serving = catalog.read(settings, codec, Model)
     listed = sorted(catalog.versions(settings, codec).items())
@@ -322,9 +329,9 @@ def list_(settings: Settings, *, as_json: bool) -> None:
 @json_option
 @with_settings
 def show(settings: Settings, package: str, version: str | None, *, as_json: bool) -> None:
-    """Show what is in PACKAGE, its files checked against the manifest, or which versions of a model there are.
+    """Show a package, its files checked against the manifest, or the versions of a model.
 
-    PACKAGE is a folder, or the name of a model that is deployed: with VERSION, that version's package is shown.
+    PACKAGE is a folder, or the name of a deployed model. With VERSION, that version's package is shown.
     """
     if version is None and Path(package).is_dir():
         print_package(Path(package), as_json=as_json)

@@ -1,6 +1,6 @@
-"""Packages what lies in files: functions, networks, estimators. What lives in Python: `workers.packages.packaging`.
+"""Packages functions, networks and estimators from files. From Python: `workers.packages.packaging`.
 
-A pickle is read only if its digest is given: that says both that its owner means it and which file is meant.
+A pickle is read only if its digest is given. The digest proves that the user trusts exactly this file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from deploy.errors import UsageError
 from schemas.errors import SchemaError
 from schemas.jsonable import query_from_json
 from schemas.records import Tensor
+from workers.extras import install
 from workers.manifest import sha256
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
 
@@ -89,7 +90,7 @@ def package(
 
 
 def _labelled(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of what nothing is known about: unless something else is said it answers labels."""
+    """Return options with an output, by default labels."""
     return {**options, "output": options.get("output") or "label"}
 
 
@@ -123,7 +124,7 @@ def _pandas() -> Any:
     try:
         return importlib.import_module("pandas")
     except ModuleNotFoundError as error:
-        raise UsageError("a sample of a data frame needs pandas: pip install pandas") from error
+        raise UsageError(f"a sample of a data frame needs pandas: {install('pandas')}") from error
 
 
 def labels(text: str | None) -> tuple[int | str, ...]:

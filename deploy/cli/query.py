@@ -37,23 +37,23 @@ skysail query digits --npy row.npy --features '[0.5, 1, 0]'
 skysail query digits --npy row.npy --version canary
 skysail query digits --npy row.npy --print-bytes --id my-1 > query.avro
 """
-# What to do about an answer that no model has given, by the reason that it carries.
+# Advice for an answer without a model's output, by its reason.
 ADVICE = {
     "deadline": "no model answered in time: does its worker run, and how fast is it? See `skysail doctor`",
-    "expired": "the query had no time left when it was read: see `skysail doctor`, or ask with more --slo-ms",
-    "expired_in_queue": "its worker had older queries first: raise slo_ms, or run more workers",
+    "expired": "the query's time was over when it was read: see `skysail doctor`, or ask with a larger --slo-ms",
+    "expired_in_queue": "older queries kept its worker busy: raise slo_ms, or run more workers",
     "invalid_input": "the model takes another shape or dtype: see `skysail model list`",
     "low_confidence": "the models agree less than the application's confidence_floor: see `skysail app show`",
-    "no_model_in_time": "no model has lately been quick enough: raise slo_ms, or give `timely` the parameter least: 1",
-    "overloaded": "the model has more to do than it can in time: run more workers, raise slo_ms, or ask less",
-    "over_limit": "this application has its share of queries in hand: ask less, lower slo_ms, or run more workers",
-    "oversized_outputs": "what the models answer together is too large for one record: ask fewer of them at once",
+    "no_model_in_time": "no model has been quick enough lately: raise slo_ms, or give `timely` the parameter least: 1",
+    "overloaded": "the model gets more queries than it can answer in time: run more workers, raise slo_ms, or ask less",
+    "over_limit": "this application holds its full share of queries: ask less, lower slo_ms, or run more workers",
+    "oversized_outputs": "the models' outputs together are too large for one record: ask fewer models at once",
     "model_failed": "the model raised; its worker's log says why",
     "too_many_features": "the policy counts fewer: set its parameter `features`, see `skysail app show`",
     "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
-# Whoever asks can mend these.
+# The caller can mend these.
 MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "unknown_version"})
 
 
@@ -61,16 +61,16 @@ MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "un
 @click.argument("application")
 @click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), help="One row in a .npy file.")
-@click.option("--context", help="User, session or region whose policy state decides.")
-@click.option("--features", help="What a contextual policy goes by: numbers as a JSON list.")
-@click.option("--slo-ms", type=float, help="Instead of the application's objective.")
+@click.option("--context", help="The user, session or region whose policy state decides.")
+@click.option("--features", help="Features for a contextual policy: numbers as a JSON list.")
+@click.option("--slo-ms", type=float, help="Objective of this query; overrides the application's.")
+@click.option("--priority", type=int, default=0, show_default=True, help="An overloaded model drops the lowest first.")
 @click.option(
-    "--priority", type=int, default=0, show_default=True, help="The lowest goes first where a model is overloaded."
+    "--version", help="Version that must answer, or its label (stable, canary); for one model: MODEL@VERSION."
 )
-@click.option("--version", help="That is to answer, or its label (stable, canary); of one model: MODEL@VERSION.")
 @click.option("--timeout", "timeout_s", type=float, default=10.0, show_default=True, help="Seconds to wait.")
-@click.option("--print-bytes", is_flag=True, help="Do not ask: write the query's record, for another Kafka client.")
-@click.option("--id", "query_id", help="With --print-bytes: the query's id; each query has one of its own.")
+@click.option("--print-bytes", is_flag=True, help="Do not ask; write the query's record, for another Kafka client.")
+@click.option("--id", "query_id", help="With --print-bytes: the query's id, different for each query.")
 @json_option
 @with_settings
 def query(
@@ -78,8 +78,8 @@ def query(
 ) -> None:
     """Ask APPLICATION and print the prediction.
 
-    Exit code 1 if there is no answer, or only the default because of what was asked: no such application, model or
-    version, or an input that no model takes.
+    The exit code is 1 without an answer, or if the query itself is wrong: no such application, model or version, or an
+    input that no model takes.
     """
     row, codec = _input(application, options.pop("text"), options.pop("npy")), codec_for(settings)
     options["features"] = _features(options["features"])
@@ -116,7 +116,7 @@ def _input(application: str, text: str | None, npy: Path | None) -> Input:
         return query_from_json({"query_id": "", "application": application, "input": json.loads(text or "")}).input
     except json.JSONDecodeError as error:
         quoted = shlex.quote(json.dumps(text))
-        message = f"this is no input: {error}; numbers are written '[1, 2.5]', and a text is quoted: --input {quoted}"
+        message = f"this is no input: {error}; write numbers as '[1, 2.5]' and quote a text: --input {quoted}"
         raise UsageError(message) from error
     except ValueError as error:
         message = f"this is no input: {error}"
@@ -154,7 +154,7 @@ def _show(prediction: Prediction) -> None:
     if prediction.reason in ADVICE and not (is_refused and prediction.message):
         click.echo(ADVICE[prediction.reason], err=True)
     if prediction.decision is not None and not is_refused:
-        click.echo(f"say what the truth was: skysail feedback {_address(prediction)} --label LABEL")
+        click.echo(f"give feedback: skysail feedback {_address(prediction)} --label LABEL")
 
 
 def _line(prediction: Prediction) -> str:

@@ -17,6 +17,7 @@ from deploy.config.settings import ROLES
 from deploy.connect.forked import aside
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.installed import require_installed
 from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
 
@@ -31,7 +32,7 @@ EXAMPLES = """\
 skysail run                                         all roles, one process each
 skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
-SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment over the file
+SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment overrides the file
 
 A settings file (skysail.yaml); every key is optional, `skysail config reference` lists them all:
   kafka: {bootstrap: "127.0.0.1:9092"}
@@ -44,9 +45,13 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
-@click.option("--role", "roles", type=click.Choice(ROLES), multiple=True, help="Run only these, in this process.")
-@click.option("--model", "models", multiple=True, help="With --role worker: which models [default: all deployed].")
-@click.option("--instance", help="Name that makes this process's reports unique [default: HOST-PID].")
+@click.option(
+    "--role", "roles", type=click.Choice(ROLES), multiple=True, help="Run only this role, in this process; repeatable."
+)
+@click.option(
+    "--model", "models", multiple=True, help="With --role worker: only this model; repeatable [default: all deployed]."
+)
+@click.option("--instance", help="Unique name in this process's reports [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
 @click.option("--verbose", is_flag=True, help="Print all settings, not only those that differ from the defaults.")
 @with_settings
@@ -61,19 +66,22 @@ def run(
 ) -> None:
     """Run the roles until Ctrl-C or SIGTERM.
 
-    Without --role, topics are created, and applications and models published, before anything starts.
+    Without --role, it first creates topics and publishes applications and models.
     """
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
     # At DEBUG aiokafka would write keys and values into the log, at INFO it writes every assignment.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, logging.getLogger().level))
+    # It says ten times a second that a topic is missing; Skysail's own log says it once, and what to do.
+    logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")
+    require_installed(roles or settings.roles)
     if not roles:
         from deploy.state.desired import verify
 
-        verify(settings)  # before the settings are printed: what is wrong with them is the last that is said
+        verify(settings)  # before the settings are printed, so that a fault is the last line
     if not quiet:
         click.echo(_told(settings, verbose=verbose))
     for doubt in doubts(settings):

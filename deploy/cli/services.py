@@ -23,7 +23,7 @@ folder_option = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=STATE,
     show_default=True,
-    help="For its data, its log, and the file that `stop` finds it by.",
+    help="Holds its data, its log, and the file that `stop` finds it by.",
 )
 
 
@@ -42,8 +42,8 @@ skysail redis stop
 def kafka() -> None:
     """Start and stop a local Apache Kafka.
 
-    Everything it writes is in .skysail/ of the folder where it is started: kafka/ holds its data, kafka.log what it
-    says, kafka.json which process it is. `stop` works from the same folder; removing .skysail/kafka forgets everything.
+    It writes to .skysail/ in the folder where it is started: kafka/ holds its data, kafka.log its log, kafka.json its
+    process id. `stop` works from the same folder. Removing .skysail/kafka deletes everything.
     """
 
 
@@ -52,7 +52,7 @@ def kafka() -> None:
 @folder_option
 @json_option
 def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
-    """Start Apache Kafka (KRaft, one node) in the background; fetches its jars the first time (about 20 s)."""
+    """Start Apache Kafka (KRaft, one node) in the background. The first start fetches its jars (about 20 s)."""
     address = f"127.0.0.1:{port}"
     argv = [
         sys.executable,
@@ -74,7 +74,7 @@ def start_kafka(port: int, folder: Path, *, as_json: bool) -> None:
 @folder_option
 @json_option
 def stop_kafka(folder: Path, *, as_json: bool) -> None:
-    """Stop it; its data stay."""
+    """Stop it. Its data stay."""
     _stop(folder / "kafka.json", "Apache Kafka", as_json=as_json)
 
 
@@ -82,8 +82,8 @@ def stop_kafka(folder: Path, *, as_json: bool) -> None:
 def redis() -> None:
     """Start and stop a local Redis.
 
-    Everything it writes is in .skysail/ of the folder where it is started: redis/ holds its data, redis.log what it
-    says, redis.json which process it is. `stop` works from the same folder.
+    It writes to .skysail/ in the folder where it is started: redis/ holds its data, redis.log its log, redis.json its
+    process id. `stop` works from the same folder.
     """
 
 
@@ -116,7 +116,7 @@ def start_redis(port: int, folder: Path, *, as_json: bool) -> None:
 @folder_option
 @json_option
 def stop_redis(folder: Path, *, as_json: bool) -> None:
-    """Stop it; its data stay."""
+    """Stop it. Its data stay."""
     _stop(folder / "redis.json", "Redis", as_json=as_json)
 
 

@@ -1,4 +1,4 @@
-"""`skysail states`: what the policies have learnt, as it lies in Redis."""
+"""`skysail states`: the policy states in Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 UNITS_S = {"h": 3_600, "d": 86_400, "w": 604_800}
 
 EXAMPLES = """\
-skysail states prune --older-than 30d --dry-run      how many contexts were not taught for 30 days
+skysail states prune --older-than 30d --dry-run      count contexts without feedback for 30 days
 skysail states prune --older-than 30d                forget them; may run every night
 """
 
@@ -37,20 +37,20 @@ class Age(click.ParamType):
 
 @click.group(cls=VerbGroup, epilog=EXAMPLES)
 def states() -> None:
-    """Look after the policy states in Redis."""
+    """Maintain the policy states in Redis."""
 
 
 @states.command("prune")
-@click.option("--older-than", type=Age(), required=True, help="Time since a context was taught last: 12h, 30d, 8w.")
-@click.option("--dry-run", is_flag=True, help="Count, and change nothing.")
+@click.option("--older-than", type=Age(), required=True, help="Time since a context's last feedback: 12h, 30d, 8w.")
+@click.option("--dry-run", is_flag=True, help="Count only; change nothing.")
 @json_option
 @with_settings
 def prune_(settings: Settings, *, older_than: float, dry_run: bool, as_json: bool) -> None:
-    """Forget the states of contexts that were not taught for a long time.
+    """Forget the states of contexts without feedback for a long time.
 
-    Only of contexts: what an application has learnt as a whole stays. A context that comes back starts as a new one
-    does. The deployment may run meanwhile. States that say not when they were taught (an older version wrote them)
-    stay; their time is counted from the first run without --dry-run.
+    The states of whole applications stay. A context that comes back starts as a new one does. The deployment may run
+    meanwhile. States without a date (an older version wrote them) stay; their time counts from the first run without
+    --dry-run.
     """
     with connect_redis(settings) as client:
         found = prune(client, settings.prefix, range(settings.partitions), older_than, dry_run=dry_run)
@@ -60,4 +60,4 @@ def prune_(settings: Settings, *, older_than: float, dry_run: bool, as_json: boo
     done = "would be forgotten" if dry_run else "are forgotten"
     click.echo(f"{found.old} of {found.contexts} contexts {done}, {found.size_bytes / 1e6:.1f} MB")
     if found.undated:
-        click.echo(f"{found.undated} do not say when they were taught; {'they stay' if dry_run else 'dated now'}")
+        click.echo(f"{found.undated} have no date; {'they stay' if dry_run else 'they are dated now'}")

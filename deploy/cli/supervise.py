@@ -1,4 +1,4 @@
-"""`skysail run` without roles: a deployment of child processes, for as long as nobody stops it."""
+"""`skysail run` without roles: a deployment of child processes, until a signal comes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def _supervise(settings: Settings, codec: Codec, place: Place) -> None:
 
 
 async def _tell_errors(system: System, read: dict[Path, int]) -> None:
-    """Print what the roles log as errors, from their start on, for ever; logs that grow large begin anew."""
+    """Print the roles' errors from their logs until cancelled; a log that grows large is cut."""
     quoted, clock = Quoted(), asyncio.get_running_loop()
     while True:
         for child in system.status():
@@ -88,7 +88,7 @@ async def _tell_errors(system: System, read: dict[Path, int]) -> None:
 
 
 def errors_since(log: Path, place: int) -> tuple[list[str], int]:
-    """Return the whole lines of errors in a log from a place (bytes) on, without tracebacks, and where to go on."""
+    """Return the complete error lines of a log from a place (bytes) on, without tracebacks, and the next place."""
     if not log.exists():
         return [], place
     with log.open("rb") as file:
@@ -99,7 +99,7 @@ def errors_since(log: Path, place: int) -> tuple[list[str], int]:
 
 
 def tell(settings: Settings, system: System, deployed: Iterable[str]) -> None:
-    """Print where everything is, and which models of applications are not deployed, once all is ready."""
+    """Print where everything is, and which models of applications are not deployed."""
     for name, port in system.metrics_ports.items():
         click.echo(f"metrics of {name}: http://{settings.metrics.host}:{port}/metrics")
     if "control" in settings.roles:

@@ -1,4 +1,4 @@
-"""`skysail tail`: reads a topic without a group and decodes what it can."""
+"""`skysail tail`: reads a topic without a group and decodes its records."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ POLL_S = 0.5
 EXAMPLES = """\
 skysail tail predictions
 skysail tail queries.dlq --from-beginning --end
-skysail tail feedback --count 1 --raw        which bytes go where
+skysail tail feedback --count 1 --raw        the bytes as they are
 """
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("topic")
 @click.option("--from-beginning", is_flag=True, help="Start at the oldest record instead of the next one.")
-@click.option("--count", "limit", type=int, help="Stop after so many lines.")
+@click.option("--count", "limit", type=int, help="Stop after this many lines.")
 @click.option("--end", "stops_at_end", is_flag=True, help="Stop at the present end instead of waiting for more.")
-@click.option("--raw", is_flag=True, help="Do not decode values: the bytes as base64.")
+@click.option("--raw", is_flag=True, help="Print the bytes as base64, undecoded.")
 @with_settings
 def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **options: Any) -> None:
     """Print the records of TOPIC (its name without the prefix), one JSON document a line.
 
-    Observations that were written at once are one record (its offset says so) and a line each.
+    Observations that were written at once share one record and offset; each gets a line.
     """
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
@@ -73,7 +73,8 @@ def _messages(settings: Settings, topic: str, *, from_beginning: bool, stops_at_
         message = f"there is no topic {settings.prefix}.{topic}; there are: {', '.join(sorted(counts)) or 'none'}"
         raise UsageError(message)
     group = f"{settings.prefix}.tail"  # never joined, never committed
-    consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False})
+    way = {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
+    consumer = Consumer({**librdkafka(settings), **way})
     try:
         yield from _read(consumer, _places(consumer, settings, topic, counts[topic]), from_beginning, stops_at_end)
     finally:

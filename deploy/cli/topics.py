@@ -1,4 +1,4 @@
-"""`skysail topics`: what the topology needs of the broker."""
+"""`skysail topics`: the topics that the topology needs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 EXAMPLES = """\
-skysail topics describe                what flows where
-skysail topics create                  create what is missing
-skysail topics check                   what is wrong and what to do; exit code 1 if it cannot run so
+skysail topics describe                who reads and writes what
+skysail topics create                  create missing topics
+skysail topics check                   what is wrong and what to do; exit code 1 on a fault
 """
 
 
@@ -34,7 +34,7 @@ def topics() -> None:
 @json_option
 @with_settings
 def create_(settings: Settings, *, as_json: bool) -> None:
-    """Create the topics that are missing; those that exist are left as they are."""
+    """Create missing topics; existing ones stay as they are."""
     created = [f"{settings.prefix}.{name}" for name in create(settings, desired.current(settings, codec_for(settings)))]
     if as_json:
         print_json({"created": created})
@@ -46,7 +46,7 @@ def create_(settings: Settings, *, as_json: bool) -> None:
 @json_option
 @with_settings
 def check_(settings: Settings, *, as_json: bool) -> None:
-    """Compare the broker with the topology; exit code 1 if nothing should run on it, 0 if there are only warnings."""
+    """Compare the broker with the topology. The exit code is 1 on a fault, 0 with warnings only."""
     findings = check(settings, desired.current(settings, codec_for(settings)))
     faults = [finding for finding in findings if finding.fault]
     if as_json:
@@ -62,7 +62,7 @@ def check_(settings: Settings, *, as_json: bool) -> None:
 @json_option
 @with_settings
 def describe_(settings: Settings, *, as_json: bool) -> None:
-    """Draw the topology: every role with what flows in and out. Needs no broker for the models in the settings."""
+    """Draw the topology: every role with its inputs and outputs. It needs no broker; models come from the settings."""
     topology = desired.build(settings, settings.models or ("MODEL",))
     if as_json:
         print_json(asdict(topology))

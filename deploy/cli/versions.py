@@ -1,4 +1,4 @@
-"""How `skysail model` shows versions and packages."""
+"""Prints versions and packages for `skysail model`."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ def properties(settings: Settings) -> dict[str, object]:
 
 def connection(settings: Settings, client_id: str = "skysail") -> KafkaConnection:
     """Return how the roles and the client reach Kafka."""
-    return KafkaConnection(settings.kafka.bootstrap, settings.prefix, properties(settings), client_id)
+    kafka = settings.kafka
+    return KafkaConnection(kafka.bootstrap, settings.prefix, properties(settings), client_id, kafka.fast)
 
 
 def redis_url(settings: Settings) -> str:

@@ -28,13 +28,13 @@ INTRODUCTION = """\
 Written by `skysail config reference > docs/settings.md`; edit `deploy/config/settings.py` instead.
 
 Settings come from one YAML file: the one that `--config` or the variable `SKYSAIL_CONFIG` names, else `skysail.yaml`
-where the command is started, else none. Every key has a default. A variable of the environment goes over the file: its
-name is `SKYSAIL_` and the key in capitals, with `__` between levels, and its value is YAML:
+where the command is started. Without a file every key has its default. Environment variables override the file. Their
+name is `SKYSAIL_` and the key in capitals, with `__` between levels, and their value is YAML:
 
     SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 SKYSAIL_PARTITIONS=8 skysail run
 
-Any `KEY_file: PATH` stands for `KEY` with what the file holds; passwords belong there. A key that does not exist is an
-error that names the nearest one. `skysail config show` prints what is in force where it is started, passwords masked.
+`KEY_file: PATH` sets `KEY` to the content of a file; passwords belong there. An unknown key is an error that names the
+nearest key. `skysail config show` prints the settings in force, passwords masked.
 """
 BOUNDS = {"exclusiveMinimum": "> {}", "minimum": "≥ {}", "exclusiveMaximum": "< {}", "maximum": "≤ {}"}
 WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}

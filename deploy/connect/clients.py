@@ -1,4 +1,4 @@
-"""Connections out of settings: the same broker in the words of both client libraries, the codec, Redis."""
+"""Connections from the settings: one broker for both client libraries, the codec, Redis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
 CONNECT_S = 2.0
 RETRY_S = 1.0
-# aiokafka's words (which settings use) in librdkafka's.
+# aiokafka's option names (as in the settings) → librdkafka's.
 LIBRDKAFKA = {
     "security_protocol": "security.protocol",
     "sasl_mechanism": "sasl.mechanism",
@@ -53,9 +53,9 @@ class Unreachable(DeployError):  # noqa: N818 - reads as what happened
 
 
 def librdkafka(settings: Settings) -> dict[str, str]:
-    """Return the same connection in librdkafka's words; properties that only aiokafka knows are left out.
+    """Return the same connection as librdkafka's options; options that only aiokafka knows are left out.
 
-    The library says nothing on the terminal by itself: whoever uses it gets an error or an exception.
+    The library prints nothing on the terminal: callers get errors and exceptions.
     """
     known = {LIBRDKAFKA[name]: str(value) for name, value in properties(settings).items() if name in LIBRDKAFKA}
     return {"bootstrap.servers": settings.kafka.bootstrap, "socket.timeout.ms": "5000", "log_level": "2", **known}
@@ -66,18 +66,18 @@ def admin(settings: Settings, timeout_s: float | None = None) -> AdminClient:
 
     Raises:
         Unreachable: none does.
-        RefusedError: it does not let us in.
-        MisconfiguredError: `kafka.properties` cannot be right.
+        RefusedError: it refuses us.
+        MisconfiguredError: `kafka.properties` contradict each other.
     """
-    connection(settings).options()  # names what is wrong better than librdkafka does
-    if _nobody_listens(settings.kafka.bootstrap):  # librdkafka would try again until the time is over
+    connection(settings).options()  # names faults better than librdkafka does
+    if _nobody_listens(settings.kafka.bootstrap):  # librdkafka would retry until the time is over
         raise _unreachable(settings, "nobody listens there")
     with answering(settings):
         return greet(librdkafka(settings), timeout_s or TIMEOUT_S)
 
 
 def _nobody_listens(bootstrap: str) -> bool:
-    """Tell whether every broker's machine says that nobody listens; one that says nothing may be slow."""
+    """Tell whether every broker's machine refuses connections; a silent one may be slow."""
     return all(map(_refuses, bootstrap.split(",")))
 
 
@@ -94,18 +94,18 @@ def _refuses(address: str) -> bool:
 
 @contextmanager
 def answering(settings: Settings) -> Iterator[None]:
-    """Turn what either library raises when no broker answers into one sentence that says what to do.
+    """Turn either library's error when no broker answers into one sentence that says what to do.
 
     Raises:
         Unreachable: no broker answered inside the block.
-        RefusedError: it did not let us in.
+        RefusedError: it refused us.
     """
     try:
         yield
     except KafkaException as error:
         raise _unreachable(settings, _why(error)) from error
     except BrokerUnavailableError as error:
-        admin(settings)  # says why, where aiokafka only says the address over again
+        admin(settings)  # names the reason; aiokafka only repeats the address
         raise _unreachable(settings, _why(error)) from error
 
 
@@ -117,7 +117,7 @@ def _unreachable(settings: Settings, why: str) -> Unreachable:
 
 
 def _why(error: Exception) -> str:
-    """Return a few words: what librdkafka keeps inside; aiokafka only says the address over again."""
+    """Return the reason in a few words, from librdkafka; aiokafka only repeats the address."""
     found = error.args[0] if error.args else error
     return found.str().rpartition("Local: ")[2] if isinstance(found, KafkaError) else "Broker transport failure"
 
@@ -137,7 +137,7 @@ async def asking(settings: Settings, codec: Codec) -> AsyncIterator[Client]:
 
 
 def await_broker(settings: Settings) -> None:
-    """Return when a broker answers; until then the log says what to do."""
+    """Wait until a broker answers; meanwhile the log says what to do."""
     while True:
         try:
             admin(settings)
@@ -153,14 +153,14 @@ def check_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
 
     Raises:
         Unreachable: none does.
-        RefusedError: it does not take our password, or wants one.
+        RefusedError: it wants a password, or another one.
     """
     with connect_redis(settings, timeout_s) as client:
         return str(client.info("server")["redis_version"])
 
 
 def redis_eviction(settings: Settings, timeout_s: float = TIMEOUT_S) -> str:
-    """Return what Redis does when its memory is full, as it names it; empty where it does not say.
+    """Return Redis's `maxmemory-policy`; empty if it is unknown.
 
     Raises:
         Unreachable: none answers.
@@ -183,7 +183,7 @@ def connect_redis(settings: Settings, timeout_s: float = TIMEOUT_S) -> Iterator[
     except AuthenticationError:
         message = (
             f"Redis at {without_secrets(settings.redis.url)} wants a password (or another one): set"
-            " redis.password_file; of one that `skysail redis start` started in another folder that is FOLDER/"
+            " redis.password_file. If `skysail redis start` started it in another folder, that is FOLDER/"
             f"{STATE / 'redis' / PASSWORD_FILE}"
         )
         raise RefusedError(message) from None

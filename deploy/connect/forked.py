@@ -1,6 +1,6 @@
-"""Work done in a copy of this process, which ends with it: whatever it loads and keeps is gone then.
+"""Runs work in a copy of this process. When the copy ends, everything that it loaded is gone.
 
-The first questions to a broker load librdkafka and its threads, 9 MB that a role would hold for ever and never use.
+The first questions to a broker load librdkafka and its threads: 9 MB that a role would keep and never use.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _CHUNK_BYTES = 1 << 16
 
 
 def aside(work: Callable[[], R]) -> R:
-    """Return what `work` returns, or raise what it raises; both must be something that can be pickled.
+    """Return the result of `work`, or raise its error; both must be picklable.
 
-    To be called before threads are started: a copy has none of them, and would wait for what they hold. The copy ends
-    when this process does.
+    Call it before threads start: a copy has no threads, and would wait for their locks. The copy ends when this process
+    does.
 
     Raises:
         DeployError: the copy was killed.
@@ -43,7 +43,7 @@ def aside(work: Callable[[], R]) -> R:
     finally:
         code = _ended(pid)
     if not answer:
-        raise DeployError(f"the process that looks at the broker was stopped (exit code {code})")
+        raise DeployError(f"the process that checks the broker was stopped (exit code {code})")
     result, fault = pickle.loads(answer)  # noqa: S301 - our own copy wrote it
     if fault is not None:
         raise fault
@@ -51,7 +51,7 @@ def aside(work: Callable[[], R]) -> R:
 
 
 def _ended(pid: int) -> int:
-    """Wait for the copy; returns its exit code, 0 where whoever started this process wants no word of children."""
+    """Wait for the copy and return its exit code; 0 if our parent ignores children."""
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
@@ -59,7 +59,7 @@ def _ended(pid: int) -> int:
 
 
 def _copied(work: Callable[[], object], there: socket.socket) -> NoReturn:
-    """Send what comes of the work; nothing that this process has set up for its own end is run."""
+    """Send the outcome of the work; exit handlers of this process do not run."""
     try:
         threading.Thread(target=_end_with, args=(there,), daemon=True).start()
         there.sendall(_outcome(work))
@@ -68,7 +68,7 @@ def _copied(work: Callable[[], object], there: socket.socket) -> NoReturn:
 
 
 def _end_with(there: socket.socket) -> None:
-    """End when nobody waits any more; nothing is ever sent here."""
+    """End when the other side closes; nothing is ever sent here."""
     there.recv(1)
     os._exit(1)
 
@@ -76,12 +76,12 @@ def _end_with(there: socket.socket) -> None:
 def _outcome(work: Callable[[], object]) -> bytes:
     try:
         return pickle.dumps((work(), None))
-    except BaseException as error:  # noqa: BLE001 - whoever waits for the work decides
+    except BaseException as error:  # noqa: BLE001 - the caller decides
         return pickle.dumps((None, _sendable(error)))
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """Return the error, or one that says the same if it does not survive being sent."""
+    """Return the error, or an equal message if it cannot be pickled."""
     story = f"In the process that was copied for it:\n{traceback.format_exc()}"
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own

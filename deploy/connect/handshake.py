@@ -1,4 +1,4 @@
-"""The first contact with a broker: it lets us in, it does not want us like this, or nobody is there."""
+"""The first contact with a broker: it answers, it refuses us, or nobody is there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SLICE_S = 0.5
-# librdkafka tries again whatever it was told; what it is told so often is no accident of a broker that starts or stops.
+# librdkafka retries after any error. An error this often is no accident of a broker that starts or stops.
 REPEATED = 3
 _SIGNS = ("SSL", "security.protocol")
 
@@ -38,7 +38,7 @@ def greet(properties: Mapping[str, str], timeout_s: float) -> AdminClient:
         try:
             client.list_topics(timeout=min(SLICE_S, timeout_s))
         except KafkaException:
-            client.poll(0)  # hands out what librdkafka has been told meanwhile
+            client.poll(0)  # delivers librdkafka's errors
             _check(properties, told)
             if time.monotonic() >= end:
                 raise
@@ -51,12 +51,12 @@ def _check(properties: Mapping[str, str], told: Sequence[KafkaError]) -> None:
     if len(refusals) >= REPEATED:
         why = refusals[-1].rpartition(" (after ")[0] or refusals[-1]
         raise RefusedError(
-            f"Kafka at {properties['bootstrap.servers']} does not let us in: {why}; compare kafka.properties"
+            f"Kafka at {properties['bootstrap.servers']} refuses us: {why}; compare kafka.properties"
             " (security_protocol, sasl_*, ssl_*) with the broker's listener"
         )
 
 
 def _is_refusal(error: KafkaError) -> bool:
-    """Read the text, too (Apache Kafka 4.3): by its code a missing client certificate is only a lost connection."""
+    """Tell by code or text: for a missing client certificate the code only says lost connection (Kafka 4.3)."""
     refused = error.code() == KafkaError._AUTHENTICATION  # noqa: SLF001 - librdkafka's own codes begin with one
     return refused or any(sign in error.str() for sign in _SIGNS)

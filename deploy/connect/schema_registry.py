@@ -14,6 +14,7 @@ from schemas import avsc, topics
 from schemas.codec import Codec
 from schemas.definitions import CURRENT, readable
 from schemas.errors import RegistryError, SchemaError
+from workers.extras import install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,9 +69,7 @@ class Registry:
             from confluent_kafka.schema_registry.error import SchemaRegistryError
             from httpx2 import HTTPError
         except ImportError as error:
-            raise RegistryError(
-                f"{error}; a schema registry needs: pip install -e '.[registry]' in the clone"
-            ) from error
+            raise RegistryError(f"{error}; a schema registry needs: {install('registry')}") from error
         self._schema = Schema
         self._failures = (SchemaRegistryError, HTTPError, OSError)
         try:

@@ -1,4 +1,4 @@
-"""The demo's report folder: `report.json` with the figures, `report.html` with the plots, `logs/` of the roles."""
+"""The demo's report: `report.json` with the figures, `report.html` with the plots, `logs/`, and what is printed."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from rich.table import Table
 
-from deploy.demo import models, pen_figures
-from deploy.demo.breakable import INNER, broken
-from deploy.demo.hindsight import ENSEMBLE, Says, alone, best, voting_error
-from deploy.demo.page import page
-from deploy.demo.pens import PENS
-from deploy.demo.plots import Series
+from deploy.demo import contexts, models
+from deploy.demo.contexts import PENS, sentence
+from deploy.demo.models import ENSEMBLE, INNER, Says, alone, best, broken, voting_error
+from deploy.demo.page import Series, page, story, trial
 from deploy.demo.stage import POLICY
-from deploy.demo.trial import tried
+from deploy.demo.tally import tried
 from policies.registry import create, parse, spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from rich.console import Console
 
-    from deploy.demo.hindsight import Alone
-    from deploy.demo.pens import Pens
+    from deploy.demo.contexts import Pens
+    from deploy.demo.models import Alone
     from deploy.demo.stage import Plan, Stage
     from deploy.demo.tally import Phase, Tally
     from load.harness.recorder import Recorder
@@ -112,11 +112,11 @@ def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
         "best_model": best(judged),
         **figures(ran, {name: model.error for name, model in judged.items()}),
         "error_voting": round(voting_error(questions, [*says.values()], create(ENSEMBLE)), 5),
-        "contexts": None if ran.pens is None else pen_figures.content(ran.pens, _errors_by_pen(stage)),
+        "contexts": None if ran.pens is None else contexts.content(ran.pens, _errors_by_pen(stage)),
         "notes": NOTES,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    written = {} if ran.pens is None else {pen: pen_figures.shares(c, [*says]) for pen, c in ran.pens.count.items()}
+    written = {} if ran.pens is None else {pen: contexts.shares(c, [*says]) for pen, c in ran.pens.count.items()}
     html = page(content, series(ran.tally, ran.recorder, judged, models.BREAKING), written)
     (folder / "report.html").write_text(html, encoding="utf-8")
     (folder / "report.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -248,3 +248,72 @@ def _filled(values: Mapping[int, float], seconds: int) -> NDArray[np.float64]:
         last = values.get(second, last)
         filled[second] = last
     return filled
+
+
+def say(report: Mapping[str, Any], folder: Path, console: Console) -> None:
+    """Print the summary of a report as `report.json` holds it."""
+    console.print()
+    console.print(story(report), highlight=False, soft_wrap=not console.is_terminal)
+    console.print()
+    console.print(_model_table(report))
+    console.print()
+    for name, words in _lines(report):
+        console.print(f"{name:<12}{words}", highlight=False, soft_wrap=True)
+    console.print()
+    for name in ("report.json", "report.html"):
+        console.print(f"{name:<12}{folder / name}", highlight=False, soft_wrap=True)
+    if report["roles_restarted"]:
+        roles = ", ".join(f"{name} {times} times" for name, times in report["roles_restarted"].items())
+        words = f"restarted   {roles}; why is in {folder / 'logs'}"
+        console.print(words, style="yellow", highlight=False, soft_wrap=True)
+
+
+def _lines(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    latency = report["latency_ms"]
+    yield (
+        "answers",
+        (
+            f"{report['predictions_distinct']} of {report['queries_sent']} queries; lost {report['lost']}, twice"
+            f" {report['duplicates']}, default {report['defaults']}, late {report['late']}"
+        ),
+    )
+    yield (
+        "latency",
+        (
+            f"p50 {latency['p50']:.1f} ms, p95 {latency['p95']:.1f}, p99 {latency['p99']:.1f};"
+            f" {report['within_slo']:.2%} within {report['slo_ms']:g} ms"
+        ),
+    )
+    yield (
+        "feedback",
+        (
+            f"{report['feedback_sent']} sent, {report['observations_joined']} joined, {report['observations_applied']}"
+            f" learnt; dead letters {report['dead_letters']}"
+        ),
+    )
+    yield (
+        "cache",
+        f"{report['cache_hit_ratio']:.1%} of the models' outputs were remembered from the same image a moment before",
+    )
+    yield "new version", trial(report)
+    yield "two pens", sentence(report["contexts"])
+    first_s = report["first_prediction_s"]
+    if first_s is not None:
+        steps = ", ".join(f"{name} {report['steps_s'][name]:.1f}" for name in ("broker", "models", "roles"))
+        yield "start", f"first prediction after {first_s:.1f} s ({steps})"
+
+
+def _model_table(report: Mapping[str, Any]) -> Table:
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for place, head in enumerate(("model", "error alone", "share before", "during", "after", "batches", "rows", "cap")):
+        table.add_column(head, justify="right" if place else "left", no_wrap=True)
+    for name, model in report["models"].items():
+        shares = (model[f"share_{phase}"] for phase in ("before", "during", "after"))
+        table.add_row(
+            name,
+            f"{report['error_by_model'][name]:.1%}",
+            *("" if share is None else f"{share:.0%}" for share in shares),
+            *(f"{model[figure]}" for figure in ("batches", "rows", "batch_cap_max")),
+        )
+    table.add_row("the answers", f"{report['error']:.1%}", style="bold")
+    return table

@@ -4,32 +4,35 @@ broker, Redis ─▶ five models ─▶ System (roles) ─▶ Traffic ─┬▶ 
                                           flag file ◀── clock (middle third)
                                         new version ◀── clock (a canary, then it serves)
                                                            └▶ report.json, report.html
+
+The first Ctrl-C or SIGTERM ends it with a report of what ran so far, the second ends it at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
+import psutil
 import uvloop
 
 from deploy.connect.schema_registry import codec_for
 from deploy.demo import models, report
-from deploy.demo.digits import repeating, sample
-from deploy.demo.interrupt import Interrupts, own_terminal
-from deploy.demo.pens import Pens
-from deploy.demo.promotion import promote
+from deploy.demo.contexts import Pens
+from deploy.demo.models import repeating, sample
 from deploy.demo.report import Ran
-from deploy.demo.show import display
-from deploy.demo.snapshot import take
-from deploy.demo.stage import APPLICATION, SLO_MS, Plan, Stage, prepare
-from deploy.demo.steps import Steps
-from deploy.demo.summary import say as say_summary
+from deploy.demo.report import say as say_summary
+from deploy.demo.screen import display, take
+from deploy.demo.stage import APPLICATION, SLO_MS, Plan, Stage, Steps, prepare, promote
 from deploy.demo.tally import Tally
 from deploy.demo.traffic import Link, Queries, Traffic, WarmUp, followed
 from deploy.launch import System
@@ -40,16 +43,119 @@ from load.harness.wire import Wire
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType, TracebackType
 
     from rich.console import Console
 
     from streams.topology import Topology
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130  # as shells say it
+SHOW_CURSOR = b"\x1b[?25h"
+GONE_S = 1.0
 WARM_UP_S = 3.0
 LEAD_S = 0.2  # between the warm-up and the first query that counts
 SAMPLED = 20_000  # row numbers drawn; a longer run begins again
 REPEATED, WITHIN = 1 / 3, 50  # this share of the queries asks again for one of so many rows just before
+
+
+def unwind() -> NoReturn:
+    """End a blocking call; `with` blocks stop what they started.
+
+    Raises:
+        KeyboardInterrupt: always.
+    """
+    raise KeyboardInterrupt
+
+
+class Interrupts:
+    """Handles both signals during a block. Main thread only.
+
+    Args:
+        folder: removed when the second signal quits at once; everything that the demo's processes write is in there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.asked = False
+        self._folder = folder
+        self._action: Callable[[], object] = unwind
+        self._before: list[object] = []
+
+    def then(self, action: Callable[[], object]) -> None:
+        """Say what the first signal does from now on; if it has come already, do it."""
+        self._action = action
+        if self.asked:
+            action()
+
+    def __enter__(self) -> Self:
+        self._before = [signal.signal(number, self._on_signal) for number in SIGNALS]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in zip(SIGNALS, self._before, strict=True):
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what `signal` returned
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        if self.asked:
+            quit_at_once(self._folder)
+        self.asked = True
+        self._action()
+
+
+def quit_at_once(folder: Path) -> NoReturn:
+    """Kill every process that this one has started, remove their folder, and leave without unwinding."""
+    children = psutil.Process().children(recursive=True)
+    for child in children:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(children, timeout=GONE_S)
+    shutil.rmtree(folder, ignore_errors=True)
+    if sys.stdout.isatty():
+        os.write(sys.stdout.fileno(), SHOW_CURSOR)
+    os._exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def own_terminal() -> Iterator[None]:
+    """Be the terminal's foreground job, as a shell would make it.
+
+    Ctrl-C goes to the whole foreground job. Started by `make`, that is `make`, too, which dies of it and calls the
+    demo's orderly end a failure. Ctrl-Z is ignored: it would stop this process and leave `make` waiting for it.
+    """
+    before = _foreground()
+    if before is None or os.getpgrp() == os.getpid():
+        yield
+        return
+    os.setpgid(0, 0)
+    suspend = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    _give_terminal(os.getpgrp())
+    try:
+        yield
+    finally:
+        _give_terminal(before)
+        signal.signal(signal.SIGTSTP, suspend)
+
+
+def _foreground() -> int | None:
+    """Return the foreground job of the terminal if it is ours, None without a terminal."""
+    try:
+        group = os.tcgetpgrp(sys.stdin.fileno())
+    except (OSError, ValueError):  # no terminal, or no standard input at all
+        return None
+    return group if group == os.getpgrp() else None
+
+
+def _give_terminal(group: int) -> None:
+    """Make a job the foreground one; asked by a background job, which the terminal would stop for it."""
+    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        with contextlib.suppress(OSError):  # the terminal, or the job, has gone meanwhile
+            os.tcsetpgrp(sys.stdin.fileno(), group)
+    finally:
+        signal.signal(signal.SIGTTOU, before)
 
 
 class Run(NamedTuple):

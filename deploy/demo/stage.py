@@ -1,32 +1,40 @@
-"""What stands before the roles start: a broker, Redis, five packaged models, the settings of the deployment."""
+"""What the demo runs on: a broker, Redis, five packaged models, the settings, and a new version of one model."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import psutil
+
 from deploy.config.settings import Settings
 from deploy.connect.clients import librdkafka
-from deploy.demo import models, pens
-from deploy.demo.breakable import FLAG, FOLDER_VARIABLE
-from deploy.demo.digits import Digits, digits
-from deploy.demo.trial import Trial
+from deploy.demo import contexts, models
+from deploy.demo.models import FLAG, FOLDER_VARIABLE, Digits, digits
+from deploy.demo.tally import Trial
+from deploy.errors import DeployError
 from deploy.local.embedded import EmbeddedBroker
 from deploy.local.process import free_port
 from deploy.local.redis import RedisServer
 from deploy.local.services import RunningBroker, open_broker
+from deploy.state import desired
 from deploy.state.topics import create
 from load.harness.topics import delete
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from contextlib import ExitStack
     from pathlib import Path
 
-    from deploy.demo.steps import Steps
+    from rich.console import Console
+
     from deploy.local.services import Broker
     from deploy.state.desired import CreateTopics
+    from schemas.codec import Codec
     from streams.topology import Topology
 
 APPLICATION = "digits"
@@ -36,6 +44,47 @@ SLO_MS = 100.0
 CACHE_BYTES = 65_536
 CANARY_SHARE = 0.2
 EMBEDDED_WAITS = {"fetch_wait_ms": 10, "linger_ms": 0}
+
+
+class Steps:
+    """The way to the first prediction; seconds count from the start of this process.
+
+    Args:
+        console: where the lines go.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.done_s: dict[str, float] = {}  # by name of the step
+
+    def note(self, name: str) -> None:
+        """Keep that something has been reached now."""
+        self.done_s[name] = round(age_s(), 2)
+
+    @contextmanager
+    def step(self, name: str, doing: str) -> Iterator[Callable[[str], None]]:
+        """Show what is being done; the function given to the block sets what is said once it is done."""
+        start_s = age_s()
+        done = doing
+
+        def say(text: str) -> None:
+            nonlocal done
+            done = text
+
+        if self._console.is_terminal:
+            with self._console.status(doing):
+                yield say
+        else:
+            yield say
+        self.note(name)
+        took = f"[dim]({age_s() - start_s:.1f} s)[/]"
+        self._console.print(f"[green]✓[/] {done} {took}", highlight=False, soft_wrap=not self._console.is_terminal)
+
+
+def age_s() -> float:
+    """Return for how long this process has run, its imports included (s)."""
+    age: float = time.time() - psutil.Process().create_time()
+    return age
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +197,37 @@ def _settings(name: str, broker: Broker, redis: RedisServer, packages: Mapping[s
             "models": dict(packages),
             "applications": {
                 APPLICATION: {"policy": POLICY, **common},
-                pens.APPLICATION: {"policy": pens.POLICY, "per_context": True, **common},
+                contexts.APPLICATION: {"policy": contexts.POLICY, "per_context": True, **common},
             },
             "selection": {"cache_bytes": CACHE_BYTES},
             "control": {"port": free_port()},
         }
     )
+
+
+async def promote(trial: Trial, stage: Stage, codec: Codec, start_s: float, say: Callable[[str], None]) -> None:
+    """Give the new version its share when the trial begins, and all queries when it ends.
+
+    Args:
+        trial: what is tried, and when.
+        stage: the deployment, and the package of the new version.
+        codec: of the deployment's records.
+        start_s: how long it is until the load starts.
+        say: is told of each step.
+    """
+    loop = asyncio.get_running_loop()
+    start = loop.time() + start_s
+    name, version = trial.model, trial.version
+    try:
+        await asyncio.sleep(start + trial.begin_s - loop.time())
+        await asyncio.to_thread(desired.add, stage.settings, codec, stage.candidate, _no_topics, trial.share)
+        say(f"{trial.begin_s:5.1f} s  {name} {version}, trained on more rows, answers {trial.share:.0%} for {name}")
+        await asyncio.sleep(start + trial.end_s - loop.time())
+        await asyncio.to_thread(desired.use, stage.settings, codec, name, version)
+        say(f"{trial.end_s:5.1f} s  {name} {version} serves from now on")
+    except DeployError as error:
+        say(f"{name} {version} is not tried: {error}")
+
+
+def _no_topics(*_: object) -> None:
+    """A further version of a model needs no topic of its own."""

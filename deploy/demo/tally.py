@@ -1,7 +1,7 @@
-"""What the demo's client counts about models, out of nothing but what it read off the topics. Reads no clock.
+"""What the demo's client counts about models, out of what it has read from the topics. Reads no clock.
 
-Answers and latencies are counted by `load.harness.recorder`; here is who was asked, who was right, how the workers
-batched, what was joined and learnt. Whatever is about a query belongs to the second in which it was meant to be sent.
+`load.harness.recorder` counts answers and latencies. Here is who was asked, who was right, how the workers batched,
+what was joined and learnt, and which outputs came from the cache. A query counts in the second in which it was due.
 """
 
 from __future__ import annotations
@@ -10,17 +10,106 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from deploy.demo.remembered import Remembered, Source
-from deploy.demo.trial import VersionCount
 from schemas.records import JoinStatus, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from deploy.demo.trial import Trial
     from schemas.records import Decision, ModelOutput, ModelPredictions, Observation, Prediction, Value
 
 Phase: TypeAlias = Literal["before", "during", "after"]
+
+
+@dataclass(slots=True)
+class VersionCount:
+    """What one version of a model answered, by second, and how much of it was wrong."""
+
+    answered: Counter[int] = field(default_factory=Counter)
+    wrong: Counter[int] = field(default_factory=Counter)
+
+
+class Trial(NamedTuple):
+    """What is tried, and when; seconds from the start of the load."""
+
+    model: str
+    before: str  # the version that serves until then
+    version: str
+    share: float
+    begin_s: float
+    end_s: float  # from here on it serves
+
+    def state(self, second: float) -> str:
+        """Say in a word or two what the version does at a moment."""
+        if second < self.begin_s:
+            return f"from {self.begin_s:.0f} s"
+        return f"canary {self.share:.0%}" if second < self.end_s else "serves"
+
+
+class Tried(NamedTuple):
+    """What came of it, by the second in which queries were meant to be sent; the error of no answers is None."""
+
+    answered: int  # as a canary
+    error: float | None
+    beside: int  # by the version before, meanwhile
+    error_beside: float | None
+    since: int  # by the new version, since it serves
+
+
+def tried(versions: Mapping[str, VersionCount], trial: Trial) -> Tried:
+    """Return what came of a trial.
+
+    Args:
+        versions: of the model, with what each has answered.
+        trial: of one of them.
+    """
+    canary, beside = (_during(versions.get(name), trial) for name in (trial.version, trial.before))
+    new = versions.get(trial.version)
+    return Tried(*canary, *beside, since=new.answered.total() - canary[0] if new else 0)
+
+
+def _during(count: VersionCount | None, trial: Trial) -> tuple[int, float | None]:
+    """Return how many queries a version answered during the trial, and the share of them that was wrong."""
+    if count is None:
+        return 0, None
+    seconds = [second for second in count.answered if int(trial.begin_s) <= second < trial.end_s]
+    answered, wrong = (sum(counts[second] for second in seconds) for counts in (count.answered, count.wrong))
+    return answered, wrong / answered if answered else None
+
+
+class Source(NamedTuple):
+    """What an output follows from: a model's version, and the number of a row."""
+
+    model: str
+    version: str
+    row: int
+
+
+class Remembered:
+    """Folds outputs and predicted rows; each is one (query id, model)."""
+
+    def __init__(self) -> None:
+        self._predicted: set[tuple[str, str]] = set()
+        self._unpredicted: dict[tuple[str, str], Source] = {}
+        self._sources: set[Source] = set()
+
+    def output(self, query_id: str, source: Source) -> bool:
+        """Note a fine output of an answer; tells whether nobody is known to have predicted it for this query."""
+        key = query_id, source.model
+        if key in self._predicted:
+            return False
+        self._unpredicted[key] = source
+        return True
+
+    def predicted(self, query_id: str, source: Source) -> bool:
+        """Note a row that a worker predicted; tells whether its output has been taken for a remembered one."""
+        key = query_id, source.model
+        self._predicted.add(key)
+        self._sources.add(source)
+        return self._unpredicted.pop(key, None) is not None
+
+    def count(self, model: str) -> int:
+        """Return how many of a model's outputs were remembered: those that another query explains."""
+        return sum(source.model == model and source in self._sources for source in self._unpredicted.values())
 
 
 class Question(NamedTuple):

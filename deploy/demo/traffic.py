@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from deploy.demo.digits import Digits
+    from deploy.demo.models import Digits
     from deploy.demo.tally import Tally
     from load.harness.wire import Arrival, Wire
     from schemas.codec import Codec

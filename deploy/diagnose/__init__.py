@@ -1,1 +1,1 @@
-"""What is wrong with a machine or a deployment, and what to do."""
+"""Diagnoses of a machine and a deployment, each with advice."""

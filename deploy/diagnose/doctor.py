@@ -1,10 +1,9 @@
-"""Looks at this machine: what Skysail needs, what is there, what to do about the rest. Prints and changes nothing."""
+"""Checks this machine: what Skysail needs, what is there, what to do. Prints and changes nothing."""
 
 from __future__ import annotations
 
 import enum
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
@@ -17,11 +16,13 @@ from typing import TypeAlias
 
 import psutil
 
+from deploy.diagnose.extensions import is_built
 from deploy.errors import MissingError
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis
 from schemas.compiling import IS_COMPILED
+from workers.extras import install
 
 Version: TypeAlias = tuple[int, int, int]
 
@@ -32,7 +33,7 @@ _MEMORY_BYTES = 2 * _GIB  # Kafka 0.3, five workers of 0.2, the other roles 0.5,
 _DISK_BYTES = 1 * _GIB
 _DOCKER_TIMEOUT_S = 5
 _REDIS_TIMEOUT_S = 5
-# Without a hole in its Lua (CVE-2025-49844): the first one of each series; others before the last have it.
+# The first version of each series without the hole in Lua (CVE-2025-49844); all others before the last have it.
 _MENDED_REDIS: tuple[Version, ...] = ((6, 2, 20), (7, 2, 11), (7, 4, 6), (8, 0, 4), (8, 2, 2))
 
 
@@ -47,7 +48,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at: its name, how it stands, what was found, and what to do (empty when nothing)."""
+    """One check: its name, its level, what was found, and advice (empty if all is well)."""
 
     name: str
     level: Level
@@ -56,19 +57,19 @@ class Check:
 
 
 def diagnose() -> tuple[Check, ...]:
-    """Look at everything, in the order in which it is worth reading; takes about a second."""
+    """Check everything, the basics first; takes about a second."""
     return (
         check_python(),
         check_java(),
         check_jars(),
         check_redis(),
-        check_package("scikit-learn", "pip install scikit-learn", Level.MISSING),
+        check_package("scikit-learn", f"{install('sklearn')} (only to serve scikit-learn models)", Level.WARN),
         check_compiled("codec", "records take ten times as long", is_compiled=IS_COMPILED),
         check_compiled(
-            "trees", "packages of trees take twice as long", is_compiled=_is_built("workers.runtimes.descent")
+            "trees", "packages of trees take twice as long", is_compiled=is_built("workers.runtimes.descent")
         ),
-        check_package("uvloop", "pip install uvloop (roles run slower without it)", Level.WARN),
-        check_package("torch", "pip install torch safetensors (only to serve torch models)", Level.WARN),
+        check_package("uvloop", f"{install('worker')} (only to run roles)", Level.WARN),
+        check_package("torch", f"{install('torch')} (only to serve torch models)", Level.WARN),
         check_docker(),
         check_cores(os.cpu_count() or 1),
         check_memory(psutil.virtual_memory().available),
@@ -132,13 +133,13 @@ def check_redis() -> Check:
         "redis-server",
         Level.WARN,
         shown,
-        "whoever has its password can run programs with it (CVE-2025-49844), unless its distributor has mended that:"
-        f" put one of {mended} or later on the PATH, or set redis.url to another one",
+        "anybody with its password can run programs through it (CVE-2025-49844), unless its distributor has fixed that:"
+        f" put version {mended} or later on the PATH, or set redis.url to another Redis",
     )
 
 
 def redis_version(binary: Path) -> Version | None:
-    """Return the version that a redis-server says it is; None if it says none."""
+    """Return the version of a redis-server; None if it is unknown."""
     try:
         told = subprocess.run(
             [binary, "--version"], capture_output=True, text=True, timeout=_REDIS_TIMEOUT_S, check=False
@@ -150,7 +151,7 @@ def redis_version(binary: Path) -> Version | None:
 
 
 def has_known_hole(version: Version) -> bool:
-    """Tell whether a Redis is older than the first one of its series that was mended."""
+    """Tell whether a Redis is older than the first fixed version of its series."""
     mended = {each[:2]: each for each in _MENDED_REDIS}
     return version < mended.get(version[:2], max(_MENDED_REDIS))
 
@@ -163,12 +164,8 @@ def check_package(name: str, advice: str, if_absent: Level) -> Check:
         return Check(name, if_absent, "not installed", advice)
 
 
-def _is_built(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
-
-
 def check_compiled(name: str, otherwise: str, *, is_compiled: bool) -> Check:
-    """Check whether something runs in C; `otherwise` says what it costs if it does not."""
+    """Check whether a part runs in C; `otherwise` is the cost without it."""
     if is_compiled:
         return Check(name, Level.OK, "compiled")
     return Check(name, Level.WARN, "Python", f"{otherwise}: install a C compiler, then install Skysail again")
@@ -213,5 +210,5 @@ def check_disk(folder: Path) -> Check:
     """Check the room where temporary data go."""
     free_bytes = shutil.disk_usage(folder).free
     enough = free_bytes >= _DISK_BYTES
-    advice = "" if enough else "free some, or set TMPDIR to a folder on another disk"
+    advice = "" if enough else "free some space, or set TMPDIR to a folder on another disk"
     return Check("disk", Level.OK if enough else Level.WARN, f"{free_bytes / _GIB:.1f} GiB free in {folder}", advice)

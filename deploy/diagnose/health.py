@@ -1,6 +1,6 @@
-"""Looks at a deployment: do Kafka and Redis answer, are the topics right, which roles report, what is deployed.
+"""Checks a deployment: Kafka, Redis, topics, models, applications, and which roles report.
 
-Changes nothing. Takes a second where all is well, three where a role is silent.
+It changes nothing. It takes a second if all is well, three if a role is silent.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
 
-CLOCK_MS = 250.0  # further off than that a process follows its machine's clock, which takes it twice as long
+CLOCK_MS = 250.0  # beyond that a process follows its machine's clock, which takes twice as long
 REPORTS_S = 3.0  # every role reports once a second
 POLL_MS = 200
-LAST_REPORTS = 256  # of so many processes none is missed
+LAST_REPORTS = 256  # enough for this many processes
 
 
 def examine(settings: Settings) -> tuple[Check, ...]:
-    """Look at everything that the settings name, in the order in which it is needed."""
+    """Check everything that the settings name, in the order in which it is needed."""
     kafka = check_kafka(settings)
     found = [kafka, check_redis_answers(settings)]
     if found[-1].level is Level.OK:
@@ -67,15 +67,15 @@ def examine(settings: Settings) -> tuple[Check, ...]:
 
 
 def _fresh(settings: Settings) -> Check:
-    """Return what to do where nothing has ever run."""
+    """Return the advice for a deployment that has never run."""
     first = (
         "" if settings.models else "package a model, name it and an application in skysail.yaml (see README), then: "
     )
-    return Check("topics", Level.DOWN, f"there are none of {settings.prefix} yet", f"{first}skysail run")
+    return Check("topics", Level.DOWN, f"{settings.prefix} has none yet", f"{first}skysail run")
 
 
 def advise(checks: tuple[Check, ...], settings: Settings) -> str:
-    """Return what to do next: about the first thing that is not as it should be, else ask something."""
+    """Return the next step: advice on the first fault, else a query to try."""
     wrong = [check for check in checks if check.level in {Level.MISSING, Level.DOWN}]
     if wrong:
         return f"{wrong[0].name}: {wrong[0].advice}"
@@ -98,7 +98,7 @@ def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
 
 
 def check_models(models: Mapping[str, Model]) -> Iterator[Check]:
-    """Check that the deployed packages are here and unchanged."""
+    """Check that the deployed packages are on this machine and unchanged."""
     if not models:
         advice = "package one (skysail model package --help) and name it under `models` in skysail.yaml"
         yield Check("models", Level.DOWN, "none is deployed", advice)
@@ -109,7 +109,7 @@ def check_models(models: Mapping[str, Model]) -> Iterator[Check]:
         except PackageError:
             yield Check(f"model {name}", Level.WARN, found, "this package is not on this machine; its worker needs it")
             continue
-        told = f"its files were changed since, workers refuse it: skysail model rollback {name}, or add another version"
+        told = f"its files have changed, so workers refuse it: skysail model rollback {name}, or add another version"
         advice = "" if same else told
         yield Check(f"model {name}", Level.OK if same else Level.DOWN, found, advice)
 

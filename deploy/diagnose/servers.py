@@ -64,14 +64,14 @@ def check_redis_keeps(settings: Settings) -> Check:
     if not policy.startswith("allkeys-"):  # volatile-* evict keys with an expiry: ours have none
         return Check("Redis memory", Level.OK, f"maxmemory-policy {policy or 'unknown'}")
     advice = (
-        "what policies have learnt is evicted when memory is full, and folded again from the log:"
-        " redis-cli config set maxmemory-policy noeviction, and in redis.conf"
+        "when memory is full, Redis evicts policy states, and the learner folds them again from the log: run redis-cli"
+        " config set maxmemory-policy noeviction, and set it in redis.conf"
     )
     return Check("Redis memory", Level.DOWN, f"maxmemory-policy {policy}", advice)
 
 
 def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
-    """Return what was found where nobody answers, and what to do about it."""
+    """Return what was found at an address without an answer, and the advice."""
     host, _, port = place.partition(",")[0].rpartition(":")
     if host not in LOCAL or not port.isdecimal():
         return f"{place} does not answer", error
@@ -79,7 +79,7 @@ def _silent(place: str, error: str, verb: str, usual: int) -> tuple[str, str]:
     if (listener := owner(int(port))) is not None:
         return (
             f"{place} is taken by {listener}",
-            f"stop that, or: skysail {verb} start --port PORT, and set it in the settings",
+            f"stop that process, or: skysail {verb} start --port PORT, and set the port in the settings",
         )
     return f"nobody listens at {place}", f"skysail {verb} start{at}"
 
@@ -100,5 +100,7 @@ def check_page(settings: Settings) -> Check:
     except (OSError, ValueError):
         taken = owner(settings.control.port)
         found = "does not answer" + (f"; {place} is taken by {taken}" if taken else "")
-        return Check("control", Level.WARN, found, "answers do not depend on it; start it: skysail run --role control")
+        return Check(
+            "control", Level.WARN, found, "answers do not depend on it; to start it: skysail run --role control"
+        )
     return Check("control", Level.OK, f"http://{place}/ answers")

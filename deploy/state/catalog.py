@@ -1,4 +1,4 @@
-"""The compacted topics `applications` and `models`: publishes desired state and reads what holds."""
+"""The compacted topics `applications` and `models`: publishes and reads desired state."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", Application, Model)
 END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-FETCH_WAIT_MS = 50  # a broker inside this process tells the end of a partition no sooner
+FETCH_WAIT_MS = 50  # the embedded broker reports the end of a partition no sooner
 TOPICS: dict[type[Application | Model], str] = {Application: topics.APPLICATIONS, Model: topics.MODELS}
 
 
 def publish(settings: Settings, codec: Codec, records: Iterable[Application | Model]) -> None:
     """Make these the desired state; returns when the broker has them.
 
-    Of a model this is the version that serves; those published before stay known, and what runs beside it is what its
-    `shares` say.
+    A model's record is the version that serves; earlier versions stay known. Its `shares` name the canaries and
+    shadows.
 
     Raises:
-        DeployError: the broker did not take one, e.g. because the topics were never created.
+        DeployError: the broker refused one, e.g. because the topics were never created.
     """
     values: list[tuple[str, str, bytes | None]] = []
     for record in records:
@@ -47,10 +47,10 @@ def publish(settings: Settings, codec: Codec, records: Iterable[Application | Mo
 
 
 def know(settings: Settings, codec: Codec, model: Model) -> None:
-    """Make a version known without having it serve; it is the last one added.
+    """Make a version known without serving it; it becomes the last one added.
 
     Raises:
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     _write(settings, [_known(codec, model)])
 
@@ -61,19 +61,19 @@ def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
 
 
 def serve(settings: Settings, codec: Codec, model: Model) -> None:
-    """Have a known version serve, and beside it what its `shares` say; its place among the versions stays.
+    """Let a known version serve, with the canaries and shadows of its `shares`; its place in the order stays.
 
     Raises:
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     _write(settings, [(topics.MODELS, model.name, codec.encode(model))])
 
 
 def remove(settings: Settings, record: type[Application | Model], name: str) -> None:
-    """Take a name away: a null value on the compacted topic, which every role takes as such.
+    """Remove a name: write a null value to the compacted topic, which every role follows.
 
     Raises:
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     topic, version = TOPICS[record], topics.model_version(name, "")
     keys = {key.decode("utf-8", "replace") for key, _ in _values(settings, topic)} if record is Model else ()
@@ -91,12 +91,12 @@ def _write(settings: Settings, values: Iterable[tuple[str, str, bytes | None]]) 
     for topic, name, value in values:
         producer.produce(f"{settings.prefix}.{topic}", value, name.encode(), on_delivery=delivered)
     if producer.flush(TIMEOUT_S) or failures:
-        message = f"the broker did not take it ({'; '.join(failures) or 'no answer'}); run `skysail topics check`"
+        message = f"the broker refused the record ({'; '.join(failures) or 'no answer'}); run `skysail topics check`"
         raise DeployError(message)
 
 
 def read(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
-    """Return what holds, by name; records that cannot be decoded are passed over, a null value takes a name away.
+    """Return the present state by name. Undecodable records are skipped; a null value removes a name.
 
     Raises:
         Unreachable: no broker answers.
@@ -125,7 +125,7 @@ def versions(settings: Settings, codec: Codec) -> dict[str, list[Model]]:
 
 
 def _by_key(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
-    """Return what the topic holds, in the order in which keys were written last."""
+    """Return the topic's last record per key, in the order of writing."""
     topic = TOPICS[record]
     if topic not in partition_counts(settings):
         return {}
@@ -146,11 +146,12 @@ def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | Non
     """Return keys and values of a topic of one partition, up to its present end.
 
     Raises:
-        DeployError: the broker stopped answering, so that something may be missing.
+        DeployError: the broker stopped answering, so the result would be incomplete.
     """
     group = f"{settings.prefix}.catalog"  # never joined, never committed: librdkafka only insists on a name
     way = {"auto.offset.reset": "earliest", "enable.partition.eof": True, "fetch.wait.max.ms": FETCH_WAIT_MS}
-    consumer = Consumer({**librdkafka(settings), "group.id": group, "enable.auto.commit": False, **way})
+    way |= {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
+    consumer = Consumer({**librdkafka(settings), **way})
     try:
         # Offset 0, not OFFSET_BEGINNING: to look that up takes librdkafka half a second (measured).
         consumer.assign([TopicPartition(f"{settings.prefix}.{topic}", 0, 0)])
@@ -161,7 +162,7 @@ def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | Non
 
 
 def _polled(consumer: Consumer, topic: str) -> Message:
-    """Return the next record, or the news that there is none."""
+    """Return the next record, or the mark of the partition's end."""
     message = consumer.poll(TIMEOUT_S)
     error = message.error() if message is not None else KafkaError(KafkaError.REQUEST_TIMED_OUT)
     if message is None or (error is not None and error.code() != END):

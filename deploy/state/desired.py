@@ -1,4 +1,4 @@
-"""What a deployment should be, out of its settings and what was published before: applications, models, topology."""
+"""Desired state from the settings and from earlier publications: applications, models, topology."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How missing topics come to be; the embedded broker knows no CreateTopics request and has a way of its own.
+# Creates missing topics. The embedded broker knows no CreateTopics request and has its own way.
 CreateTopics: TypeAlias = "Callable[[Settings, Topology], object]"
 
 
@@ -35,7 +35,7 @@ def model_record(package: Path) -> Model:
     """Return the record that deploys a package.
 
     Raises:
-        PackageError: the folder is no package, or its files are not the ones that were packaged.
+        PackageError: the folder is no package, or its files have changed.
     """
     manifest, digest = checked_package(package)
     return Model(
@@ -56,14 +56,14 @@ def models(settings: Settings) -> list[Model]:
 
     Raises:
         PackageError: a folder is no package.
-        UsageError: a package is not there, or is called otherwise than the settings call it.
+        UsageError: a package is not there, or has another name than in the settings.
     """
     records = []
     for name, package in settings.models.items():
         if not package.is_dir():
             raise UsageError(
                 f"models.{name}: there is no folder {package}; package the model there (`skysail model package"
-                " --help`), or mend the path: relative ones start at the folder of the settings file"
+                " --help`), or correct the path: relative ones start at the folder of the settings file"
             )
         record = model_record(package)
         if record.name != name:
@@ -85,18 +85,18 @@ def applications(settings: Settings) -> list[Application]:
     for application in records:
         if application.window_s > longest_s:
             message = f"applications.{application.name}: window_s is {application.window_s:g}, over joiner.window_s"
-            raise UsageError(f"{message} ({longest_s:g}); make that longer, for the joiner and the learner")
+            raise UsageError(f"{message} ({longest_s:g}); set joiner.window_s at least as long, for joiner and learner")
     return records
 
 
 def verify(settings: Settings) -> None:
-    """Raise what `establish` would raise over the settings alone, before anything is asked or started."""
+    """Check the settings alone, before anything starts; raises the same errors as `establish`."""
     models(settings)
     applications(settings)
 
 
 def checked(application: Application) -> Application:
-    """Return the application if the roles would take it.
+    """Return the application if the roles can run it.
 
     Raises:
         PolicyError: its policy cannot exist; names the nearest policy or parameter.
@@ -124,7 +124,7 @@ def current(settings: Settings, codec: Codec) -> Topology:
 
 
 def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iterable[Model]) -> Topology:
-    """Return the part of the topology that some roles touch.
+    """Return the part of the topology that some roles use.
 
     Args:
         settings: of the deployment.
@@ -139,7 +139,7 @@ def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iter
 
 
 def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = topics.create) -> Mapping[str, Model]:
-    """Create missing topics and publish what the settings want; returns all models that are deployed, by name.
+    """Create missing topics and publish the settings' models and applications; returns all deployed models by name.
 
     Raises:
         Unreachable: no broker answers.
@@ -160,13 +160,13 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
 
 
 def _beside(model: Model, published: Mapping[str, Model]) -> Model:
-    """Return the model with what runs beside its published version."""
+    """Return the model with the canaries and shadows of its published version."""
     serving = published.get(model.name)
     return model if serving is None else shared(model, serving.shares)
 
 
 def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[str]:
-    """Say which applications name models that nobody has deployed; they may be deployed later."""
+    """Return warnings for applications that name models which are not deployed (yet)."""
     deployed = sorted(models)
     for app in apps:
         for name in sorted({*app.models}.difference(deployed)):
@@ -174,20 +174,20 @@ def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[st
             hint = f": did you mean {nearest[0]}?" if nearest else ""
             yield (
                 f"application {app.name} names model {name}, which is not deployed{hint or '.'} Until `skysail model"
-                " add FOLDER` deploys it, queries for it are answered without it, by the default output where no other"
-                " model is asked"
+                " add FOLDER` deploys it, queries are answered without it; if no other model is asked, by the default"
+                " output"
             )
 
 
 def _overruled(model: Model, published: Mapping[str, Model], versions: Mapping[str, Sequence[Model]]) -> bool:
-    """Whether the deployment has moved on from the version that the settings name: a restart must not move it back."""
+    """Whether the deployment serves a later version than the settings name: a restart must not move it back."""
     serving = published.get(model.name)
     known = {(version.version, version.digest) for version in versions.get(model.name, ())}
     if serving is None or serving.version == model.version or (model.version, model.digest) not in known:
         return False
     _log.warning(
-        "the settings name version %s of model %s, and %s serves, as it was told to; to change that: skysail model use"
-        " %s %s",
+        "the settings name version %s of model %s, but %s was deployed later and serves; to change that: skysail model"
+        " use %s %s",
         *(model.version, model.name, serving.version, model.name, model.version),
     )
     return True
@@ -208,15 +208,15 @@ def add(
         settings: of the deployment.
         codec: of its records.
         package: its folder.
-        create_topics: how a missing topic comes to be.
+        create_topics: creates a missing topic.
         share: of the model's queries that it answers from now on; 1 = it serves, 0 = it is a shadow.
-        force: have it serve although it takes or gives something else than the version that serves.
+        force: let it serve although its inputs or outputs differ from those of the version that serves.
 
     Raises:
         PackageError: the folder is no package.
         UsageError: its version is known as another package, it cannot have this share, or cannot stand in for the
                 version that serves.
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     if not 0.0 <= share <= 1.0:  # nor NaN, which the command line lets pass
         raise UsageError(f"a share lies between 0 and 1, not {share:g}")
@@ -225,7 +225,7 @@ def add(
     same = next((model for model in listed if model.version == record.version), None)
     if same is not None and same.digest != record.digest:
         message = f"{record.name} {record.version} is another package already, {same.path}"
-        raise UsageError(f"{message}; answers must tell the two apart: package this one with another --version")
+        raise UsageError(f"{message}; package this one with another --version, so that answers distinguish the two")
     serving = catalog.read(settings, codec, Model).get(record.name)
     if serving is not None and share == 1.0 and not force:
         check_successor(record, serving)
@@ -247,7 +247,7 @@ def add(
 
 
 def run_beside(settings: Settings, codec: Codec, name: str, version: str, share: float | None) -> Model:
-    """Have a known version run beside the one that serves, or no longer; returns the one that serves, as published.
+    """Run a known version beside the one that serves, or end it; returns the serving one, as published.
 
     Args:
         settings: of the deployment.
@@ -259,7 +259,7 @@ def run_beside(settings: Settings, codec: Codec, name: str, version: str, share:
     Raises:
         UsageError: there is no such model or version, it cannot stand in for the one that serves, or the shares of
                 all canaries would leave nothing to that one.
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     serving, found = _serving(settings, codec, name), _version(settings, codec, name, version)
     news = ended(serving, version) if share is None else given(serving, found, share)
@@ -268,11 +268,11 @@ def run_beside(settings: Settings, codec: Codec, name: str, version: str, share:
 
 
 def end_canaries(settings: Settings, codec: Codec, name: str) -> tuple[Model, tuple[str, ...]]:
-    """Have the version that serves answer everything; returns it as published, and the canaries that it ended.
+    """Let the serving version answer everything; returns it as published, and the canaries that ended.
 
     Raises:
         UsageError: there is no such model.
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     serving = _serving(settings, codec, name)
     gone, news = tuple(canaries(serving)), without_canaries(serving)
@@ -296,9 +296,9 @@ def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model
 
 
 def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tuple[str, str]:
-    """Have a known version of a model serve all queries; returns the one that served and the one that does.
+    """Let a known version of a model serve all queries; returns the former and the present one.
 
-    What ran as its canaries ends; shadows go on.
+    Its canaries end; shadows go on.
 
     Args:
         settings: of the deployment.
@@ -308,7 +308,7 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tup
 
     Raises:
         UsageError: there is no such model or version.
-        DeployError: the broker did not take it.
+        DeployError: the broker refused it.
     """
     serving = _serving(settings, codec, name)
     if version is None:
@@ -316,7 +316,7 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tup
         at = order.index(serving.version)
         if not at:
             others = f", there are {', '.join(order[1:])}: skysail model use {name} {order[-1]}" if order[1:] else ""
-            raise UsageError(f"{name} {serving.version} is its first version: there is none before it{others}")
+            raise UsageError(f"{name} {serving.version} is the first version, so there is none to go back to{others}")
         version = order[at - 1]
     found = _version(settings, codec, name, version)
     catalog.serve(settings, codec, shared(found, serving.shares, shadows_only=True))

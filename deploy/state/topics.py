@@ -33,7 +33,7 @@ def partition_counts(settings: Settings) -> dict[str, int]:
 
 
 def create(settings: Settings, topology: Topology) -> list[str]:
-    """Create the topics that are missing, as the topology says, and wait for them; returns their logical names.
+    """Create missing topics as the topology says, and wait for them; returns their logical names.
 
     Raises:
         Unreachable: no broker answers.
@@ -59,13 +59,13 @@ def check(settings: Settings, topology: Topology) -> list[Finding]:
 
 
 def require(settings: Settings, topology: Topology) -> None:
-    """Return when the topics are as they must be; waits `kafka.topics_wait_s` for those that are not there yet.
+    """Wait until the topics fit the topology, for `kafka.topics_wait_s` at most.
 
-    Warnings are logged, apart from that about single copies where the settings ask for no more.
+    Warnings are logged. A warning about single copies is left out if the settings ask for one copy.
 
     Raises:
         Unreachable: no broker answers.
-        StartError: topics are not as they must be; the message says what to do about each.
+        StartError: topics do not fit the topology; the message says what to do about each.
     """
     end_s = time.monotonic() + settings.kafka.topics_wait_s
     told = False

@@ -1,4 +1,4 @@
-"""What runs beside the version that serves: any number of canaries, each with its share of the queries, and shadows."""
+"""Versions beside the one that serves: canaries, each with a share of the queries, and shadows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Model
 
-# Shares are typed as decimals, and .7 + .2 + .1 is a little less than 1.
+# Shares are typed as decimals, and 0.7 + 0.2 + 0.1 is a little less than 1.
 _ROUNDING = 1e-9
 
 
@@ -23,12 +23,12 @@ def canaries(serving: Model) -> dict[str, float]:
 
 
 def without_canaries(serving: Model) -> Model:
-    """Return the model with its shadows alone beside it."""
+    """Return the model without its canaries; shadows stay."""
     return shared(serving, serving.shares, shadows_only=True)
 
 
 def shared(model: Model, shares: Mapping[str, float], *, shadows_only: bool = False) -> Model:
-    """Return the version with these beside it, itself left out."""
+    """Return the version with these shares beside it, without one for itself."""
     kept = {v: share for v, share in shares.items() if v != model.version and not (share and shadows_only)}
     return replace(model, shares=kept)
 
@@ -37,7 +37,8 @@ def given(serving: Model, found: Model, share: float) -> Model:
     """Return the model with another version beside it, or with another share of it; 0 = a shadow.
 
     Raises:
-        UsageError: it serves, cannot stand in for the one that does, or the shares would leave nothing to that one.
+        UsageError: it serves already, cannot replace the one that serves, or the shares would leave nothing to that
+        one.
     """
     name, version = serving.name, found.version
     if version == serving.version:
@@ -50,7 +51,7 @@ def given(serving: Model, found: Model, share: float) -> Model:
     if total > 1.0 - _ROUNDING:
         each = ", ".join(f"{v} {part:g}" for v, part in shares.items() if part)
         message = f"the canaries of {name} would answer {total:g} of its queries ({each}), and {serving.version} none"
-        raise UsageError(f"{message}: give another one less first, or: skysail model use {name} {version}")
+        raise UsageError(f"{message}: lower another share first, or: skysail model use {name} {version}")
     return replace(serving, shares=shares)
 
 
@@ -66,7 +67,7 @@ def ended(serving: Model, version: str) -> Model:
 
 
 def check_alike(one: Model, serving: Model) -> None:
-    """Refuse what cannot take the serving version's queries, or gives another kind of answer.
+    """Refuse a version whose inputs or kind of answer differ from those of the serving version.
 
     Raises:
         UsageError: it is such.
@@ -75,11 +76,11 @@ def check_alike(one: Model, serving: Model) -> None:
         mine, its = getattr(one, what), getattr(serving, what)
         if mine != its:
             message = f"{one.name} {one.version} has {what} {mine}, and {serving.version}, which serves, {its}"
-            raise UsageError(f"{message}: two versions that share queries must have the same")
+            raise UsageError(f"{message}: two versions that share queries must agree")
 
 
 def check_successor(one: Model, serving: Model) -> None:
-    """Refuse a version that does not take what the present one takes, or gives another kind of answer.
+    """Refuse a version that cannot take the present one's inputs, or gives another kind of answer.
 
     Raises:
         UsageError: it is such.
@@ -87,12 +88,12 @@ def check_successor(one: Model, serving: Model) -> None:
     name = one.name
     if not takes_alike(one, serving):
         said = (
-            f"{name} {one.version} takes {taken(one)}, and {serving.version}, which serves, {taken(serving)}: what is"
+            f"{name} {one.version} takes {taken(one)}, and {serving.version}, which serves, {taken(serving)}: today's"
         )
-        said += " asked now would be answered by default"
+        said += " queries would be answered by default"
     elif one.output != serving.output:
         said = f"the output of {name} {one.version} is a {one.output}, and of {serving.version}, which serves, a"
-        said += f" {serving.output}: whoever reads its answers, and feedback, would not understand them"
+        said += f" {serving.output}: applications and feedback could not use its answers"
     else:
         return
-    raise UsageError(f"{said}. Package it under another --name, or have it take over nevertheless with --force")
+    raise UsageError(f"{said}. Package it under another --name, or let it take over with --force")

@@ -33,6 +33,7 @@ def run(job: Job, work: Answers | None = None) -> Done:
         {
             "bootstrap.servers": job.bootstrap,
             "group.id": job.group,
+            "group.protocol": "classic",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
         }

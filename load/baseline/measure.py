@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from load.baseline import job as jobs
 from load.baseline.job import Done, Job
 from load.harness import arrivals, topics
+from load.harness.aggregates import ROUNDS
 from load.harness.gc_off import frozen
-from load.harness.pacing import IDLE_S, pace
+from load.harness.openloop import IDLE_S, pace
 from load.harness.recorder import Recorder
-from load.harness.rounds import ROUNDS
 from load.harness.wire import Wire, linger_ms
 from schemas import topics as names
 from schemas.codec import Codec

@@ -14,6 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from load.models.training import Estimator
+
 _HEADER = 10  # Avro single-object encoding: marker and fingerprint
 _QUERY = fastavro.parse_schema(json.loads((files("schemas") / "Query.avsc").read_text()))
 _ANSWER = fastavro.parse_schema(
@@ -45,7 +47,7 @@ class Work:
     """
 
     def __init__(self, model: str) -> None:
-        self._model: Any = joblib.load(model) if model else None
+        self._model: Estimator | None = joblib.load(model) if model else None
 
     def answer(self, values: Sequence[bytes]) -> list[bytes]:
         """Return one value for each value."""

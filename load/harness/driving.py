@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load.harness import arrivals
-from load.harness.draining import drain
-from load.harness.flood import flood, make
+from load.harness.flood import drain, flood, make
 from load.harness.gc_off import frozen
 from load.harness.openloop import OpenLoop
 from load.harness.processes import Usage, cpu_seconds, rest, usage
@@ -25,12 +24,12 @@ from streams.runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from load.harness.draining import Drained
-    from load.harness.flood import Made, Taken
+    from load.harness.flood import Drained, Made, Taken
     from load.harness.openloop import Workload
     from load.harness.system import Deployment, Stage, System
     from schemas.records import Prediction, Tensor
 
+FAULTS_OF_A_STRETCH = ("lost", "duplicates", "defaults", "late")
 _BACKLOG_LINGER_MS = 5.0
 _GREETINGS = 10  # an application may let a query wait for ten of its objectives alone
 _GREETING_MS = 10_000.0  # the first query waits for caches, and for states to be read
@@ -64,7 +63,7 @@ class Stretch:
     def faults(self) -> dict[str, float]:
         """How many queries were lost, answered twice, with the default output, or late."""
         counted = self.recorder.figures()
-        return {name: counted[name] for name in ("lost", "duplicates", "defaults", "late")}
+        return {name: counted[name] for name in FAULTS_OF_A_STRETCH}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,30 @@ import os
 import platform
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import psutil
 
 PACKAGES = ("skysail", "aiokafka", "confluent-kafka", "fastavro", "numpy", "scikit-learn", "torch", "redis", "uvloop")
 
 
-def environment() -> dict[str, Any]:
+class Environment(TypedDict):
+    """The machine and its software; `broker` is known once one has been started."""
+
+    machine: str
+    processor: str
+    cores: int | None
+    cores_usable: int
+    memory_bytes: int
+    system: str
+    python: str
+    packages: dict[str, str]
+    load_average: tuple[float, float, float]
+    stolen_share: float
+    broker: NotRequired[str]
+
+
+def environment() -> Environment:
     """Return what a reader needs to judge a figure: processor, memory, kernel, Python, packages, load at the moment."""
     return {
         "machine": platform.machine(),

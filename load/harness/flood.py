@@ -1,16 +1,21 @@
 """A backlog: queries made beforehand and written in one go, answers judged when all are there.
 
-What the harness does meanwhile is taken from the system on the same machine, and to make a query and judge its answer
-takes as long as to answer it. So from the first query to the last answer it passes bytes on and looks at ids.
+To make a query and to judge its answer takes the harness as long as the system takes to answer. So between the first
+query and the last answer `flood` only passes bytes on and looks at ids.
+
+`drain` leaves the machine to the system alone: meanwhile the harness neither sends nor reads. On a machine that both
+share, a sender costs the broker and itself a third of what the system needs for a query in a large batch, and a reader
+as much again. For a query that travels alone it is next to nothing, so only `drain` compares the two.
 """
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from load.harness import gc_off as collecting
-from load.harness.openloop import key_of, note
-from load.harness.pacing import IDLE_S
+from load.harness import gc_off
+from load.harness.aggregates import drain_rate
+from load.harness.openloop import IDLE_S, key_of, note
 from schemas import topics
 from schemas.framing import peek_id
 from schemas.records import Feedback, Prediction
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from load.harness.wire import Wire
     from schemas.codec import Codec
     from schemas.records import Value
+
+_LOOK_S = 0.05
 
 
 class Made(NamedTuple):
@@ -69,7 +76,7 @@ def flood(
     """
     recorder.all_sent([made.query_id for made in queries], recorder.start_us)
     unanswered = {made.query_id: made for made in queries}
-    with collecting.stopped():
+    with gc_off.stopped():
         for made in queries:
             wire.produce(topics.QUERIES, made.key, made.query)
         values, told = _answers(unanswered, wire, now_us, recorder.start_us + int(limit_s * 1e6))
@@ -104,3 +111,40 @@ def _made(workload: Workload, codec: Codec, index: int, now_us: int) -> Made:
     query, label = workload(index, now_us)
     feedback = None if label is None else codec.encode(Feedback(query.query_id, label=label, sent_us=now_us))
     return Made(query.query_id, key_of(query), codec.encode(query), label, feedback)
+
+
+class Drained(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        per_s: answers a second, from when all queries were written to when 95 % had an answer.
+        lost: queries without an answer.
+    """
+
+    per_s: float
+    lost: int
+
+
+def drain(queries: Sequence[Made], wire: Wire, now_us: Callable[[], int], limit_s: float) -> Drained:
+    """Send everything at once, wait until as many answers are written or `limit_s` is over, then read them.
+
+    Args:
+        queries: from `make`.
+        wire: follows `predictions` from its end; the broker stamps these when it appends them.
+        now_us: the clock.
+        limit_s: how long the last answer is waited for.
+    """
+    wire.hold()
+    with gc_off.stopped():
+        for made in queries:
+            wire.produce(topics.QUERIES, made.key, made.query)
+    wire.flush()
+    written_us = now_us()
+    while wire.appended(asking=True) < len(queries) and now_us() < written_us + limit_s * 1e6:
+        time.sleep(_LOOK_S)
+    wire.go_on()
+    appended_us: dict[str | None, int] = {}
+    for arrival in wire.written():
+        appended_us.setdefault(peek_id(arrival.value), arrival.timestamp_us)
+    mine = [appended_us[made.query_id] for made in queries if made.query_id in appended_us]
+    return Drained(drain_rate(mine, written_us, len(queries)), len(queries) - len(mine))

@@ -44,7 +44,8 @@ def await_learnt(stage: Stage, prefix: str, count: int, timeout_s: float) -> Non
 
 @contextmanager
 def _group(stage: Stage, prefix: str, group: str) -> Iterator[Consumer]:
-    consumer = Consumer({"bootstrap.servers": stage.bootstrap, "group.id": f"{prefix}.{group}", **stage.properties})
+    named = {"group.id": f"{prefix}.{group}", "group.protocol": "classic"}
+    consumer = Consumer({"bootstrap.servers": stage.bootstrap, **named, **stage.properties})
     try:
         yield consumer
     finally:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
+from load.figures import DEFAULTS, ERROR, FAULTS, QUANTILES_MS, SHOWN, WITHIN_SLO, Better, Bound, Kind
 from schemas.records import Status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from load.figures import Figure
 
 _HIGHEST_US = 600_000_000  # ten minutes: the longest backlog a scenario builds
 _DIGITS = 3  # 0.1 % resolution
@@ -164,6 +167,35 @@ class Recorder:
         counts.in_time += not late and not default
         counts.judged += correct is not None
         counts.wrong += correct is False
+
+
+SENDER_LATE = Kind("ms", Better.LOWER, 9.0, 50.0)  # of the harness, not of what it measures
+_FIGURES: Mapping[str, Kind] = {
+    "queries_sent": SHOWN,
+    "predictions_distinct": SHOWN,
+    "lost": FAULTS,
+    "duplicates": FAULTS,
+    "in_time": SHOWN,
+    "defaults": DEFAULTS,
+    "late": SHOWN,
+    "within_slo": WITHIN_SLO,
+    "error": ERROR,
+    **{f"{point}_ms": kind for point, kind in QUANTILES_MS.items()},
+    **{f"sender_late_{point}_ms": SENDER_LATE for point in QUANTILES_MS},
+}
+
+
+def recorded(prefix: str = "", *names: str, **must: Bound) -> tuple[Figure, ...]:
+    """Declare figures of a recorder.
+
+    Args:
+        prefix: of their names in the result.
+        names: which; none = all of them.
+        must: what some of them must reach.
+    """
+    return tuple(
+        figure for name in names or _FIGURES for figure in _FIGURES[name](prefix + name, must=must.get(name, ()))
+    )
 
 
 def _quantiles_ms(histogram: HdrHistogram) -> dict[str, float]:

@@ -7,7 +7,7 @@ any user does.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from load.harness.arrivals import POISSON
 
@@ -39,7 +39,7 @@ class Deployment:
     models: Mapping[str, Path]
     partitions: int = 4
     roles: tuple[str, ...] = ("selection", "worker", "joiner", "learner")
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     replicas: Mapping[str, int] = field(default_factory=dict)
 
 

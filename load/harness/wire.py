@@ -61,7 +61,13 @@ class Wire:
         self._producer = self._sender(common, linger_ms)
         self._patient = self._sender(common, max(linger_ms, _PATIENT_MS))
         self._consumer = Consumer(
-            {**common, "group.id": f"{self._prefix}load", "enable.auto.commit": False, "auto.offset.reset": "error"}
+            {
+                **common,
+                "group.id": f"{self._prefix}load",
+                "group.protocol": "classic",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+            }
         )
         self._starts: dict[TopicPartition, int] = {}
         self.undelivered = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from load.hostile.attack import Attack
+from load.hostile.arena import Attack
 from load.hostile.honest import ROWS, SLO_MS
 from load.hostile.setting import HAUNTED, HONEST, PARTITIONS, PEOPLE, SLOW, row
 from schemas import topics

@@ -1,4 +1,4 @@
-"""Where attacks act: the topics of a deployment, its processes, its Redis and its broker."""
+"""An attack, and where it acts: the topics of a deployment, its processes, its Redis and its broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 import redis.asyncio as redis
@@ -26,7 +26,7 @@ from load.hostile import batches
 from schemas.codec import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 
     from load.harness.system import Stage, System
 
@@ -34,6 +34,8 @@ ANY = -1  # partition: as the key says
 _ANSWER_S = 60.0
 _STEP_S = 0.02  # a sender that is less ahead of its time than this goes on
 _QUIET = {"acks": "all", "log_level": 3, "message.max.bytes": 100_000_000, "queue.buffering.max.kbytes": 2_097_151}
+# Does it; returns what is wrong in a sentence, where it can tell itself.
+Strike: TypeAlias = "Callable[[Arena], Coroutine[None, None, str | None]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Arena:
             {
                 "bootstrap.servers": self.stage.bootstrap,
                 "group.id": f"{self.prefix}.hostile",
+                "group.protocol": "classic",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "log_level": 3,
@@ -220,3 +223,27 @@ class Arena:
     def _delivered(self, error: object, _message: object) -> None:
         if error is not None:
             self.refused[str(getattr(error, "name", lambda: error)())] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One attack or accident.
+
+    Attributes:
+        name: as it is asked for by `--only`.
+        by: who causes it: client, teacher, broker, store, model or operator.
+        what: it does, in one line.
+        strike: does it.
+        blow_s: what of the beginning does not count for answers in time: the second of the blow, or, where a process is
+            killed, its start.
+        watch_s: how long its effects are watched after it was struck.
+        ends: roles that it ends itself, by instance.
+    """
+
+    name: str
+    by: str
+    what: str
+    strike: Strike
+    blow_s: float = 1.0
+    watch_s: float = 5.0
+    ends: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.hostile.attack import Attack
+from load.hostile.arena import Attack
 from load.hostile.setting import COMPLAINTS, HONEST, PEOPLE, SLOW, WIDE, WIDE_FEATURES, row
 from schemas import topics
 from schemas.codec import MAX_TEXT

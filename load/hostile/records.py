@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from load.hostile import batches
-from load.hostile.attack import Attack
+from load.hostile.arena import Attack
 from load.hostile.setting import HONEST, SLOW, row
 from schemas import topics
 from schemas.codec import MAX_BYTES

@@ -6,7 +6,7 @@ The rows that a scenario asks with are the ones no model was trained on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -24,6 +24,7 @@ from schemas.records import Tensor
 from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -34,6 +35,18 @@ LINEAR_RUNTIME = "linear"
 _SAMPLE_ROWS = 256  # by which a converted model is compared with the original
 _TRAIN_ROWS, _TEST_ROWS = 5_000, 2_000
 _NOISE, _COPIES = 0.35, 6  # make thousands of rows support vectors, as a kernel SVM on MNIST has
+
+
+class Estimator(Protocol):
+    """What scikit-learn's classifiers and regressors have in common."""
+
+    def fit(self, rows: NDArray[np.generic], truth: NDArray[np.generic], /) -> Self:
+        """Learn from rows (n, features) and what each of them should give."""
+        ...
+
+    def predict(self, rows: NDArray[np.generic], /) -> NDArray[np.generic]:
+        """Answer rows (n, features)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +111,7 @@ def forest(data: Digits, trees: int) -> RandomForestClassifier:
     return RandomForestClassifier(trees, random_state=_SEED, n_jobs=1).fit(data.train_x, data.train_y)
 
 
-def linear_models(data: Digits) -> dict[str, Any]:
+def linear_models(data: Digits) -> dict[str, Estimator]:
     """Return two fitted estimators that cost next to nothing a row: what is measured is the system, not they."""
     return {
         "logistic": LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
@@ -113,7 +126,7 @@ def linear_svm(data: Digits) -> LinearSVC:
     return svm.fit(data.train_x, data.train_y)
 
 
-def clippers(data: Digits) -> dict[str, Any]:
+def clippers(data: Digits) -> dict[str, Estimator]:
     """Return fitted estimators of the kinds in Clipper's figures 3 and 4, a network for its linear SVM on Spark."""
     random = np.random.default_rng(_SEED)
     noisy = np.concatenate([data.train_x + random.normal(0, _NOISE, data.train_x.shape) for _ in range(_COPIES)])
@@ -128,7 +141,7 @@ def clippers(data: Digits) -> dict[str, Any]:
 
 
 def package_all(
-    models: dict[str, Any], sample: NDArray[np.float32], folder: Path, convert: str = "none"
+    models: Mapping[str, Estimator], sample: NDArray[np.float32], folder: Path, convert: str = "none"
 ) -> dict[str, Path]:
     """Package estimators, converted as `package_sklearn` says; returns the folders by model name."""
     folders = {name: folder / f"{name}-1" for name in models}

@@ -1,13 +1,7 @@
-"""Compares two results of a scenario: which figures count, which direction is better, how much they may differ.
-
-The tolerances come from the spread between equal runs on a busy two-core machine (medians of three differed by 20 %
-without a cause); figures that are exact by nature have none. What matches no rule is shown and never fails.
-"""
+"""Compares two results of a scenario: which figures got worse by more than their declarations allow."""
 
 from __future__ import annotations
 
-import enum
-import fnmatch
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,101 +10,28 @@ from load.harness.arrivals import POISSON
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from load.figures import Figure, Figures
     from load.results.results import Result
-
-
-class Better(enum.Enum):
-    """Which direction is an improvement."""
-
-    HIGHER = 1
-    LOWER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Figures that match `pattern` may get worse by `relative` of the base or by `absolute`, whichever is more."""
-
-    pattern: str
-    better: Better
-    relative: float
-    absolute: float = 0.0
-
-
-# The first rule that matches counts.
-RULES = (
-    Rule("*lost", Better.LOWER, 0.0),
-    Rule("*unanswered", Better.LOWER, 0.0),
-    Rule("*duplicates", Better.LOWER, 0.0),
-    *(Rule(name, Better.LOWER, 0.0) for name in ("roles_ended", "faults", "violations")),
-    Rule("least_in_time", Better.HIGHER, 0.0, 0.01),
-    Rule("simulated_hours", Better.HIGHER, 0.0),
-    Rule("*wrong*", Better.LOWER, 0.0),
-    Rule("*defaults", Better.LOWER, 0.5),
-    Rule("*parts_failed", Better.LOWER, 0.0),
-    Rule("*unserved_more", Better.LOWER, 0.0),
-    Rule("*right", Better.HIGHER, 0.0),
-    Rule("*_seen", Better.HIGHER, 0.0),
-    *(Rule(f"{lane}_in_time", Better.HIGHER, 0.0, 0.001) for lane in ("models_*", "left_out", "replaced", "not_asked")),
-    Rule("*_late_share", Better.LOWER, 0.0, 0.05),
-    Rule("*_saved", Better.HIGHER, 0.2),
-    Rule("*hit_ratio", Better.HIGHER, 0.0, 0.005),
-    Rule("*_off_reference", Better.LOWER, 0.0),
-    Rule("*_off_lru", Better.LOWER, 0.0, 0.005),
-    Rule("*_off_mean", Better.LOWER, 0.0, 0.05),
-    Rule("confidence_off", Better.LOWER, 0.0),
-    Rule("*_difference", Better.LOWER, 0.0, 1e-5),
-    Rule("best_missing_costs", Better.LOWER, 0.0, 0.004),
-    Rule("saved_over_*", Better.HIGHER, 0.0, 0.01),
-    Rule("*error*", Better.LOWER, 0.0, 0.004),  # three standard deviations of Exp3 between seeds (.0012)
-    Rule("*within_slo", Better.HIGHER, 0.0, 0.005),
-    Rule("*flat_per_s", Better.HIGHER, 0.4),  # one of a few shares of the rate: from .75 to .5 is one step
-    Rule("*_per_s", Better.HIGHER, 0.25),
-    Rule("*_per_core_s", Better.HIGHER, 0.25),
-    Rule("scale_*", Better.HIGHER, 0.1),
-    Rule("*_over_lowest", Better.HIGHER, 0.3),
-    Rule("*share_of_best", Better.HIGHER, 0.05),
-    Rule("*_least_*share", Better.HIGHER, 0.05),
-    Rule("default_behind", Better.LOWER, 0.0, 0.05),
-    Rule("*ing_batches", Better.LOWER, 0.5, 2.0),
-    Rule("backoff_batches", Better.LOWER, 0.0, 1.0),
-    Rule("*ratio_flat", Better.HIGHER, 0.4),
-    Rule("*ratio_rate", Better.HIGHER, 0.2),  # both parts come from one run, so the machine's share cancels
-    Rule("*ratio*", Better.LOWER, 0.3),
-    Rule("*gain*", Better.HIGHER, 0.2),
-    Rule("*kept*", Better.HIGHER, 0.0, 0.05),
-    Rule("*cpu_us*", Better.LOWER, 0.25),
-    Rule("*sender_late*", Better.LOWER, 9.0, 50.0),  # of the harness, not of what it measures
-    Rule("*p50_ms", Better.LOWER, 0.5, 1.0),
-    Rule("*p95_ms", Better.LOWER, 0.7, 5.0),
-    Rule("*p99_ms", Better.LOWER, 1.0, 10.0),
-    Rule("*p999_ms", Better.LOWER, 2.0, 40.0),
-    Rule("*_over_deadline_ms", Better.LOWER, 0.0, 5.0),
-    *(Rule(f"{switch}_s", Better.LOWER, 1.0, 0.5) for switch in ("there", "back", "canary")),
-    Rule("*_outage_s", Better.LOWER, 0.5, 2.0),
-    Rule("*_mib", Better.LOWER, 0.1),
-    Rule("*_mib_per_million", Better.LOWER, 0.0, 30.0),
-    Rule("contexts_*_states", Better.LOWER, 0.0),
-    Rule("*_other", Better.LOWER, 0.0, 0.05),
-    Rule("*_cores", Better.LOWER, 0.3, 0.02),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure in both results; `rule` is None for figures that are only shown."""
+    """One figure in both results; `declared` is None for one that its scenario does not declare, which never fails."""
 
     figure: str
     base: float
     head: float
-    rule: Rule | None
+    declared: Figure | None
+
+    @property
+    def judged(self) -> bool:
+        """Whether one direction of it is worse than the other."""
+        return self.declared is not None and self.declared.better is not None
 
     @property
     def worse(self) -> bool:
-        """Whether the figure got worse by more than its rule allows."""
-        if self.rule is None:
-            return False
-        loss = (self.base - self.head) * self.rule.better.value
-        return loss > max(self.rule.relative * abs(self.base), self.rule.absolute)
+        """Whether the figure got worse by more than its declaration allows."""
+        return self.declared is not None and not self.declared.allows(self.base, self.head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +49,8 @@ class Comparison:
         return tuple(change for change in self.changes if change.worse)
 
 
-def compare(base: Result, head: Result) -> Comparison:
-    """Compare two runs of the same scenario.
+def compare(base: Result, head: Result, figures: Figures) -> Comparison:
+    """Compare two runs of the same scenario, by its declared figures.
 
     Raises:
         ValueError: they are of different scenarios or forms, or their queries arrived otherwise.
@@ -145,18 +66,13 @@ def compare(base: Result, head: Result) -> Comparison:
     return Comparison(
         scenario=base.scenario,
         changes=tuple(
-            Change(name, base.figures[name], head.figures[name], rule_of(name))
+            Change(name, base.figures[name], head.figures[name], figures.of(name))
             for name in base.figures
             if name in head.figures
         ),
         only_base=_missing(base.figures, head.figures),
         only_head=_missing(head.figures, base.figures),
     )
-
-
-def rule_of(figure: str) -> Rule | None:
-    """Return the rule for a figure, None if it is only shown."""
-    return next((rule for rule in RULES if fnmatch.fnmatchcase(figure, rule.pattern)), None)
 
 
 def _missing(these: Mapping[str, float], those: Mapping[str, float]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from load.harness.environment import environment
+from load.harness.environment import Environment, environment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ def read(path: Path) -> Result:
         raise ValueError(f"{path} holds no result of `skysail load run`: {error}") from error
 
 
-def read_environment(path: Path) -> dict[str, Any]:
+def read_environment(path: Path) -> Environment:
     """Read on what machine a result was measured.
 
     Args:
@@ -69,9 +69,10 @@ def read_environment(path: Path) -> dict[str, Any]:
     """
     beside = path.with_name(ENVIRONMENT)
     try:
-        return dict(json.loads(beside.read_text()))
+        found: Environment = json.loads(beside.read_text())
     except FileNotFoundError as error:
         raise ValueError(f"{beside} is missing; `skysail load run` writes it beside the result") from error
+    return found
 
 
 def _json(value: Mapping[str, object]) -> str:

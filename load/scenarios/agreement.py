@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from load.figures import ERROR, FAULTS, NONE, SHOWN, Figures, at_most
 from load.harness import topics
 from load.harness.data import DATA, need
-from load.harness.driving import deployed
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import query_id
 from load.models import recorded as replayed
@@ -79,6 +81,24 @@ class Replay:
             agreeing = sum(output.answer == answer for output in prediction.outputs)
             t = self._asked.pop(prediction.query_id)
             self.answered[prediction.application][t] = Answered(answer, prediction.confidence, agreeing)
+
+
+FIGURES = Figures(
+    *(
+        (
+            *ERROR(f"{lane}_error", f"{lane}_error_when_*_agree"),
+            *SHOWN(f"{lane}_share_when_*_agree"),
+            *FAULTS(f"{lane}_off_reference", must=NONE),
+        )
+        for lane in ("all", "best_missing")
+    ),
+    FAULTS("all_error_rises", must=NONE),
+    FAULTS("best_missing_error_rises"),
+    ERROR("best_missing_costs", must=at_most(0.01)),
+    ERROR("best_single_error"),
+    FAULTS("confidence_off", must=NONE),
+    recorded("", *FAULTS_OF_A_STRETCH, lost=NONE),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -4,8 +4,8 @@ The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms
 does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
 Then each other controller does the same work; `fixed` has the best size for the rows before they become dearer.
 
-At last the controllers are held against the best fixed batches of real models (`load.scenarios.parts.contest`), which
-decides what is the default.
+At last the controllers are held against the best fixed batches of real models, which decides what is the default
+(`load.scenarios.parts.controller_comparison`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import GAIN, PER_S, SHARE_OF_BEST, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.system import Deployment
 from load.harness.wire import Wire
 from load.harness.workload import query_id
 from load.models.functions import BATCH_S, ROW_S
 from load.results.results import Result
-from load.scenarios.parts.contest import behind, contest, shares, verdict
+from load.scenarios.parts.controller_comparison import REAL_MODELS, behind, contest, shares, verdict
 from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import Application, ModelPredictions, ModelQueries, Tensor
@@ -58,6 +59,27 @@ class Batch:
     rows: int
     cap: int
     predict_us: int
+
+
+_BATCHES = Kind("", Better.LOWER, 0.5, 2.0)  # until something is reached
+FIGURES = Figures(
+    PER_S("settled_per_s", "single_per_s", "single_wall_per_s"),
+    SHARE_OF_BEST("settled_share_of_best", must=at_least(0.9)),
+    SHOWN("settled_cap"),
+    _BATCHES("settling_batches", must=at_most(200)),
+    Kind("", Better.LOWER, 0.0, 1.0)("backoff_batches", must=at_most(5)),
+    GAIN("gain_over_batch_1", must=at_least(20)),
+    *(
+        (
+            *PER_S(f"{name}_settled_per_s"),
+            *SHARE_OF_BEST(f"{name}_settled_share_of_best"),
+            *SHOWN(f"{name}_settled_cap", f"{name}_backoff_batches"),
+            *_BATCHES(f"{name}_settling_batches"),
+        )
+        for name in _OTHERS
+    ),
+    REAL_MODELS,
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import CPU_US, DEFAULTS, FAULTS, NONE, SHOWN, SHOWN_US, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.data import DATA, need
 from load.harness.driving import deployed
@@ -46,7 +47,7 @@ from streams.operators.selection.kernel import Selection, SelectionSettings
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from load.harness.system import Stage
     from streams.operators.contract import Effects
@@ -63,6 +64,24 @@ _POLL = 500
 _START_US = 1_700_000_000_000_000
 _WIDTHS = (32, 384)  # numbers of 8 bytes in a row that was never seen: 256 bytes and 3 KiB
 _NEW = 10_000  # such rows in each round: one that fills the cache, and three
+
+
+_HITS = Kind("", Better.HIGHER, 0.0, 0.005)
+# Of a plain LRU on these keys, counted once.
+_LRU_HITS: Mapping[int, float] = {1_000: 322_134 / 500_000, 10_000: 386_530 / 500_000}
+FIGURES = Figures(
+    *(
+        _HITS(f"kernel_{room}_hit_ratio", must=(at_least(hits - 0.005), at_most(hits + 0.005)))
+        for room, hits in _LRU_HITS.items()
+    ),
+    _HITS("kernel_*_lru_hit_ratio", "kernel_*_clock_hit_ratio", "system_hit_ratio", "system_lru_hit_ratio"),
+    SHOWN_US("kernel_*_us_per_key", "new_*_us_per_query"),
+    *(FAULTS(f"{part}_wrong", f"{part}_lost", must=NONE) for part in ("kernel_1000", "kernel_10000", "system")),
+    Kind("", Better.LOWER, 0.0, 0.005)("system_off_lru", must=at_most(0.005)),
+    DEFAULTS("system_defaults", must=NONE),
+    SHOWN("system_defaults_*"),
+    CPU_US("system_cpu_us_per_query"),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import FAULTS, GAIN, NONE, PER_S, SHOWN, Figures, at_least
 from load.harness import topics
 from load.harness.driving import deployed
 from load.harness.probes import written
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.results.results import Result
@@ -38,6 +40,20 @@ SLO_MS = 150.0
 _OBJECTIVE_MS = 40.0
 _MODEL = "timed"
 _SECONDS, _SHORT_SECONDS = 20.0, 8.0
+
+
+FIGURES = Figures(
+    *(
+        (
+            *SHOWN(f"wait_{wait_ms}_rows_a_batch"),
+            *PER_S(f"wait_{wait_ms}_model_per_s"),
+            *recorded(f"wait_{wait_ms}_", "within_slo", "p50_ms", "p99_ms"),
+            *FAULTS(f"wait_{wait_ms}_lost", must=NONE if wait_ms in _FEW_MS else ()),
+        )
+        for wait_ms in WAITS_MS
+    ),
+    GAIN("gain", must=at_least(1.5)),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -8,31 +8,27 @@ compared with its errors.
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import ERROR, NONE, Figures, at_most
 from load.harness import topics
 from load.harness.data import DATA
-from load.harness.driving import deployed
-from load.harness.openloop import Asked
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
-from load.harness.workload import query_id
 from load.models.functions import COLUMNS
 from load.models.training import digits, rivals
 from load.results.results import Result
-from schemas.records import Application, Query, Tensor
+from load.scenarios.parts.replay import Replay
+from schemas.records import Application
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from load.harness.system import Stage
-    from schemas.records import Prediction
 
 NAME = "figure8"
 PUBLIC = DATA / "derived/mnist_preds_public.npz"
@@ -48,51 +44,10 @@ _POINTS = 100  # of each curve
 _SECTIONS = {"before": slice(0, 5_000), "during": BROKEN, "after": slice(10_000, QUERIES), "total": slice(0, QUERIES)}
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks every application the same rows in the same order, in turns.
-
-    Attributes:
-        rows: (n, 5) uint8, what each model says about query t.
-        labels: (n,) the truth.
-        wrong: per application, the numbers of the queries that were answered wrongly (or by default).
-    """
-
-    rows: NDArray[np.uint8]
-    labels: NDArray[np.uint8]
-    seed: int
-    wrong: dict[str, Counter[int]] = field(default_factory=dict)
-    _asked: dict[str, tuple[str, int]] = field(default_factory=dict)
-
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: application by turns, row by order."""
-        policy, t = POLICIES[index % len(POLICIES)], index // len(POLICIES)
-        name = query_id(self.seed, index)
-        self._asked[name] = policy, t
-        query = Query(name, policy, Tensor.of(self.rows[t]), sent_us=intended_us)
-        return Asked(query, int(self.labels[t]))
-
-    def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Note which answers are wrong; no answer is a wrong one."""
-        for prediction in predictions:
-            policy, t = self._asked.pop(prediction.query_id)
-            if prediction.answer != int(self.labels[t]):
-                self.wrong.setdefault(policy, Counter())[t] += 1
-
-    def error(self, policy: str, section: slice) -> float:
-        """Return the share of wrong answers among the queries of a section."""
-        wrong = self.wrong.get(policy, Counter())
-        asked = range(section.start, section.stop)
-        return sum(wrong[t] for t in asked) / len(asked)
-
-
 def curves(replay: Replay) -> list[dict[str, float]]:
     """Return the error since the start at equal steps: of every application, and of every model had it been alone."""
     losses = np.cumsum(replay.rows != replay.labels[:, None], axis=0)
-    wrong = {policy: np.zeros(len(losses), np.int64) for policy in POLICIES}
-    for policy, found in replay.wrong.items():
-        wrong[policy][list(found)] = 1
-    sums = {policy: np.cumsum(given) for policy, given in wrong.items()}
+    sums = dict(zip(POLICIES, np.cumsum(replay.wrong, axis=1), strict=True))
     step = max(1, len(losses) // _POINTS)
     return [
         {
@@ -104,10 +59,20 @@ def curves(replay: Replay) -> list[dict[str, float]]:
     ]
 
 
+_ON_MNIST = ("source", "mnist")  # the published errors belong to the published predictions
+FIGURES = Figures(
+    ERROR("exp3_error_total", must=at_most(0.082, _ON_MNIST)),
+    ERROR("exp4_error_total", must=at_most(0.066, _ON_MNIST)),
+    ERROR(*(f"{policy}_error_{part}" for policy in POLICIES for part in _SECTIONS)),
+    ERROR("hindsight_error_*"),
+    recorded("", *FAULTS_OF_A_STRETCH, lost=NONE),
+)
+
+
 async def run(stage: Stage) -> Result:
     """Replay, and set the errors beside those of the single models in hindsight."""
     rows, labels, source = load_rows()
-    replay = Replay(rows, labels, stage.seed)
+    replay = Replay(POLICIES, rows, labels, stage.seed)
     folders = {name: stage.folder / name for name in MODELS}
     for name, function in zip(MODELS, COLUMNS, strict=True):
         package_function(function, folders[name], name, "1", rows[:5])
@@ -118,12 +83,12 @@ async def run(stage: Stage) -> Result:
         stretch = await driver.drive(_offsets(stage), replay, int(_SLO_MS * 1e3), replay.judge, drain_s=30)
     losses = rows != labels[:, None]
     figures = {
-        f"{policy}_error_{name}": replay.error(policy, section)
-        for policy in POLICIES
+        f"{policy}_error_{name}": float(replay.wrong[lane, section].mean())
+        for lane, policy in enumerate(POLICIES)
         for name, section in _SECTIONS.items()
     }
     hindsight = {f"hindsight_error_{name}": float(losses[:, k].mean()) for k, name in enumerate(MODELS)}
-    counted = {name: stretch.recorder.figures()[name] for name in ("lost", "duplicates", "defaults", "late")}
+    counted = {name: stretch.recorder.figures()[name] for name in FAULTS_OF_A_STRETCH}
     return Result(
         NAME,
         figures={**figures, **hindsight, **counted, "hindsight_error_best": min(hindsight.values())},

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import joblib
 
 from load.baseline.measure import VARIANTS, chain, drain
-from load.harness.rounds import ROUNDS, over_rounds
+from load.figures import CPU_US, FAULTS, PER_S, Figures, quantiles_ms
+from load.harness.aggregates import ROUNDS, over_rounds
 from load.harness.workload import Rows
 from load.models.training import digits, linear_models
 from load.results.results import Result
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 NAME = "floor"
 BACKLOG = 60_000
 RATES = (200, 500, 2_000)
+
+
+HAND_LOOPS = Figures(PER_S("hand_*_per_s"), CPU_US("hand_*_cpu_us_per_query"))
+CHAIN = Figures(
+    *((*quantiles_ms(f"chain_at_{rate}_"), *FAULTS(f"chain_at_{rate}_lost")) for rate in RATES),
+)
+FIGURES = Figures(HAND_LOOPS, CHAIN)
 
 
 async def run(stage: Stage) -> Result:

@@ -7,22 +7,23 @@ answer, teaches what nobody taught, or takes memory that is not given back.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from load.figures import FAULTS, MIB, NONE, SHOWN, SHOWN_MIB, Better, Figures, Kind, at_least, at_most
 from load.harness import topics as made
 from load.harness.driving import deployed
+from load.harness.progress import say
 from load.hostile.accidents import ACCIDENTS
 from load.hostile.arena import Arena
 from load.hostile.floods import FLOODS
 from load.hostile.honest import honest
-from load.hostile.learnt import Learnt
 from load.hostile.records import RECORDS
 from load.hostile.setting import HONEST, PARTITIONS, deployment, row
-from load.hostile.watch import Before, DeadLetters
+from load.hostile.watch import Before, DeadLetters, Learnt
 from load.results.results import Result
 from load.results.tables import Table
 from schemas import topics
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from load.harness.system import Stage
-    from load.hostile.attack import Attack
+    from load.hostile.arena import Attack
     from load.hostile.honest import Honest
 
 NAME = "hostile"
+_say = partial(say, NAME)
 ATTACKS: Mapping[str, Attack] = {attack.name: attack for attack in (*RECORDS, *FLOODS, *ACCIDENTS)}
 PARTS = tuple(ATTACKS)
 SHORT = ("key", "java-only-stored", "quadratic", "vast-tensor", "one-id-twice", "strange-keys")
@@ -119,6 +121,16 @@ async def _strike(attack: Attack, arena: Arena) -> str | None:
         return await attack.strike(arena)
     except Exception as error:  # noqa: BLE001 - the system is being broken: whatever is raised is a finding
         return f"{type(error).__name__}: {error}"
+
+
+FIGURES = Figures(
+    SHOWN("attacks", "queries_sent", "*_in_time"),
+    FAULTS("unanswered", "roles_ended", "faults", must=NONE),
+    Kind("", Better.HIGHER, 0.0, 0.01)("least_in_time", must=at_least(0.99)),
+    MIB("most_grown_mib", must=at_most(64)),
+    MIB("*_grown_mib"),
+    SHOWN_MIB("*_kept_mib"),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -218,7 +230,3 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 def _notes(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(f"{row['name']}: {fault}" for row in rows for fault in row["faults"])
-
-
-def _say(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from load.figures import MIB, Better, Figures, Kind, at_most
 from load.harness import topics
 from load.harness.driving import deployed
 from load.harness.processes import cpu_seconds, usage
@@ -22,6 +23,16 @@ _IDLE_S = 30.0
 _WARM_UP_RATE = 100.0
 _WARM_UP_S = 5.0
 _SETTLE_S = 3.0
+
+
+_CORES = Kind("cores", Better.LOWER, 0.3, 0.02)
+FIGURES = Figures(
+    MIB("selection_mib", "joiner_mib", "learner_mib", must=at_most(76)),
+    MIB("control_mib", must=at_most(150)),
+    MIB("worker_mib", must=at_most(220)),
+    _CORES("all_roles_cores", must=at_most(0.05)),
+    _CORES("*_cores"),
+)
 
 
 async def run(stage: Stage) -> Result:

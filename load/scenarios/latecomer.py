@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import ERROR, NONE, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.driving import deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models import recorded as replayed
@@ -67,6 +69,22 @@ class Answers:
             self.in_time += now_us <= prediction.deadline_us
             self.asked_late += bool(late)
             self.replaced += any(output.outcome is Outcome.MISSING and output.answer is not None for output in late)
+
+
+_LATE_SHARE = Kind("", Better.LOWER, 0.0, 0.05)
+FIGURES = Figures(
+    *(
+        (
+            *Kind("", Better.HIGHER, 0.0, 0.001)(f"{lane}_in_time", must=at_least(0.999)),
+            *ERROR(f"{lane}_error"),
+            *_LATE_SHARE(f"{lane}_late_share", must=at_most(0.1) if lane == "not_asked" else ()),
+            *SHOWN(f"{lane}_replaced_share"),
+            *recorded(f"{lane}_", "p50_ms", "p99_ms", "lost", "defaults", "queries_sent", lost=NONE, defaults=NONE),
+        )
+        for lane in ("left_out", "replaced", "not_asked")
+    ),
+    Kind("", Better.HIGHER, 0.2)("not_asked_p50_saved", must=at_least(0.5)),
+)
 
 
 async def run(stage: Stage) -> Result:

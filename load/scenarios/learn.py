@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import CPU_US, IN_FULL, MIB, PER_S, RATIO, SHOWN_S, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.probes import await_gauge, await_learnt
 from load.harness.processes import cpu_seconds, usage
@@ -41,6 +42,19 @@ _PENDING = 1_000_000
 _TIMEOUT_S = 300.0
 _MODELS = ("first", "second")
 _POLICY = spec(create("exp3"))
+
+
+FIGURES = Figures(
+    PER_S("observations_per_s", must=at_least(11_000)),
+    PER_S("observations_per_core_s", must=at_least(5_000)),
+    PER_S("contexts_observations_per_s", must=at_least(11_000)),
+    PER_S("contexts_observations_per_core_s"),
+    CPU_US("*joiner_cpu_us_per_observation", "*learner_cpu_us_per_observation"),
+    RATIO("contexts_learner_cpu_us_per_observation_ratio", must=at_most(10)),
+    MIB("pending_million_mib", must=at_most(700 * 1e6 / 2**20, IN_FULL)),
+    Kind("B")("pending_bytes_each"),
+    SHOWN_S("pending_taken_in_s"),
+)
 
 
 async def run(stage: Stage) -> Result:

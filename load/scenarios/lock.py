@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import SHOWN, SHOWN_MS, Figures, quantiles_ms
 from load.models.training import digits, forest
 from load.results.results import Result
 from workers.packages.loading import load_package
@@ -34,6 +35,14 @@ _SAMPLE_ROWS = 256
 # A worker's loop at some hundred requests a second, each of a part of a millisecond (docs/account.md).
 _WAIT_S, _WORK_S = 1e-3, 2e-4
 _SECONDS = 5.0  # at most, for each figure
+
+
+FIGURES = Figures(
+    quantiles_ms("loop_", "p50", "p99", "max"),
+    quantiles_ms("*_loop_", "p50", "p99", "max"),
+    SHOWN_MS("*_alone_ms", "*_beside_ms"),
+    SHOWN("*_longer"),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import joblib
 
 from load.baseline.measure import WARM_UP_RATE, WARM_UP_S, chain, drain
+from load.figures import CPU_US, DEFAULTS, FAULTS, NONE, PER_S, RATIO, RATIO_RATE, Figures, at_least, at_most
 from load.harness import topics
+from load.harness.aggregates import ROUNDS, central_rate, over_rounds, starts
 from load.harness.driving import deployed
-from load.harness.rates import central_rate
-from load.harness.rounds import ROUNDS, over_rounds, starts
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.results.results import Result
-from load.scenarios.floor import BACKLOG, RATES, chain_figures, drain_figures
-from load.scenarios.parts.one_hop import beside_one_hop
+from load.scenarios.floor import BACKLOG, CHAIN, HAND_LOOPS, RATES, chain_figures, drain_figures
+from load.scenarios.parts.shortest_path import SHORTEST_PATH, beside_one_hop
 from schemas.records import Application
 
 if TYPE_CHECKING:
@@ -57,6 +58,30 @@ class _Start(NamedTuple):
 
     backlogs: Sequence[Mapping[str, float]]
     turns: Sequence[_Turn]
+
+
+FIGURES = (
+    Figures(  # beside hand loops with fastavro; the system's rate by its own clock, of answers, not of what is learnt
+        HAND_LOOPS,
+        CHAIN,
+        PER_S("backlog_per_s"),
+        FAULTS("backlog_lost", must=NONE),
+        DEFAULTS("backlog_defaults", must=NONE),
+        CPU_US("backlog_cpu_us_*"),
+        *(
+            (
+                *recorded(f"at_{rate}_", within_slo=at_least(0.995), lost=NONE),
+                *CPU_US(f"at_{rate}_cpu_us_per_query"),
+                *RATIO(f"at_{rate}_ratio_p50", must=at_most(1.2)),
+                *RATIO(f"at_{rate}_ratio_p99", must=at_most(1.3)),
+            )
+            for rate in RATES
+        ),
+        SHORTEST_PATH,
+        RATIO_RATE("ratio_rate", must=at_least(0.4)),
+        RATIO("ratio_cpu", must=at_most(3.0)),
+    )
+)
 
 
 async def run(stage: Stage) -> Result:

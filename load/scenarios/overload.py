@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import KEPT, NONE, SHOWN, Better, Figures, Kind, at_least
 from load.harness import topics
 from load.harness.driving import deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.functions import BATCH_S, ROW_S
@@ -80,6 +83,22 @@ class Ranked:
         for prediction in predictions:
             priority = self._priorities.pop(prediction.query_id)
             self.good[priority] += prediction.status is not Status.DEFAULT and now_us <= prediction.deadline_us
+
+
+FIGURES = Figures(
+    *(
+        (
+            *recorded(f"{how}_at_{times}_", "lost", "defaults", "late", "p99_ms", lost=NONE),
+            *Kind("1/s")(f"{how}_at_{times}_goodput"),
+        )
+        for how, times in (*product(_LANES, TIMES), ("ranked", 3))
+    ),
+    Kind("1/s")("ranked_at_3_priority_*_goodput"),
+    SHOWN("ranked_at_3_priority_*_good_share"),
+    Kind("", Better.HIGHER, 0.3)("ranked_highest_over_lowest", must=at_least(2)),
+    KEPT("kept", "kept_adaptive", must=at_least(0.9)),
+    KEPT("kept_ranked", "kept_without"),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from load.figures import NONE, RIGHT, Better, Figures, Kind, at_most, exactly
 from load.harness import topics
 from load.harness.data import DATA, need
 from load.harness.driving import deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
 from load.results.results import Result
@@ -45,6 +47,17 @@ LIMITS: dict[str, dict[str, Any]] = {
     "rows_7": {"controller": "fixed", "parameters": {"rows": 7.0}},
     "rows_512": {"controller": "fixed", "parameters": {"rows": 512.0}},
 }
+
+
+_PUBLISHED_RIGHT = 9_793
+_DIFFERENCE = Kind("", Better.LOWER, 0.0, 1e-5)
+FIGURES = Figures(
+    RIGHT("least_right", "most_right", must=exactly(_PUBLISHED_RIGHT)),
+    RIGHT("direct_right", *(f"{limit}_right" for limit in LIMITS)),
+    _DIFFERENCE("largest_logit_difference", must=at_most(1e-5)),
+    _DIFFERENCE(*(f"{limit}_logit_difference" for limit in LIMITS)),
+    recorded("", "lost", "defaults", lost=NONE),
+)
 
 
 async def run(stage: Stage) -> Result:

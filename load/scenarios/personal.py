@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import ERROR, NONE, Figures, at_most
 from load.harness import topics
 from load.harness.data import DATA, need
-from load.harness.driving import deployed
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import query_id
 from load.models import recorded as replayed
@@ -116,6 +118,15 @@ class Replay:
             }
             for start in range(0, int(before.max()) + 1, _BIN)
         ]
+
+
+FIGURES = Figures(
+    ERROR("bandit_error", must=at_most(0.16)),
+    ERROR("full_error", must=at_most(0.035)),
+    ERROR("global_error", "best_single_error", "best_per_user_error", "reference_*_error"),
+    *(ERROR(f"{lane}_error_after_{LEARNT}", f"{lane}_error_spread") for lane in LANES),
+    recorded("", *FAULTS_OF_A_STRETCH, lost=NONE),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -8,11 +8,12 @@ played once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from load.errors import MissingDataError
+from load.figures import SHOWN, Figures
 from load.harness.offline import Stream, play
 from load.results.results import Result
 from load.results.tables import Table
@@ -22,6 +23,7 @@ from policies.registry import parse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.harness.system import Stage
 
 NAME = "policies"
@@ -136,6 +138,13 @@ def baselines(stream: Stream) -> dict[str, float]:
     }
 
 
+FIGURES = Figures(
+    SHOWN(
+        *(f"{stream}_{who}" for stream in STREAMS for who in (*POLICIES, "best_model", "equal_vote", "one_at_random"))
+    )
+)
+
+
 async def run(stage: Stage) -> Result:
     """Play every policy on every stream."""
     found, source = streams(short=stage.short)
@@ -161,7 +170,7 @@ def _cells(figures: Mapping[str, float], row: str, shown: Mapping[str, str]) -> 
     return [f"{figures[f'{name}_{row.replace(chr(32), chr(95))}']:.3f}" for name in shown]
 
 
-def page(result: Result, _: Mapping[str, Any]) -> str:
+def page(result: Result, _: Environment) -> str:
     """Return the page of the documentation."""
     suits = Table("", ("policy", "models asked", "suits"), tuple((f"`{n}`", *s) for n, s in SUITS.items()))
     runs = int(result.parameters["runs"])

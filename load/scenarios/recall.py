@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import CPU_US, GAIN, NONE, PER_S, Figures, at_least
 from load.harness import topics
+from load.harness.aggregates import ROUNDS, over_rounds
 from load.harness.driving import Driver
 from load.harness.probes import await_learnt
 from load.harness.processes import cpu_seconds, usage
-from load.harness.rounds import ROUNDS, over_rounds
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models import recorded as replayed
@@ -42,6 +44,20 @@ CACHE_BYTES = {"without": 0, "with": 16 * 2**20}
 _COUNT, _SHORT_COUNT = 20_000, 4_000  # a round
 _FITTED_ON = 150
 _TIMEOUT_S = 120.0
+
+
+FIGURES = Figures(
+    *(
+        (
+            *PER_S(f"{how}_observations_per_s"),
+            *CPU_US(f"{how}_cpu_us_per_observation"),
+            *recorded(f"{how}_", "lost", "defaults", lost=NONE, defaults=NONE),
+        )
+        for how in CACHE_BYTES
+    ),
+    GAIN("gain", must=at_least(1)),
+    GAIN("cpu_gain"),
+)
 
 
 async def run(stage: Stage) -> Result:

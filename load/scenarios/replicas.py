@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import PER_S, RIGHT, Better, Figures, Kind, at_least, exactly
 from load.harness import topics
 from load.harness.backlog import Asker
 from load.harness.system import Deployment
@@ -34,6 +35,16 @@ ROWS = 40
 CAPACITY = ROWS / (BATCH_S + ROWS * 10 * ROW_S)  # rows/s, of one worker
 _MODEL = "slow"
 _SECONDS, _SHORT_SECONDS = 20.0, 6.0
+
+
+_SCALE = Kind("", Better.HIGHER, 0.1)
+FIGURES = Figures(
+    PER_S("workers_*_drained_per_s", "workers_*_per_s"),
+    RIGHT("workers_4_seen", must=exactly(4)),
+    RIGHT("workers_*_seen"),
+    _SCALE("scale_4", must=at_least(3.8)),  # of models that sleep
+    _SCALE("scale_*"),
+)
 
 
 async def run(stage: Stage) -> Result:

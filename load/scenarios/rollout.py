@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
+from load.figures import FAULTS, NONE, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
 from load.harness.driving import deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows, query_id
 from load.models.training import Digits, digits
@@ -37,6 +39,7 @@ RATE = 200.0
 SHARE = 0.2
 SECONDS = 28.0  # a quarter must hold a command, loading and some answers
 _SLO_MS = 100.0
+_COUNTED = ("lost", "defaults", "late", "p50_ms", "p99_ms", "max_ms")
 
 
 @dataclass(slots=True)
@@ -72,6 +75,18 @@ class Judge:
                 self.last_us[version] = now_us
                 row = self.rows[prediction.query_id]
                 self.wrong += prediction.answer != self.says[version][row]
+
+
+_SWITCH = Kind("s", Better.LOWER, 1.0, 0.5)
+FIGURES = Figures(
+    recorded("", *_COUNTED, lost=NONE),
+    recorded("before_", *_COUNTED),
+    SHOWN("lost_more"),
+    FAULTS("unserved_more", must=at_most(0)),
+    FAULTS("wrong_version", must=NONE),
+    SHOWN("canary_share", must=(at_least(0.1), at_most(0.3))),
+    _SWITCH("canary_s", "there_s", "back_s", must=at_least(0)),  # that it came about at all, not how soon
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -115,12 +130,11 @@ def _package(stage: Stage, data: Digits) -> dict[str, list[int]]:
 def _result(
     stage: Stage, before: Mapping[str, float], during: Mapping[str, float], changed: Mapping[str, float]
 ) -> Result:
-    names = ("lost", "defaults", "late", "p50_ms", "p99_ms", "max_ms")
     return Result(
         NAME,
         figures={
-            **{name: during[name] for name in names},
-            **{f"before_{name}": before[name] for name in names},
+            **{name: during[name] for name in _COUNTED},
+            **{f"before_{name}": before[name] for name in _COUNTED},
             "lost_more": during["lost"] - before["lost"],
             "unserved_more": _unserved(during) - _unserved(before),
             **changed,

@@ -16,9 +16,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
+from load.figures import SHOWN_US, Figures
 from load.models.training import digits
+from load.results.pages import section
 from load.results.results import Result
-from load.results.section import section
 from load.results.tables import Table, number
 from workers.errors import PackageError
 from workers.packages.autotune import measure
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from load.harness.environment import Environment
     from load.harness.system import Stage
-    from load.models.training import Digits
+    from load.models.training import Digits, Estimator
     from workers.runtimes.contract import Runtime
 
 NAME = "runtimes"
@@ -53,7 +55,7 @@ Microseconds, the shortest of five calls, one thread. The models are fitted on s
 float32, ten classes) and packaged with `--convert auto`; `hummingbird` is what `--convert hummingbird` adds on the CPU.
 Written by `skysail load run runtimes`.
 """
-MODELS: Mapping[str, tuple[Any, str]] = {
+MODELS: Mapping[str, tuple[Estimator, str]] = {
     "random forest of 100 trees": (RandomForestClassifier(100, random_state=_SEED), "label"),
     "random forest of 100 trees, 6 deep": (RandomForestClassifier(100, max_depth=6, random_state=_SEED), "label"),
     "gradient boosting of 300 trees": (GradientBoostingClassifier(n_estimators=30, random_state=_SEED), "label"),
@@ -65,6 +67,9 @@ MODELS: Mapping[str, tuple[Any, str]] = {
     "scaler and logistic regression": (make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)), "label"),
     "ridge regression": (Ridge(), "value"),
 }
+
+
+FIGURES = Figures(SHOWN_US("*_us"))
 
 
 async def run(stage: Stage) -> Result:
@@ -145,6 +150,6 @@ def tables(result: Result) -> list[Table]:
     ]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page."""
-    return section(result, environment, TITLE, INTRODUCTION, tables(result)).replace("## ", "# ", 1)
+    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES).replace("## ", "# ", 1)

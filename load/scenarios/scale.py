@@ -8,15 +8,17 @@ again.
 
 from __future__ import annotations
 
-import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import FAULTS, GAIN, IN_FULL, MIB, RATIO, Better, Figures, Kind, at_least, at_most, exactly
 from load.harness import topics
+from load.harness.progress import say
 from load.harness.system import Deployment
 from load.results.results import Result
-from load.scenarios.parts.scaling import SLO_MS, Many, application, by_role, measure
+from load.scenarios.parts.scaling import SLO_MS, Many, application, by_role, declared, measure
 from schemas.records import Application, Tensor
 from workers.packages.packaging import package_function
 
@@ -25,10 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
+    from numpy.typing import NDArray
+
     from load.harness.system import Stage
     from load.scenarios.parts.scaling import Size
 
 NAME = "scale"
+_say = partial(say, NAME)
 WORKERS, MODELS = (2, 4, 8), (1, 8, 64)
 APPLICATIONS, CONTEXTS = (1, 100, 1_000), (1_000, 100_000, 1_000_000)
 STATES = 100_000  # that selection may keep
@@ -54,6 +59,28 @@ _CHUNK = 50_000
 # Ids are remembered, 20,000 to 40,000 in each of four partitions: only then is memory as full as it gets. Of few loads
 # a table that grows by half, 5 MiB at once, would pass for a slope, or hide one.
 _FULL, _LOAD, _LOADS = 160_000, 40_000, 12
+
+
+# An idle selection role, the ids of a million queries, and as many states as are configured, at 2 KiB each.
+_WITH_STATES_MIB = 76 + 30 + STATES * 2 / 2**10
+_PER_MILLION = Kind("MiB", Better.LOWER, 0.0, 30.0)
+FIGURES = Figures(
+    *(FAULTS(f"{part}_{sizes[-1]}_lost", must=exactly(0, IN_FULL)) for part, sizes in SIZES.items()),
+    MIB(f"contexts_{CONTEXTS[-1]}_selection_mib", must=at_most(_WITH_STATES_MIB, IN_FULL)),
+    FAULTS(f"contexts_{CONTEXTS[-1]}_states", must=at_most(STATES, IN_FULL)),
+    FAULTS("contexts_*_states"),
+    Kind("", Better.LOWER, 0.0, 0.05)("workers_cpu_off_mean", must=at_most(0.1, IN_FULL)),
+    # Of models that sleep: the path spreads, whatever a model costs.
+    GAIN("workers_rate_gain", must=at_least(3.6, IN_FULL)),
+    GAIN("workers_rate_gain_ideal"),
+    Kind("B")("contexts_selection_bytes_per_state"),
+    *(RATIO(f"{part}_cpu_ratio") for part in SIZES),
+    *(_PER_MILLION(f"memory_{role}_mib_per_million", must=at_most(30.0, IN_FULL)) for role in _LOOP),
+    _PER_MILLION("memory_*_mib_per_million"),
+    FAULTS("memory_lost"),
+    MIB("memory_*_mib"),
+    *(declared(f"{part}_*_") for part in SIZES),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -187,7 +214,7 @@ async def _inline(
     return await measure(stage, deployment, workload, backlogs or (_backlog(stage),))
 
 
-def _packages(folder: Path, count: int, function: str, sample: Any) -> dict[str, Path]:
+def _packages(folder: Path, count: int, function: str, sample: NDArray[np.generic]) -> dict[str, Path]:
     packages = {f"m{number}": folder / f"m{number}" for number in range(count)}
     for name, path in packages.items():
         package_function(function, path, name, "1", sample[:2])
@@ -204,13 +231,9 @@ def _cut(count: int) -> tuple[int, ...]:
     return (*(_CHUNK for _ in range(whole)), *((rest,) if rest else ()))
 
 
-_PARTS: Mapping[str, Callable[[Stage, int], Coroutine[Any, Any, Size]]] = {
+_PARTS: Mapping[str, Callable[[Stage, int], Coroutine[None, None, Size]]] = {
     "workers": _workers,
     "models": _models,
     "applications": _applications,
     "contexts": _contexts,
 }
-
-
-def _say(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

@@ -12,6 +12,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
+from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_least
 from load.results.results import Result
 from load.seeds.laws import LAWS, Violation
 from load.seeds.plan import plan
@@ -27,6 +28,14 @@ SHORT_HOURS = 2.0
 _PROCESSES = 2
 _SHOWN = 3  # violations of a seed that are printed
 _EVERY_S = 10.0  # progress
+
+
+FIGURES = Figures(
+    SHOWN("seeds", "queries", "seeds_with_violations", *(f"violations_{law}" for law in LAWS)),
+    FAULTS("violations", must=NONE),
+    Kind("h", Better.HIGHER)("simulated_hours", must=at_least(200, IN_FULL)),
+    Kind("h/s", Better.HIGHER, 0.25)("hours_per_s"),
+)
 
 
 async def run(stage: Stage) -> Result:

@@ -9,29 +9,26 @@ file is not there, five models of digits are asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import ERROR, NONE, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
-from load.harness.driving import deployed
-from load.harness.openloop import Asked
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
-from load.harness.workload import query_id
 from load.models import recorded as replayed
 from load.models.training import digits, rivals
 from load.results.results import Result
 from load.scenarios import agreement
-from schemas.records import Application, Query, Tensor
+from load.scenarios.parts.replay import Replay
+from schemas.records import Application, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from load.harness.system import Stage
-    from schemas.records import Prediction
 
 NAME = "specialists"
 POLICIES = ("class_vote", "exp4")
@@ -43,52 +40,27 @@ _CLASSES, _KNOWN = 10, 4
 _POINTS = 20  # of each curve
 
 
-@dataclass(slots=True)
-class Replay:
-    """Asks both applications the same rows in the same order, in turns.
+def curves(replay: Replay) -> list[dict[str, float]]:
+    """Return the error of each policy over the queries since the point before."""
+    return [
+        {
+            "queries": int(part[-1]) + 1,
+            **dict(zip(POLICIES, replay.wrong[:, part].mean(axis=1).tolist(), strict=True)),
+        }
+        for part in np.array_split(np.arange(len(replay.labels)), _POINTS)
+    ]
 
-    Attributes:
-        rows: (n, models) uint8, what each model says about row t.
-        labels: (n,) the truth.
-        seed: of the ids.
-        suffix: of the applications' names.
-        wrong: (policies, n) whether that query was answered wrongly or not at all.
-    """
 
-    rows: NDArray[np.uint8]
-    labels: NDArray[np.uint8]
-    seed: int
-    suffix: str = ""
-    wrong: NDArray[np.bool_] = field(init=False)
-    _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Take everything for wrong that has not been answered."""
-        self.wrong = np.ones((len(POLICIES), len(self.labels)), dtype=np.bool_)
-
-    def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: application by turns, row by order."""
-        t, lane = divmod(index, len(POLICIES))
-        name = query_id(self.seed, index)
-        self._asked[name] = lane, t
-        query = Query(name, APPLICATIONS[lane] + self.suffix, Tensor.of(self.rows[t]), sent_us=intended_us)
-        return Asked(query, int(self.labels[t]))
-
-    def judge(self, predictions: Sequence[Prediction]) -> None:
-        """Note which answers are right."""
-        for prediction in predictions:
-            lane, t = self._asked.pop(prediction.query_id)
-            self.wrong[lane, t] = prediction.answer != int(self.labels[t])
-
-    def curves(self) -> list[dict[str, float]]:
-        """Return the error of each policy over the queries since the point before."""
-        return [
-            {
-                "queries": int(part[-1]) + 1,
-                **dict(zip(POLICIES, self.wrong[:, part].mean(axis=1).tolist(), strict=True)),
-            }
-            for part in np.array_split(np.arange(len(self.labels)), _POINTS)
-        ]
+_SAVED = Kind("", Better.HIGHER, 0.0, 0.01)
+FIGURES = Figures(
+    ERROR("class_vote_error", must=at_most(0.23, ("source", "mnist"))),
+    _SAVED("saved_over_plain_vote", must=at_least(0.02)),
+    _SAVED("saved_over_exp4", must=at_least(0.1)),
+    ERROR("exp4_error", "plain_vote_error", "best_single_error", "alike_*_error"),
+    SHOWN("alike_saved_over_plain_vote", "alike_saved_over_exp4"),
+    recorded("", *FAULTS_OF_A_STRETCH, lost=NONE),
+    recorded("alike_", *FAULTS_OF_A_STRETCH, lost=NONE),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -96,15 +68,15 @@ async def run(stage: Stage) -> Result:
     rows, labels, source = load_rows(_FEW if stage.short else _QUERIES)
     names = tuple(f"knows-{k}-to-{(k + _KNOWN - 1) % _CLASSES}" for k in range(rows.shape[1]))
     replays = {
-        "": Replay(specialised(rows, labels, stage.seed), labels, stage.seed),
-        "alike_": Replay(rows, labels, stage.seed + 1, suffix="-alike"),
+        "": Replay(APPLICATIONS, specialised(rows, labels, stage.seed), labels, stage.seed),
+        "alike_": Replay([f"{name}-alike" for name in APPLICATIONS], rows, labels, stage.seed + 1),
     }
     deployment = Deployment(
         topics.new_prefix(NAME),
         tuple(
-            Application(name + replay.suffix, names, policy, slo_ms=_SLO_MS)
+            Application(name, names, policy, slo_ms=_SLO_MS)
             for replay in replays.values()
-            for name, policy in zip(APPLICATIONS, POLICIES, strict=True)
+            for name, policy in zip(replay.applications, POLICIES, strict=True)
         ),
         replayed.package(stage.folder, names, rows),
         roles=("selection", "joiner", "learner"),
@@ -126,7 +98,7 @@ async def run(stage: Stage) -> Result:
             "seed": stage.seed,
             "source": source,
         },
-        series={f"{prefix}error": replay.curves() for prefix, replay in replays.items()},
+        series={f"{prefix}error": curves(replay) for prefix, replay in replays.items()},
     )
 
 

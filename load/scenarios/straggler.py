@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import IN_FULL, SHOWN, Better, Figure, Figures, Kind, at_least, at_most, exactly
 from load.harness import arrivals, topics
 from load.harness.driving import deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models import recorded as replayed
@@ -78,6 +80,21 @@ class Arrived:
     def share(self) -> float:
         """Of the outputs asked for, how many took part."""
         return self.usable / max(1, self.asked)
+
+
+def _declared(name: str, only_with: tuple[str, str] | None) -> tuple[Figure, ...]:
+    """Declare the figures of one size of ensemble."""
+    return (
+        *Kind("", Better.HIGHER, 0.0, 0.001)(f"{name}_in_time", must=at_least(0.999, only_with)),
+        *Kind("ms", Better.LOWER, 0.0, 5.0)(f"{name}_p99_over_deadline_ms", must=at_most(5.0, only_with)),
+        *SHOWN(f"{name}_left_by_deadline", f"{name}_outputs_arrived"),
+        *recorded(f"{name}_", "p50_ms", "p99_ms", "error", "sender_late_p99_ms", "queries_sent"),
+        *recorded(f"{name}_", "lost", "defaults", "late", lost=exactly(0, only_with)),
+        *recorded(f"{name}_waiting_", "p50_ms", "p99_ms", "error", "lost"),
+    )
+
+
+FIGURES = Figures(*(_declared(f"models_{size}", None if size in FEW else IN_FULL) for size in SIZES))
 
 
 async def run(stage: Stage) -> Result:

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.figures import NONE, Better, Figures, Kind, at_most
 from load.harness import topics
-from load.harness.driving import deployed
+from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
+from load.harness.recorder import recorded
 from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.results.results import Result
@@ -78,6 +80,13 @@ class Faulty:
     def outage_s(self) -> float:
         """From the fault until the last query that found no worker was sent; 0 = all found one."""
         return max(0, max(self.unserved_us, default=0) - self.fault_us) / 1e6
+
+
+_OUTAGE = Kind("s", Better.LOWER, 0.5, 2.0)
+FIGURES = Figures(
+    *(_OUTAGE(f"{fault}_outage_s", must=at_most(s)) for fault, s in zip(FAULTS, (5, 10, 15), strict=True)),
+    *(recorded(f"{fault}_", *FAULTS_OF_A_STRETCH, lost=NONE) for fault in FAULTS),
+)
 
 
 async def run(stage: Stage) -> Result:

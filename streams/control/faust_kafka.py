@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import faust
 from faust.transport.drivers import aiokafka as driver
 
+from streams.runtime.kafka import private
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 WAIT_MS = 500
 # More than reports come to in that time, so that it passes; a table that is read again at start has as much at once.
 ENOUGH_BYTES = 1 << 16
+REST_S = 0.1  # between two attempts to connect
 
 
 def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
@@ -54,10 +57,11 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
 
 
 class _Thread(driver.AIOKafkaConsumerThread):
-    def _create_worker_consumer(self, transport: driver.Transport) -> object:
+    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
-        consumer._fetch_min_bytes = ENOUGH_BYTES  # noqa: SLF001 - no setting of Faust's leads there
-        consumer._fetch_max_wait_ms = WAIT_MS  # noqa: SLF001
+        if private.supported() is None:  # no setting of Faust's leads there
+            private.fetch_seldom(consumer, WAIT_MS, ENOUGH_BYTES)
+            private.mend(private.client_of(consumer), REST_S)
         return consumer
 
 
@@ -66,7 +70,16 @@ class _Consumer(driver.Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
 
+class _Producer(driver.Producer):
+    def _new_producer(self, transactional_id: str | None = None) -> Any:
+        producer = super()._new_producer(transactional_id)
+        if private.supported() is None:
+            private.mend(producer.client, REST_S)
+        return producer
+
+
 class FaustTransport(driver.Transport):
     """For `app.transport`."""
 
     Consumer = _Consumer
+    Producer = _Producer

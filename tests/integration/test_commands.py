@@ -95,7 +95,7 @@ async def test_an_unknown_application_is_an_error_that_names_the_known_ones(ther
 
 async def test_a_model_that_is_removed_is_asked_no_more_and_can_come_back(there: Deployed, config: str) -> None:
     """Refused while it is asked; by force its queries are answered by default; its worker answers again afterwards."""
-    assert "is asked by sums" in await refused("model", "remove", "parity", "--config", config)
+    assert "is used by sums" in await refused("model", "remove", "parity", "--config", config)
     assert (await said("model", "remove", "spare", "--force", "--config", config))["asked_by"] == ["sums"]
     assert (await there.client.predict("sums", ROWS[0])).status is Status.COMPLETE
     changed = await said("app", "set", "sums", "models=parity", "--config", config)

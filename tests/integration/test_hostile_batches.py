@@ -20,15 +20,12 @@ from streams.runtime.role.definition import Role
 from streams.topology import build
 from tests.batches import TWO, batch, compressed
 from tests.fakes import ScriptedKernel
-from tests.kafka import looping, producing, put, take, until
+from tests.kafka import looping, producing, put, put_batch, take, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from aiokafka.structs import TopicPartition as KafkaPartition
-
     from deploy.local.services import Broker
-    from streams.runtime.kafka.producer import KafkaTransport
 
 ROLE = Role("echo", "echo-1", ("in",))
 LIMIT = 300_000
@@ -47,15 +44,6 @@ async def topics(
         yield connection
     finally:
         await asyncio.to_thread(delete, kafka.bootstrap, prefix)
-
-
-async def put_batch(transport: KafkaTransport, data: bytes) -> None:
-    """Write a batch as it is."""
-    link = transport._link
-    assert link is not None
-    place: KafkaPartition = transport._connection.kafka_partition(("in", 0))
-    leader = await transport._find(link.client, place)
-    await link.requests.send(leader, place.topic, place.partition, data)
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
@@ -90,9 +78,9 @@ async def test_a_batch_that_only_java_unpacks_is_a_dead_letter(kafka: Broker, pr
     """In a topic that keeps what comes compressed: a wrong checksum that Java does not look at, and a bomb."""
     spoilt = compressed(0, TWO, 3, lz4_with_a_wrong_checksum(batch(0, TWO)[61:]))
     zeros = compressed(0, [(None, bytes(64 << 20), [])], 4)
-    async with topics(kafka, prefix, {}) as connection, producing(connection) as transport:
+    async with topics(kafka, prefix, {}) as connection:
         for data in (batch(0, TWO[:1]), spoilt, zeros, batch(0, TWO[1:])):
-            await put_batch(transport, data)
+            await put_batch(connection, data)
         kernel = ScriptedKernel(decide=lambda _: [])
         async with looping(connection, kernel, ROLE):
             await until(lambda: kernel.seen() == [b"a", b"b"])
@@ -108,10 +96,10 @@ async def test_a_topic_of_clients_holds_nothing_compressed(kafka: Broker, prefix
     """The broker unpacks what comes: a bomb is refused, and what only Java unpacks is read like everything else."""
     spoilt = compressed(0, TWO, 3, lz4_with_a_wrong_checksum(batch(0, TWO)[61:]))
     zeros = compressed(0, [(None, bytes(64 << 20), [])], 4)
-    async with topics(kafka, prefix, QUERIES) as connection, producing(connection) as transport:
-        await put_batch(transport, spoilt)
+    async with topics(kafka, prefix, QUERIES) as connection:
+        await put_batch(connection, spoilt)
         with pytest.raises(MessageSizeTooLargeError):
-            await put_batch(transport, zeros)
+            await put_batch(connection, zeros)
         kernel = ScriptedKernel()
         kernel.decide = lambda _: []
         async with looping(connection, kernel, ROLE):

@@ -1,4 +1,4 @@
-"""README's way for other languages and plain tools, with kcat: a record is written byte for byte, and answered."""
+"""The way of docs/other-clients.md, with kcat: a record is written byte for byte, and answered."""
 
 from __future__ import annotations
 

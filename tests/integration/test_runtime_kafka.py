@@ -139,18 +139,18 @@ async def test_an_exception_in_the_middle_of_a_poll_loses_nothing(kafka: Broker,
         kernel = ScriptedKernel()
         async with looping(connection, kernel, ROLE) as (loop, _):
             await until(loop.ready.is_set)
-            client = loop._ports.consumer._consumer  # type: ignore[attr-defined]
-            drain, raised = client.getmany, Counter[str]()
+            source = loop._ports.consumer._source  # type: ignore[attr-defined]
+            drain, raised = source.poll, Counter[str]()
 
-            async def drain_and_raise(*partitions: Any, **options: Any) -> Any:
-                found = await drain(*partitions, **options)
+            async def drain_and_raise(*asked: Any) -> Any:
+                found = await drain(*asked)
                 if found and raised["times"] < 5:
                     raised["times"] += 1
                     raised["records"] += sum(map(len, found.values()))
                     raise CorruptRecordException
                 return found
 
-            client.getmany = drain_and_raise
+            source.poll = drain_and_raise
             for count in (10, 490):  # the poll that waits now returns unharmed
                 for partition in range(PARTITIONS):
                     await put(transport, [b"%d-%d-%d" % (partition, count, n) for n in range(count)], partition)
@@ -365,17 +365,17 @@ async def test_a_client_that_fails_again_and_again_is_replaced(kafka: Broker, pr
     """A client that does not recover (aiokafka #1018) is not kept for ever."""
     async with topics(kafka, prefix) as connection, producing(connection, failures=2) as transport:
         await put(transport, [b"1"])
-        broken = transport._link
+        broken = transport._outlet
         assert broken is not None
         await broken.client.close()
         broken.client.cluster._brokers.clear()
         broken.client.cluster._bootstrap_brokers = {}
         for _ in range(2):
-            assert transport._link is broken
+            assert transport._outlet is broken
             with pytest.raises(BrokerUnavailableError):
                 await transport.send("in", 0, [Emit("in", 0, None, b"2")])
         await transport.send("in", 0, [Emit("in", 0, None, b"2")])
-        assert transport._link is not broken
+        assert transport._outlet is not broken
         assert [record.value for record in await take(connection, "in")] == [b"1", b"2"]
 
 

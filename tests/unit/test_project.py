@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 # Read from the checkout only, never by an installed package.
-CHECKOUT_ONLY = {Path("deploy/compose.yaml")}
+CHECKOUT_ONLY = {Path("deploy/compose.yaml"), Path("deploy/constraints.txt")}
+RESEARCH = ROOT / "load" / "research"
 
 
 def test_every_data_file_of_a_package_is_installed() -> None:
@@ -25,7 +27,15 @@ def test_every_data_file_of_a_package_is_installed() -> None:
 
 
 def _is_data(file: Path) -> bool:
-    return file.is_file() and file.suffix not in {".py", ".pyc", ".pyx", ".c", ".so"}
+    compiled = {".py", ".pyc", ".pyx", ".c", ".so"}
+    return file.is_file() and file.suffix not in compiled and RESEARCH not in file.parents
+
+
+def test_comparisons_and_tests_are_in_no_wheel() -> None:
+    """An installed package holds what its users run."""
+    find = PROJECT["tool"]["setuptools"]["packages"]["find"]
+    assert find["exclude"] == ["load.research*"]
+    assert not any(fnmatch("tests", pattern) for pattern in find["include"])
 
 
 @pytest.mark.parametrize("package", sorted(PROJECT["tool"]["setuptools"]["package-data"]))

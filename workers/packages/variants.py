@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workers.errors import PackageError, refusing
+from workers.extras import EXTRAS, install
 from workers.packages import autotune as choices
 from workers.packages.sealed import contents
 
@@ -61,7 +62,7 @@ def runtime_module(runtime: str) -> Any:
     """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
     if runtime not in RUNTIMES:
         raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
-    return _import_extra(RUNTIMES[runtime], runtime)
+    return _imported(RUNTIMES[runtime], runtime)
 
 
 def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any], threads: int = 1) -> Runtime:
@@ -80,7 +81,7 @@ def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]
     if name not in (*AT_LOAD, *ON_REQUEST):
         raise PackageError(f"nothing is converted to {name!r} when it is loaded")
     with refusing(f"it is not converted to {name}"):
-        runtime: Runtime = _import_extra(CONVERTERS[name], name).runtime(manifest, estimator, dtype, threads)
+        runtime: Runtime = _imported(CONVERTERS[name], name).runtime(manifest, estimator, dtype, threads)
     return runtime
 
 
@@ -99,7 +100,7 @@ def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected
         PackageError: it cannot be converted so, or the converted one answers otherwise.
     """
     with refusing(f"it is not converted to {name}"):
-        file = _import_extra(CONVERTERS[name], name).convert(estimator, folder, rows)
+        file = _imported(CONVERTERS[name], name).convert(estimator, folder, rows)
     alone = replace(manifest, files={file: ""})
     try:
         with refusing(f"what it was converted to, {name}, cannot be loaded"):
@@ -133,13 +134,14 @@ def answers(runtime: Runtime, rows: NDArray[Any]) -> Outputs:
         return runtime.predict_batch(rows)
 
 
-def _import_extra(module: str, extra: str) -> Any:
-    """Import a module that needs an extra of the project.
+def _imported(module: str, runtime: str) -> Any:
+    """Import the module of a runtime, which may need an extra of its name.
 
     Raises:
-        PackageError: The extra is not installed.
+        PackageError: what it needs is not installed.
     """
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise PackageError(f"the {extra} runtime needs {error.name}: pip install 'skysail[{extra}]'") from error
+        extra = runtime if runtime in EXTRAS.values() else EXTRAS.get(error.name or "", "worker")
+        raise PackageError(f"the {runtime} runtime needs {error.name}: {install(extra)}") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workers.errors import PackageError
+from workers.extras import install
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ def shaper(signature: Signature) -> Callable[[Rows], Any]:
     try:
         pandas = importlib.import_module("pandas")
     except ModuleNotFoundError as error:
-        raise PackageError("a model of data frames needs pandas, here too: pip install pandas") from error
+        raise PackageError(f"a model of data frames needs pandas, here too: {install('pandas')}") from error
     categories = {name: "category" for name, kind in signature.columns if kind == "category"}
 
     def shaped(rows: Rows) -> Any:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from load.figures import CPU_US, FAULTS, NONE, SHOWN, Better, Figures, Kind, at_least, at_most, quantiles_ms
 from load.research.account.steps import OTHER, STEPS
 from load.research.account.traffic import LEGS, legs_ms
 
@@ -82,6 +83,23 @@ def _with(result: Result, name: str, figures: Mapping[str, float], series: Mappi
         figures={**result.figures, **{f"{name}_{key}": value for key, value in figures.items()}},
         series={**result.series, **{f"{name}_{key}": rows for key, rows in series.items()}},
     )
+
+
+def declared(stretch: str) -> Figures:
+    """Declare the figures of a stretch."""
+    return Figures(
+        FAULTS(f"{stretch}_lost", must=NONE),
+        CPU_US(f"{stretch}_cpu_us_*", f"{stretch}_unsampled_cpu_us_per_query"),
+        SHOWN(f"{stretch}_accounted", must=(at_least(0.9), at_most(1.1))),
+        Kind("", Better.LOWER, 0.0, 0.05)(f"{stretch}_other", must=at_most(0.1)),
+        SHOWN(*(f"{stretch}_{name}" for name in ("accounted_least", "accounted_most", "samples", "sampling"))),
+        quantiles_ms(f"{stretch}_", *_POINTS),
+    )
+
+
+def declared_legs(stretch: str) -> Figures:
+    """Declare the latencies of a stretch, leg by leg."""
+    return Figures(*(quantiles_ms(f"{stretch}_leg_{leg}_", *_POINTS) for leg in LEGS))
 
 
 def _totals(sampled: Measured, plain: Measured, spent: Mapping[str, Spent]) -> dict[str, float]:

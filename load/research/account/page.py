@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from load.research.account.steps import STEPS
-from load.research.account.words import DONE
+from load.results.pages import sections
 from load.results.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
-INTRODUCTION: Final = """\
-# The account: where each microsecond goes
-
-Written by `skysail load run account --docs docs/account.md`; it fills the same tables on your machine.
-
-The whole loop: every query goes from the client to selection, to the worker of the model that Exp3 draws, back to
-selection and to the client, four legs over Kafka; each answer gets feedback, which is joined and learnt. Two
-scikit-learn models of 64 features, every role a process of its own, four partitions. CPU time is in microseconds for
-each answered query, of Skysail's own processes alone: the broker and Redis are not in it, and the broker works about as
-much as all of them where queries come singly. What waits for a core takes no CPU time, and is not in it either.
-
-Each process samples itself by the CPU time that it uses (`streams/runtime/process/cpu_profiler.py`: from outside py-spy
-would take a part of the same two cores), and its samples are sorted into steps by the functions on their stacks
-(`load/research/account/steps.py`). Batches that take more than a millisecond run in a thread of their own in the
-worker, whose time is known as a whole; how much of it is stacking rows is measured on the same package afterwards.
-Waiting takes no CPU: it stands among the legs below.
-"""
+_TEXT: Final = Path(__file__).with_name("introduction.md")
+DONE: Final = sections(Path(__file__).with_name("measures.md"))
 LARGE: Final = 0.03  # of a stretch's CPU time: from here on an entry has a paragraph
 _WORKERS = "workers"
 _ROLES = ("selection", _WORKERS, "joiner", "learner")
@@ -45,9 +32,9 @@ def tables(result: Result) -> list[Table]:
     ]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
-    parts = [INTRODUCTION, _machine(environment)]
+    parts = [_TEXT.read_text(encoding="utf-8"), _machine(environment)]
     for stretch, title in _stretches(result).items():
         parts += [f"## {title}\n", _steps(result, stretch, title).markdown(), _totals(result, stretch)]
         parts += [f"{table.title}:\n\n{table.markdown()}" for table in _others(result, stretch)]
@@ -56,7 +43,7 @@ def page(result: Result, environment: Mapping[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _machine(environment: Mapping[str, Any]) -> str:
+def _machine(environment: Environment) -> str:
     packages = ", ".join(f"{name} {environment['packages'].get(name)}" for name in ("skysail", "aiokafka", "uvloop"))
     return (
         f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by all processes, the "

@@ -1,18 +1,27 @@
-"""What the samples of one process say about a window of time."""
+"""What the samples of one process say about a window of time, and how much of a batch is the model itself."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from load.research.account.steps import OTHER, PREDICT, STACK, step_of
 from streams.runtime.process.cpu_profiler import THREADS
+from workers.inputs.rows import predict_rows
+from workers.inputs.validation import validate
+from workers.packages.loading import load_package
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    from schemas.records import Input
+
+_ROUNDS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +102,27 @@ def spent_by(profile: Profile, window: Window, model_share: float | None = None)
 
 def _seconds(spent_ns: Mapping[str, int]) -> dict[str, float]:
     return {name: used_ns / 1e9 for name, used_ns in spent_ns.items()}
+
+
+def model_share(folder: Path, inputs: Sequence[Input], rows: int) -> float:
+    """Return the share of the model in what a batch costs, in (0, 1].
+
+    Args:
+        folder: the package.
+        inputs: fitting rows, repeated as need be.
+        rows: of a batch, at least 1.
+    """
+    model = load_package(folder)
+    batch = list(itertools.islice(itertools.cycle(inputs), rows))
+    stacked = validate(model.manifest.input, batch).rows
+    alone_s = _cpu_s(lambda: model.runtime.predict_batch(stacked))
+    return min(1.0, alone_s / _cpu_s(lambda: predict_rows(model.runtime, model.manifest, batch)))
+
+
+def _cpu_s(call: Callable[[], object]) -> float:
+    """Return the CPU time of one call, the first of which is not counted."""
+    call()
+    started_s = time.thread_time()
+    for _ in range(_ROUNDS):
+        call()
+    return (time.thread_time() - started_s) / _ROUNDS

@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from load.figures import Figures
 from load.harness import topics
 from load.harness.arrivals import POISSON, until
 from load.harness.driving import Driver
@@ -18,9 +19,8 @@ from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.research.account import traffic
-from load.research.account.figures import Measured, accounted, with_legs
-from load.research.account.profile import Profile, Window, spent_by
-from load.research.account.stacking import model_share
+from load.research.account.figures import Measured, accounted, declared, declared_legs, with_legs
+from load.research.account.profile import Profile, Window, model_share, spent_by
 from load.results.results import Result
 from schemas.records import Application
 from streams.runtime.clock import SystemClock
@@ -58,6 +58,9 @@ class _Ran:
     measured: Mapping[str, Measured]
     traffic: Mapping[str, Traffic]
     pids: Mapping[str, int]
+
+
+FIGURES = Figures(declared(BACKLOG_STRETCH), declared(RATE_STRETCH), declared_legs(RATE_STRETCH))
 
 
 async def run(stage: Stage) -> Result:

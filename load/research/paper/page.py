@@ -7,31 +7,33 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from load.research.paper.parts import PARTS
+from load.research.paper.parts import PARTS, SOURCES
 from load.research.paper.run import scatter
-from load.research.paper.words import DIFFERENCES
+from load.results.pages import sections
 from load.results.targets import not_judged, verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from load.harness.environment import Environment
     from load.research.paper.parts import Part, Row
     from load.results.results import Result
 
+DIFFERENCES = sections(Path(__file__).with_name("differences.md"))
 TEMPLATE = Path(__file__).with_name("page.html")
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page; `environment` is what `load.harness.environment` says of the machine, and the broker."""
     results, became = scatter(result), {row["scenario"]: row for row in result.series["sources"]}
     wanted = str(result.parameters["parts"]).split()
-    sections = "\n".join(_section(PARTS[name], results, became) for name in wanted)
+    shown = "\n".join(_section(PARTS[name], results, became) for name in wanted)
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        machine=escape(_machine(environment, float(result.parameters["load_before"]))), sections=sections
+        machine=escape(_machine(environment, float(result.parameters["load_before"]))), sections=shown
     )
 
 
-def _machine(environment: Mapping[str, Any], load_before: float) -> str:
+def _machine(environment: Environment, load_before: float) -> str:
     cores = environment["cores_usable"]
     busy = (
         " It was busy with something else: rates are lower and latencies longer than its own."
@@ -79,10 +81,11 @@ def _run(result: Result, row: Mapping[str, Any]) -> str:
 
 
 def _judged(result: Result) -> Iterator[str]:
-    for verdict in verdicts(result):
+    figures = SOURCES[result.scenario].figures
+    for verdict in verdicts(result, figures):
         target = verdict.target
         text = escape(f"{target.figure} {target.relation} {target.bound:g}")
         found = "not measured" if verdict.measured is None else f"{verdict.measured:.4g}"
         yield f"reached {text}: {found}" if verdict.reached else f'<b class="missed">missed {text}: {found}</b>'
-    if others := not_judged(result):
+    if others := not_judged(result, figures):
         yield f"not judged, as for other data or the full form alone: {', '.join(target.figure for target in others)}"

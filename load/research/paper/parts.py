@@ -20,12 +20,12 @@ from load.scenarios import (
     replicas,
     straggler,
 )
-from load.scenarios.parts.contest import ADAPTIVE, OBJECTIVE_MS
+from load.scenarios.parts.controller_comparison import ADAPTIVE, OBJECTIVE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
-    from typing import Any
 
+    from load.figures import Figures
     from load.harness.system import Stage
     from load.results.results import Result
 
@@ -33,8 +33,17 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[str, str, str]
 Results: TypeAlias = "Mapping[str, Result]"
 
-SOURCES: Final[Mapping[str, Callable[[Stage], Coroutine[Any, Any, Result]]]] = {
-    scenario.NAME: scenario.run
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A scenario that measures for the paper's figures."""
+
+    run: Callable[[Stage], Coroutine[None, None, Result]]
+    figures: Figures
+
+
+SOURCES: Final[Mapping[str, Source]] = {
+    scenario.NAME: Source(scenario.run, scenario.FIGURES)
     for scenario in (
         controllers,
         batching,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from load.research.paper.published import FIGURE4, FIGURE6, RECALL
 from load.results.drawing import COLOURS, panels, svg
 from load.scenarios import controllers, figure8, overload, personal, replicas
-from load.scenarios.parts.contest import OBJECTIVE_MS
+from load.scenarios.parts.controller_comparison import OBJECTIVE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

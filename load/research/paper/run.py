@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from load.errors import MissingDataError
+from load.figures import FAULTS, NONE, SHOWN, Figures
+from load.harness.progress import say
 from load.research.paper.parts import PARTS, SOURCES
 from load.results.results import Result
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
 
 NAME = "paper"
 NAMES = tuple(PARTS)
+
+
+FIGURES = Figures(
+    FAULTS("parts_failed", must=NONE),
+    SHOWN("parts_measured", "parts_skipped"),
+    *(source.figures.after(f"{name}_") for name, source in SOURCES.items()),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -42,14 +50,14 @@ async def run(stage: Stage) -> Result:
             state, why = "failed", f"{type(error).__name__}: {error}"
         seconds = time.monotonic() - started_s
         rows.append({"scenario": source, "state": state, "why": why, "seconds": seconds})
-        print(f"paper: {source} {state} after {seconds:.0f} s {why}", file=sys.stderr, flush=True)
+        say(NAME, f"{source} {state} after {seconds:.0f} s {why}")
     return gather(results, rows, {"parts": " ".join(part.name for part in wanted), "load_before": load_before})
 
 
 async def _source(stage: Stage, source: str) -> Result:
     folder = stage.folder / source
     folder.mkdir()
-    return await SOURCES[source](replace(stage, folder=folder, only=(), short=True))
+    return await SOURCES[source].run(replace(stage, folder=folder, only=(), short=True))
 
 
 def gather(results: dict[str, Result], rows: list[dict[str, Any]], parameters: dict[str, float | str]) -> Result:

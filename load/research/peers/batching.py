@@ -6,12 +6,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.contenders import CONTENDERS, Contender
 from load.research.peers.grid import words
-from load.research.peers.ledger import OBJECTIVES_MS
 from load.research.peers.running import deployed
-from load.research.peers.speech import V2
 from load.research.peers.summary import spread
+from load.research.peers.wire_formats import V2
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,17 +24,17 @@ FIXED_ROWS = (64, 256, 1_024)
 _WORKER = ("selection", "worker")
 
 
-def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, Any]) -> Contender:
+def _skysail(name: str, label: str, model: str, roles: tuple[str, ...], *grid: Mapping[str, object]) -> Contender:
     inline = {} if "worker" in roles else {"selection": {"inline": [model]}}
     return Contender(name, label, "skysail", deployed(model, roles, inline), grid=grid or ({},))
 
 
-def _fixed(rows: int) -> Mapping[str, Any]:
+def _fixed(rows: int) -> Mapping[str, object]:
     return {"worker": {"controller": "fixed", "parameters": {"rows": float(rows)}}}
 
 
 def _other(contender: Contender) -> Contender:
-    return replace(contender, speech=V2(MODEL)) if isinstance(contender.speech, V2) else contender
+    return replace(contender, wire_format=V2(MODEL)) if isinstance(contender.wire_format, V2) else contender
 
 
 AIMD = _skysail("aimd", "Skysail, AIMD", MODEL, _WORKER)

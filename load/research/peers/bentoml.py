@@ -13,7 +13,7 @@ import bentoml
 import numpy as np
 
 from load.research.peers.bridge import bridge
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

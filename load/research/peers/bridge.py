@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -19,16 +19,16 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from load.harness.rounds import held_out, turned
+from load.harness.aggregates import held_out, turned
 from load.research.peers import batching
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.client import Client
-from load.research.peers.ledger import OBJECTIVES_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from load.research.peers.answer_audit import Tally
     from load.research.peers.contenders import Contender
-    from load.research.peers.ledger import Tally
     from load.research.peers.running import Ground
 
     Row = Mapping[str, Any]
@@ -71,9 +71,11 @@ async def compare(
     return _over_rounds(rows)
 
 
-async def _started(stack: AsyncExitStack, ground: Ground, contender: Contender, setting: Mapping[str, Any]) -> Client:
+async def _started(
+    stack: AsyncExitStack, ground: Ground, contender: Contender, setting: Mapping[str, object]
+) -> Client:
     running = await stack.enter_async_context(contender.start(ground, setting))
-    client = Client(ground, running, contender.speech)
+    client = Client(ground, running, contender.wire_format)
     await asyncio.to_thread(client.ready)
     return client
 

@@ -12,7 +12,7 @@ from bytewax.connectors.kafka import KafkaSink, KafkaSinkMessage, KafkaSource
 from bytewax.dataflow import Dataflow
 from bytewax.recovery import RecoveryConfig, init_db_dir
 
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 _EPOCH = timedelta(seconds=1)
 

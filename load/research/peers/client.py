@@ -13,25 +13,32 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from load.harness import arrivals
+from load.harness.aggregates import drain_rate
 from load.harness.gc_off import frozen
-from load.harness.pacing import pace
+from load.harness.openloop import pace
 from load.harness.processes import rest, total_cpu_s
-from load.harness.rates import drain_rate
 from load.harness.wire import Wire, linger_ms
 from load.harness.workload import Rows
-from load.research.peers.ledger import Ledger, Tally
+from load.research.peers.answer_audit import Ledger, Tally
 from load.research.peers.running import APPLICATION
-from load.research.peers.sides import Asking, Side, backlog
 from schemas import topics as names
+from schemas.codec import Codec
+from schemas.framing import peek_id
+from schemas.records import Feedback
 from streams.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
+
+    from load.harness.openloop import Asked
+    from load.research.peers.wire_formats import WireFormat
+
+    Record = tuple[str, bytes, bytes]
+    from collections.abc import Iterator
 
     from load.research.peers.running import Ground, Running
-    from load.research.peers.speech import Speech
 
-    Taken = tuple[int, bytes]  # when, in microseconds, and the record's value
+    Taken = tuple[int, bytes]
 
 _READY_S = 90.0
 _RETRY_S = 0.25
@@ -44,6 +51,94 @@ _COMMIT_S = 0.6  # after the last answer: the commit belongs to the work
 # Queries are made before they are due: so long for each, and a little to spare.
 _MAKING_US = 40
 _LEAD_US = 50_000
+
+
+@dataclass(slots=True)
+class Asking:
+    """Makes queries, notes them in a ledger, and knows the truth about them."""
+
+    rows: Rows
+    wire_format: WireFormat
+    ledger: Ledger
+    codec: Codec = field(default_factory=Codec)
+
+    def ask(self, index: int, intended_us: int) -> tuple[Asked, Record]:
+        """Return query number `index` and its record."""
+        asked = self.rows(index, intended_us)
+        query_id = asked.query.query_id
+        self.ledger.asked(query_id, index % len(self.rows.inputs), intended_us)
+        return asked, (names.QUERIES, query_id.encode(), self.wire_format.query(asked.query))
+
+    def tell(self, asked: Asked, now_us: int) -> Record:
+        """Return the record with the truth about a query."""
+        query_id = asked.query.query_id
+        feedback = Feedback(query_id, label=asked.label, sent_us=now_us)
+        return names.FEEDBACK, query_id.encode(), self.codec.encode(feedback)
+
+
+def backlog(asking: Asking, count: int, now_us: int, *, feedback: bool) -> list[Record]:
+    """Return all records of a backlog; feedback goes with the queries, so that nobody waits for the client."""
+    records = []
+    for index in range(count):
+        asked, record = asking.ask(index, now_us)
+        records.append(record)
+        if feedback:
+            records.append(asking.tell(asked, now_us))
+    return records
+
+
+class Side:
+    """Sends queries when they are due (`load.harness.openloop`); keeps when each answer was taken and its bytes.
+
+    Args:
+        wire: where; it follows the answers.
+        asking: makes the records.
+        intended_us: when each query is meant to be sent; all are made beforehand, and what is told about them.
+        now_us: the clock.
+        feedback: whether the truth follows each answer, which must be one of Skysail's.
+
+    Attributes:
+        taken: `(arrived_us, value)` of each answer.
+        late_us: how late the latest query was sent.
+    """
+
+    def __init__(
+        self, wire: Wire, asking: Asking, intended_us: Sequence[int], now_us: Callable[[], int], *, feedback: bool
+    ) -> None:
+        self._wire, self._now_us, self._asking = wire, now_us, asking
+        made = [asking.ask(index, at_us) for index, at_us in enumerate(intended_us)]
+        self._records = [record for _, record in made]
+        truths = (
+            [asking.tell(asked, at_us) for (asked, _), at_us in zip(made, intended_us, strict=True)] if feedback else []
+        )
+        self._untold = {asked.query.query_id: truth for (asked, _), truth in zip(made, truths, strict=False)}
+        self.taken: list[tuple[int, bytes]] = []
+        self.late_us = 0
+
+    def send(self, index: int, intended_us: int) -> None:
+        """Send query number `index`."""
+        self._wire.produce(*self._records[index], self._asking.wire_format.headers)
+        self.late_us = max(self.late_us, self._now_us() - intended_us)
+
+    def turn(self, wait_s: float) -> None:
+        """Take what has arrived, waiting at most `wait_s` for the first of it."""
+        arrived = self._wire.poll(wait_s)
+        now_us = self._now_us()
+        self.taken += [(now_us, arrival.value or b"") for arrival in arrived]
+        if self._untold:
+            self._tell(len(arrived))
+
+    def take(self, wait_s: float) -> int:
+        """Take a turn; returns how many answers have been taken."""
+        self.turn(wait_s)
+        return len(self.taken)
+
+    def _tell(self, count: int) -> None:
+        """Tell the truth about the latest `count` answers."""
+        for _, value in self.taken[len(self.taken) - count :]:
+            truth = self._untold.pop(peek_id(value), None)
+            if truth is not None:
+                self._wire.produce(*truth, patient=True)
 
 
 class Part(NamedTuple):
@@ -76,7 +171,7 @@ class Client:
     Args:
         ground: the rows and the truth.
         running: whom it asks.
-        speech: how.
+        wire_format: how.
         feedback: whether it tells the truth after each answer.
         application: whom its queries ask.
         slo_ms: what its queries carry, those of a backlog apart.
@@ -84,7 +179,7 @@ class Client:
 
     ground: Ground
     running: Running
-    speech: Speech
+    wire_format: WireFormat
     feedback: bool = False
     application: str = APPLICATION
     slo_ms: float = SLO_MS
@@ -103,7 +198,9 @@ class Client:
             for index in itertools.count():
                 self.running.pids()
                 query = rows(index, self._now_us()).query
-                wire.produce(names.QUERIES, query.query_id.encode(), self.speech.query(query), self.speech.headers)
+                wire.produce(
+                    names.QUERIES, query.query_id.encode(), self.wire_format.query(query), self.wire_format.headers
+                )
                 if wire.poll(_RETRY_S):
                     return
                 if time.monotonic() > end_s:
@@ -121,7 +218,7 @@ class Client:
         try:
             before_s, start_us = self._cpu_s(), self._now_us()
             for record in records:
-                wire.produce(*record, self.speech.headers, patient=record[0] == names.FEEDBACK)
+                wire.produce(*record, self.wire_format.headers, patient=record[0] == names.FEEDBACK)
             settled = self._wait(lambda: _appended(wire), count, limit_s)
             self._rest()
             cpu_s = self._cpu_s() - before_s
@@ -179,7 +276,7 @@ class Client:
         return Rows(self.application, data.inputs, data.labels, seed=next(self._seeds), slo_ms=slo_ms)
 
     def _asking(self, slo_ms: float) -> Asking:
-        return Asking(self._rows(slo_ms), self.speech, Ledger(self.speech, self.ground.truth))
+        return Asking(self._rows(slo_ms), self.wire_format, Ledger(self.wire_format, self.ground.truth))
 
 
 def _judged(ledger: Ledger, taken: list[Taken], take: Callable[[float], None]) -> Tally:

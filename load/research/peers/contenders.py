@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from load.research.peers.running import nothing, peer, shortest_path, whole_loop
-from load.research.peers.shared import MODEL
-from load.research.peers.speech import V2, Avro, Echo
+from load.research.peers.task import MODEL
+from load.research.peers.wire_formats import V2, Avro, Echo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from load.research.peers.running import Start
-    from load.research.peers.speech import Speech
+    from load.research.peers.wire_formats import WireFormat
 
 AT_LEAST_ONCE = "at least once"
 AVRO = Avro()
@@ -38,7 +38,7 @@ class Contender:
         grid: settings; the first is the best known.
         guarantee: what happens to a query when the process dies.
         environment: that it needs; None = Skysail's own.
-        speech: how it is asked.
+        wire_format: how it is asked.
         feedback: whether it learns.
     """
 
@@ -47,23 +47,23 @@ class Contender:
     kind: str
     start: Start
     backlog: int = 0
-    grid: tuple[Mapping[str, Any], ...] = ({},)
+    grid: tuple[Mapping[str, object], ...] = ({},)
     guarantee: str = AT_LEAST_ONCE
     environment: str | None = None
-    speech: Speech = AVRO
+    wire_format: WireFormat = AVRO
     feedback: bool = False
 
 
-def _peer(name: str, label: str, backlog: int, *grid: Mapping[str, Any], **more: Any) -> Contender:
+def _peer(name: str, label: str, backlog: int, *grid: Mapping[str, object], **more: Any) -> Contender:
     return Contender(name, label, "peer", peer(name, name), backlog, grid, environment=name, **more)
 
 
-def _hand(name: str, label: str, *grid: Mapping[str, Any]) -> Contender:
+def _hand(name: str, label: str, *grid: Mapping[str, object]) -> Contender:
     return Contender(name, label, "hand", peer("hand", None), 100_000, grid)
 
 
 DIRECT = Contender(
-    "direct", "no system: sender → topic → sink", "direct", nothing, 100_000, guarantee="", speech=Echo()
+    "direct", "no system: sender → topic → sink", "direct", nothing, 100_000, guarantee="", wire_format=Echo()
 )
 SHORTEST = Contender(
     "skysail_shortest", "Skysail, shortest path: one model, inline", "skysail", shortest_path(MODEL), 60_000
@@ -140,7 +140,7 @@ CONTENDERS = (
         {"parallel_workers": 0, "max_batch_size": 256, "max_batch_time": 0.005},
         {"parallel_workers": 1, "max_batch_size": 64, "max_batch_time": 0.002},
         guarantee="at most once; JSON V2",
-        speech=V2(MODEL),
+        wire_format=V2(MODEL),
     ),
     _peer(
         "ray",

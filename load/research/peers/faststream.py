@@ -9,7 +9,7 @@ from typing import Any
 from faststream import AckPolicy, FastStream
 from faststream.kafka import KafkaBroker, KafkaMessage, KafkaPublishMessage
 
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 
 async def _bytes(message: KafkaMessage) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import faust
 
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 
 def app(task: Task) -> Any:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +21,13 @@ import joblib
 import psutil
 
 from load.errors import PeerFailedError, PeerUnavailableError
+from load.figures import FAULTS, NONE, PER_S, RATIO_RATE, Figures, at_least
+from load.harness.progress import say
 from load.models.training import forest, images
-from load.research.peers import batching, by_turns, environments, ladder
+from load.research.peers import batching, by_turns, ceiling, environments
+from load.research.peers.answer_audit import OBJECTIVES_MS
 from load.research.peers.client import Client
-from load.research.peers.climbing import Step, best_rate, climb
-from load.research.peers.ledger import OBJECTIVES_MS
+from load.research.peers.rate_search import Step, best_rate, climb
 from load.research.peers.running import Ground
 from load.results.results import Result
 from workers.packages.packaging import package_sklearn
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from load.research.peers.running import Running
 
 NAME = "forest"
+_say = partial(say, NAME)
 SECONDS = 3.0
 SHORT = ("fixed", "aimd", "inline", "converted", "hand_aiokafka", "faststream", "mlserver", "ray", "bentoml")
 TREES = 30
@@ -66,7 +69,7 @@ class _Climbs:
     stretches: list[dict[str, Any]] = field(default_factory=list)
     out: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    async def visit(self, contender: Contender, setting: Mapping[str, Any]) -> None:
+    async def visit(self, contender: Contender, setting: Mapping[str, object]) -> None:
         """Start a contender and climb each of its objectives; leave it out if it fails."""
         _say(f"{contender.label}: {batching.setting_words(setting)}")
         try:
@@ -82,8 +85,8 @@ class _Climbs:
         _say(f"{contender.label} is left out: {error}")
         self.out[contender.name] = {"label": contender.label, "why": " ".join(str(error).split())}
 
-    def _climb(self, contender: Contender, setting: Mapping[str, Any], running: Running) -> None:
-        client = Client(self.ground, running, contender.speech)
+    def _climb(self, contender: Contender, setting: Mapping[str, object], running: Running) -> None:
+        client = Client(self.ground, running, contender.wire_format)
         client.ready()
         client.stretch(_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S)
         about = {
@@ -125,11 +128,25 @@ def _apart(contender: Contender) -> Iterator[tuple[int, ...]]:
         yield OBJECTIVES_MS
 
 
+FIGURES = Figures(
+    *(
+        (
+            *RATIO_RATE(f"best_{objective}ms_to_peer_ratio_rate", must=at_least(2.0)),
+            *RATIO_RATE(f"aimd_{objective}ms_to_fixed_ratio_rate", must=at_least(0.95)),
+        )
+        for objective in OBJECTIVES_MS
+    ),
+    RATIO_RATE("*_ratio_rate"),
+    PER_S("*_goodput_*ms_per_s", "ceiling_per_s"),
+    FAULTS("wrong", must=NONE),
+)
+
+
 async def run(stage: Stage) -> Result:
     """Climb with everybody."""
     ground, source = _ground(stage)
-    climbed = await ladder.climb(ground)
-    climbs = _Climbs(ground, ladder.ceiling_per_s(climbed))
+    climbed = await ceiling.climb(ground)
+    climbs = _Climbs(ground, ceiling.ceiling_per_s(climbed))
     rounds = 1 if stage.short else _ROUNDS
     turns = _turns(stage)
     for index in range(rounds):
@@ -199,7 +216,7 @@ def _result(
     )
 
 
-def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, Any]]]:
+def _turns(stage: Stage) -> list[tuple[Contender, Mapping[str, object]]]:
     named = _named(stage)
     return [
         (contender, setting)
@@ -226,7 +243,3 @@ def _ground(stage: Stage) -> tuple[Ground, str]:
         package_sklearn(estimator, packages[name], name, "1", data.test_x[:_SAMPLE], convert=convert)
     said = estimator.predict(data.test_x).tolist()
     return Ground(stage, data, model, packages, dict.fromkeys(packages, said)), source
-
-
-def _say(text: str) -> None:
-    print(f"forest: {text}", file=sys.stderr, flush=True)

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Final
 
 from load.research.peers import by_turns
-from load.research.peers.ledger import OBJECTIVES_MS
-from load.results.section import section
+from load.research.peers.answer_audit import OBJECTIVES_MS
+from load.research.peers.forest import FIGURES
+from load.results.pages import with_short_form
 from load.results.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
     Row = Mapping[str, Any]
 
+_TEXT: Final = Path(__file__).with_name("sections.md")
 TITLE: Final = "A model that needs batching"
-INTRODUCTION: Final = """\
-A random forest on images of 784 pixels, a byte each, costs milliseconds a call before the first row, and little for
-each row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried
-(doubled until most answers are late, then two in between): who is tried oftener has more luck. In full form everybody
-has the best setting of its grid for each objective. AIMD and fixed batches are asked by turns, side by side, at three
-rates about AIMD's best, one objective after the other, and started six times; the ratio has the means of the rounds,
-each at the rate, and of fixed batches the size, that did best after the other starts (of several the best is also the
-luckiest), and its standard error. Against the peers Skysail's best lane counts at each objective, of three. Written by
-`skysail load run forest`.
-"""
-SHORT: Final = """\
-**This is the short form**: one round, one hand loop and four of the peers, each at the first setting of its grid and
-not at its best. Ratios between Skysail and others say little here.
-"""
 _RATIOS: Final = (
     ("peer", "the best peer"),
     ("hand", "the best hand loop"),
@@ -49,10 +39,9 @@ def tables(result: Result) -> list[Table]:
     return [table for table in shown if table.rows]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the part of the page."""
-    introduction = f"{INTRODUCTION}\n{SHORT}" if result.parameters.get("form") == "short" else INTRODUCTION
-    return section(result, environment, TITLE, introduction, tables(result))
+    return with_short_form(result, environment, TITLE, _TEXT, tables(result), FIGURES)
 
 
 def _goodput(systems: Sequence[Row]) -> Table:

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from load.errors import PeerFailedError
-from load.research.peers.visit import visit
+from load.research.peers.measurement import visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from load.research.peers.contenders import Contender
+    from load.research.peers.measurement import Plan
     from load.research.peers.running import Ground
-    from load.research.peers.visit import Plan
 
 _NEAR = 0.9
 _SECONDS = 1.0
@@ -49,7 +49,7 @@ async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable
     return rows
 
 
-def _row(contender: Contender, setting: Mapping[str, Any], figures: Mapping[str, float]) -> dict[str, Any]:
+def _row(contender: Contender, setting: Mapping[str, object], figures: Mapping[str, float]) -> dict[str, Any]:
     """Return what a setting gave; nothing if it does not work."""
     return {
         "system": contender.name,

@@ -9,7 +9,7 @@ import uvloop
 from load.baseline import hand_confluent
 from load.baseline.hand_aiokafka import Loop
 from load.baseline.job import Job
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 
 def main(task: Task) -> None:

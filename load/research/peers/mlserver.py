@@ -8,7 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from load.research.peers.shared import VERSION, Task, name_of
+from load.research.peers.task import VERSION, Task, name_of
 
 
 def main(task: Task) -> None:

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from load.research.peers.answer_audit import OBJECTIVES_MS, POINTS
 from load.research.peers.contenders import DIRECT
-from load.research.peers.ledger import OBJECTIVES_MS, POINTS
 from load.results.tables import Table, left_out, number, present, spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
     Row = Mapping[str, Any]
 
-INTRODUCTION: Final = """\
-# Beside what one would use instead
-
-Written by `skysail load run peers --docs docs/benchmark.md`; the end of this page says how to run it yourself.
-
-## What to doubt here
-
-The figures in this list are not of this page's runs. They come from a review of commit 6363737 with this harness, of
-24 November 2026: two cores of an AMD EPYC, a broker that had just been started, each case run once or twice.
-
-- **The lead over the hand loops is a codec.** Everybody else reads and writes Skysail's records with fastavro; Skysail
-  has a codec in C. The review gave the hand loops that codec, and the model as arrays. The confluent-kafka loop then
-  did 106,000 and 146,000 queries a second at 5.8 and 5.1 µs of CPU; Skysail's shortest path did 54,000 and 59,000 at
-  12.6 and 11.7 µs. FastStream, Bytewax and Quix Streams spend more than half of their CPU time in fastavro, too.
-- **The whole loop's rate stops before anything is learnt.** The clock stops at 95 % of the predictions. The review
-  counted to the last observation learnt and committed: 17,000 to 18,000 queries a second, where this measure says
-  29,000 to 49,000. "flat at" and goodput are nearer to what can be kept up.
-- **CPU time is that of the system's own processes.** The broker's is left out, and Redis's. A query of the whole loop
-  takes four legs over Kafka. In the review the broker worked about as much as all roles together, or more, at 500 to
-  10,000 queries a second, and a quarter to half as much while a backlog was drained.
-- **Processes differ.** The whole loop is five processes on two cores; a hand loop, FastStream, Bytewax, Quix Streams,
-  Faust and MLServer have one each. Nobody ran a hand loop in two processes.
-- **Defaults** are counted over all stretches. In the backlogs, of which rate and CPU time are told, there are next to
-  none; under overload they end at the deadline, and so bound the latency that is shown.
-- **One setting for everything.** The grid chooses by goodput. Where it chose a linger of 5 ms, latencies have those
-  5 ms in them: see the grid for the same system's p99 without.
-- **The gain by batching is another page's**, and has two values. `skysail load run controllers` has found 28.7 times
-  for a linear model under scikit-learn (`convert="none"`). As it is served by default, converted to arrays, the review
-  found 16.8 times.
-- **Stretches are short**, two seconds unless said otherwise, on one broker with one replica, all on one machine. A p999
-  rests on a few answers. MLCommons' own rule asks for a minute.
-
-## What was compared
-
-Everybody reads the same queries from Kafka (Avro, 64 float32, four partitions), asks the same logistic regression and
-writes predictions back: everybody with fastavro and scikit-learn, Skysail with its codec and, one lane apart, the model
-as arrays. Each has the setting of the grid below that had the highest goodput. Rounds are interleaved; figures are
-medians with the least and the most. The rate is that of draining a backlog: from its first query to the time when the
-broker had 95 % of the predictions. Latency counts from the time when a query was meant to be sent, default answers
-included; goodput counts right answers within the objective at the best of the rates tried, which for whoever is faster
-than sender and sink alone are not the highest it can do. CPU time is that of all processes of a system; memory is the
-sum of their peaks. Every answer is checked by id against the model. The code of each is a file in
-`load/research/peers/`, 45 to 90 lines around one shared helper, that of the hand loops in `load/baseline/`; the
-environments are pinned in `load/research/peers/requirements/`.
-"""
+_TEXT: Final = Path(__file__).with_name("benchmark.md")
+_MARK: Final = "<!-- tables and notes -->\n"
 _RATES: Final = {
     "rate_per_s": "queries/s",
     "flat_per_s": "flat at",
@@ -72,23 +31,6 @@ _LATENCY: Final = {
     "defaults_percent": "defaults %",
     "sender_late_ms": "sender late",
 }
-YOURSELF: Final = """
-## Run it yourself
-
-    skysail load run peers --short                              # six systems at their best known settings: 6 minutes
-    skysail load run peers --short --only faust --only skysail_whole  # others
-    skysail load run peers --docs docs/benchmark.md             # everybody, the grid, five rounds, the judge: 50
-    skysail load run forest                                     # a model that needs batching: hours; --short 40
-    skysail load run trio                                       # one slow model among three: 8; --short 2
-    skysail load run scale                                      # what grows, and how: 8; --short 4
-    cd reports/load && skysail load page peers.json forest.json trio.json scale.json   # this page, from those results
-
-A broker and Redis of its own are started unless `--broker` and `--redis` name others. Each peer is installed, when it
-is first needed, into an environment of its own under `~/.cache/skysail/peers` (or `$SKYSAIL_CACHE`), never beside
-Skysail; what cannot be installed stands under "Left out" with its reason. Let nothing else run: two cores hold
-broker, sender and system, and the table without a system says what the harness alone takes at each rate tried.
-`skysail load compare` tells two results apart.
-"""
 
 
 def tables(result: Result) -> list[Table]:
@@ -100,13 +42,14 @@ def tables(result: Result) -> list[Table]:
     return [*shown, *(table(result.series[name]) for name, table in named if result.series.get(name))]
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
     given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
     machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"
-    parts = [INTRODUCTION, f"{machine} and system; {environment['broker']}, Python {environment['python']}; {given}.\n"]
-    parts += [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
-    return "\n".join([*parts, *(f"- {note}" for note in result.notes), YOURSELF])
+    introduction, yourself = _TEXT.read_text(encoding="utf-8").split(_MARK)
+    measured = f"{machine} and system; {environment['broker']}, Python {environment['python']}; {given}.\n"
+    shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
+    return introduction + "\n".join([measured, *shown, *(f"- {note}" for note in result.notes), yourself])
 
 
 def _rates(systems: Sequence[Row]) -> Table:

@@ -7,7 +7,7 @@ from typing import Any
 from quixstreams import Application
 from quixstreams.sinks import BaseSink
 
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 
 class Predict(BaseSink):  # type: ignore[misc]  # not installed where types are checked

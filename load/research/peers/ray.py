@@ -10,7 +10,7 @@ import ray
 from ray import serve
 
 from load.research.peers.bridge import bridge
-from load.research.peers.shared import Task, Work
+from load.research.peers.task import Task, Work
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

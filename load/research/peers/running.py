@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import psutil
 
@@ -18,7 +18,7 @@ from load.errors import PeerFailedError
 from load.harness import topics
 from load.harness.system import Deployment
 from load.research.peers import environments
-from load.research.peers.shared import Task
+from load.research.peers.task import Task
 from schemas import topics as names
 from schemas.records import Application
 
@@ -67,7 +67,7 @@ class Running:
     pids: Callable[[], Mapping[str, int]]
 
 
-Start: TypeAlias = "Callable[[Ground, Mapping[str, Any]], AbstractAsyncContextManager[Running]]"
+Start: TypeAlias = "Callable[[Ground, Mapping[str, object]], AbstractAsyncContextManager[Running]]"
 
 
 def peer(module: str, environment: str | None) -> Start:
@@ -85,13 +85,13 @@ def whole_loop(models: tuple[str, ...]) -> Start:
     return partial(_skysail, models, ("selection", "worker", "joiner", "learner"), {})
 
 
-def deployed(model: str, roles: tuple[str, ...], settings: Mapping[str, Any]) -> Start:
+def deployed(model: str, roles: tuple[str, ...], settings: Mapping[str, object]) -> Start:
     """Return what starts Skysail with one model, the roles and the settings given."""
     return partial(_skysail, (model,), roles, settings)
 
 
 @contextlib.asynccontextmanager
-async def nothing(ground: Ground, _setting: Mapping[str, Any]) -> AsyncIterator[Running]:
+async def nothing(ground: Ground, _setting: Mapping[str, object]) -> AsyncIterator[Running]:
     """Start nothing: what is sent is what arrives."""
     prefix = topics.new_prefix("peers")
     with topics.temporary(ground.stage.bootstrap, prefix, {names.QUERIES: PARTITIONS}):
@@ -101,7 +101,7 @@ async def nothing(ground: Ground, _setting: Mapping[str, Any]) -> AsyncIterator[
 
 @contextlib.asynccontextmanager
 async def _peer(
-    module: str, environment: str | None, ground: Ground, setting: Mapping[str, Any]
+    module: str, environment: str | None, ground: Ground, setting: Mapping[str, object]
 ) -> AsyncIterator[Running]:
     prefix, stage = topics.new_prefix("peers"), ground.stage
     folder = stage.folder / prefix
@@ -124,9 +124,9 @@ async def _peer(
 async def _skysail(
     models: tuple[str, ...],
     roles: tuple[str, ...],
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     ground: Ground,
-    setting: Mapping[str, Any],
+    setting: Mapping[str, object],
 ) -> AsyncIterator[Running]:
     deployment = Deployment(
         prefix=topics.new_prefix("peers"),

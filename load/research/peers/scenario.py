@@ -8,20 +8,36 @@ contenders (about 6 minutes). A contender that cannot be installed or that fails
 from __future__ import annotations
 
 import random
-import sys
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import joblib
 
 from load.errors import PeerFailedError, PeerUnavailableError
+from load.figures import (
+    DEFAULTS,
+    FAULTS,
+    IN_FULL,
+    NONE,
+    RATIO,
+    RATIO_RATE,
+    Better,
+    Bound,
+    Figures,
+    Kind,
+    at_least,
+    at_most,
+)
+from load.harness.progress import say
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
-from load.research.peers import environments, grid, judging, ladder
+from load.research.peers import ceiling, environments, grid, loadgen
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, UNCONVERTED_MODEL, WHOLE
+from load.research.peers.measurement import Plan, visit
 from load.research.peers.running import Ground
-from load.research.peers.summary import Summary, behind, figures
-from load.research.peers.visit import Plan, visit
+from load.research.peers.summary import Summary, behind, declared, figures
 from load.results.results import Result
 
 if TYPE_CHECKING:
@@ -31,6 +47,7 @@ if TYPE_CHECKING:
     from load.research.peers.contenders import Contender
 
 NAME = "peers"
+_say = partial(say, NAME)
 NAMES = tuple(contender.name for contender in CONTENDERS)
 SECONDS = 2.0
 SHORT = ("hand_aiokafka", "hand_confluent", SHORTEST.name, WHOLE.name, "faststream", "quix")
@@ -47,7 +64,7 @@ class _Comparison:
     ground: Ground
     plan: Plan
     left: list[Contender]
-    settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: dict[str, Mapping[str, object]] = field(default_factory=dict)
     tried: list[dict[str, Any]] = field(default_factory=list)
     out: list[dict[str, str]] = field(default_factory=list)
 
@@ -67,10 +84,10 @@ class _Comparison:
                 self.leave_out(contender, error)
         try:
             if self.plan.judged:
-                environments.ensure(judging.ENVIRONMENT, _say)
+                environments.ensure(loadgen.ENVIRONMENT, _say)
         except PeerUnavailableError as error:
             self.plan = replace(self.plan, judged=())
-            self.out.append({"system": judging.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
+            self.out.append({"system": loadgen.ENVIRONMENT, "label": "MLCommons LoadGen", "why": str(error)})
 
     async def search(self) -> None:
         """Find the best settings."""
@@ -100,6 +117,37 @@ class _Comparison:
             _say(f"{contender.label}: {time.monotonic() - started_s:.0f} s")
 
 
+# Hand loops and peers read and write records with fastavro, which most of these ratios are made of.
+_BOUNDS: Mapping[str, Bound] = {
+    "shortest_to_hand_ratio_rate": at_least(0.75),
+    "shortest_to_peer_ratio_rate": at_least(1.3),
+    "shortest_to_hand_ratio_at_200_p50": at_most(1.3),
+    "shortest_to_hand_ratio_at_500_p50": at_most(1.3),
+    "unconverted_to_hand_ratio_rate": at_least(0.75, IN_FULL),
+    "unconverted_to_peer_ratio_rate": at_least(1.3, IN_FULL),
+    "whole_to_hand_ratio_rate": at_least(0.4),
+    "whole_to_hand_ratio_cpu": at_most(3.0),
+}
+_RATIOS: Mapping[str, Kind] = {
+    "rate": RATIO_RATE,
+    "flat": Kind("", Better.HIGHER, 0.4),
+    **dict.fromkeys(("cpu", "at_200_p50", "at_500_p50"), RATIO),
+}
+FIGURES = Figures(
+    *(
+        kind(f"skysail_{lane}_to_{other}_ratio_{end}", must=_BOUNDS.get(f"{lane}_to_{other}_ratio_{end}", ()))
+        for lane, other, (end, kind) in product(("shortest", "unconverted", "whole"), ("hand", "peer"), _RATIOS.items())
+    ),
+    *(
+        FAULTS(*(f"skysail_{lane}_{count}" for count in ("lost", "unanswered", "duplicates", "wrong")), must=NONE)
+        for lane in ("shortest", "whole")
+    ),
+    FAULTS(*(f"skysail_unconverted_{count}" for count in ("lost", "unanswered", "duplicates", "wrong"))),
+    DEFAULTS("skysail_*_defaults"),
+    declared("skysail_*"),
+)
+
+
 async def run(stage: Stage) -> Result:
     """Measure everybody."""
     plan, rounds = (_SHORT, _SHORT_ROUNDS) if stage.short else (_FULL, _ROUNDS)
@@ -107,8 +155,8 @@ async def run(stage: Stage) -> Result:
     chosen = [contender for contender in CONTENDERS if contender.name in named]
     comparison = _Comparison(_ground(stage), replace(plan, seconds=stage.seconds), chosen)
     comparison.install()
-    climbed = await ladder.climb(comparison.ground)
-    comparison.plan = replace(comparison.plan, ceiling_per_s=ladder.ceiling_per_s(climbed))
+    climbed = await ceiling.climb(comparison.ground)
+    comparison.plan = replace(comparison.plan, ceiling_per_s=ceiling.ceiling_per_s(climbed))
     if not stage.short:
         await comparison.search()
     summary = Summary((DIRECT, *CONTENDERS))
@@ -178,7 +226,3 @@ def _limit(ceiling_per_s: float, climbed: list[dict[str, Any]]) -> str:
             " it may do more"
         )
     return f"rates beyond {ceiling_per_s:,.0f}/s are left out: without any system the harness is saturated there"
-
-
-def _say(text: str) -> None:
-    print(f"peers: {text}", file=sys.stderr, flush=True)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from load.figures import CPU_US, MIB, PER_S, SHOWN, Better, Figures, Kind, quantiles_ms
+from load.harness.recorder import SENDER_LATE
 from load.research.peers.contenders import SHORTEST, UNCONVERTED, WHOLE
-from load.research.peers.visit import COUNTS, Seen
+from load.research.peers.measurement import COUNTS, Seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -89,6 +91,21 @@ def _rare(visits: Sequence[Seen]) -> dict[str, list[float]]:
         if len(pooled) >= _LEAST_FOR_P999:
             rare[f"{name}_p999_ms"] = spread([float(np.percentile(pooled, 99.9)) / 1e3])
     return rare
+
+
+def declared(lane: str) -> Figures:
+    """Declare Skysail's own figures in one of its lanes."""
+    return Figures(
+        Kind("1/s", Better.HIGHER, 0.4)(
+            f"{lane}_flat_per_s"
+        ),  # one of a few shares of the rate: 0.75 to 0.5 is one step
+        PER_S(*(f"{lane}_{name}_per_s" for name in ("rate", "judged", "goodput_*", "at_*_goodput_*"))),
+        CPU_US(f"{lane}_cpu_us_per_query", f"{lane}_at_*_cpu_us_per_query"),
+        MIB(f"{lane}_peak_mib"),
+        SHOWN(f"{lane}_at_*_defaults_percent"),
+        SENDER_LATE(f"{lane}_at_*_sender_late_ms"),
+        quantiles_ms(f"{lane}_at_*_"),
+    )
 
 
 def figures(rows: Sequence[Row]) -> dict[str, float]:

@@ -8,8 +8,8 @@ the other. Everybody is asked with the slow model and without it, in turns.
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -17,7 +17,9 @@ import numpy as np
 import psutil
 
 from load.errors import PeerFailedError, PeerUnavailableError
+from load.figures import CPU_US, FAULTS, KEPT, NONE, P50_MS, P99_MS, PER_S, SHOWN, Figures, at_least, at_most
 from load.harness import topics
+from load.harness.progress import say
 from load.harness.system import Deployment
 from load.models.slow import MODELS, InLine
 from load.models.training import Digits, digits, trees
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from load.research.peers.contenders import Contender
 
 NAME = "trio"
+_say = partial(say, NAME)
 SECONDS = 10.0
 SKYSAIL = "skysail"
 OTHERS = ("hand_aiokafka", "hand_confluent", "faststream", "bytewax", "quix")
@@ -119,7 +122,7 @@ class _Rounds:
                 _say(f"{contender.label}, {how} the slow model")
                 ground = replace(self.ground, model=self.ground.stage.folder / f"{how}.joblib")
                 async with contender.start(ground, contender.grid[0]) as running:
-                    await asyncio.to_thread(self._one, Client(ground, running, contender.speech), contender, how)
+                    await asyncio.to_thread(self._one, Client(ground, running, contender.wire_format), contender, how)
         except (PeerFailedError, PeerUnavailableError, psutil.NoSuchProcess, TimeoutError) as error:
             _say(f"{contender.label} is left out: {error}")
             self.out.append({"label": contender.label, "why": " ".join(str(error).split())})
@@ -128,6 +131,19 @@ class _Rounds:
         client.ready()
         client.stretch(RATE, _WARM_UP_S, _LIMIT_S)
         self.ask(client, f"{contender.label}, in line", contender.name, how)
+
+
+FIGURES = Figures(
+    KEPT(f"{SKYSAIL}_kept", must=(at_least(0.97), at_most(1.03))),
+    KEPT("*_kept"),
+    *(FAULTS(f"{SKYSAIL}_{how}_lost", f"{SKYSAIL}_{how}_wrong", must=NONE) for how in HOW),
+    FAULTS("*_lost", "*_duplicates", "*_wrong"),
+    PER_S("*_goodput_per_s"),
+    SHOWN("*_share_in_time"),
+    P50_MS("*_p50_ms"),
+    P99_MS("*_p99_ms"),
+    CPU_US("*_cpu_us_per_query"),
+)
 
 
 async def run(stage: Stage) -> Result:
@@ -202,7 +218,3 @@ def figures(systems: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         for key, value in row.items()
         if key not in ("name", "label")
     }
-
-
-def _say(text: str) -> None:
-    print(f"{NAME}: {text}", file=sys.stderr, flush=True)

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from load.results.section import section
+from load.research.peers.trio import FIGURES
+from load.results.pages import with_short_form
 from load.results.tables import Table, left_out, number, spread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from load.harness.environment import Environment
     from load.results.results import Result
 
+_TEXT: Final = Path(__file__).with_name("sections.md")
 TITLE: Final = "One slow model among three"
-INTRODUCTION: Final = """\
-The third model dawdles over one row in seventy for twice the objective. Skysail asks every model in a worker of its own
-and answers by the deadline with what is there; everybody else runs the models in line, so that one slow call holds up
-all that was read with it. A loop with a thread for each model and a time limit was not tried: it would keep more. Kept
-is the share of right answers in time with the slow model, over that without it. Written by `skysail load run trio`.
-"""
-SHORT: Final = """\
-**This is the short form**: one round of ten seconds, one hand loop and one of the peers.
-"""
 _FIGURES: Final = ("goodput_per_s", "p50_ms", "p99_ms")
 
 
@@ -35,10 +30,9 @@ def tables(result: Result) -> list[Table]:
     return shown
 
 
-def page(result: Result, environment: Mapping[str, Any]) -> str:
+def page(result: Result, environment: Environment) -> str:
     """Return the part of the page."""
-    introduction = f"{INTRODUCTION}\n{SHORT}" if result.parameters.get("form") == "short" else INTRODUCTION
-    return section(result, environment, TITLE, introduction, tables(result))
+    return with_short_form(result, environment, TITLE, _TEXT, tables(result), FIGURES)
 
 
 def _line(row: Mapping[str, Any]) -> tuple[str, ...]:

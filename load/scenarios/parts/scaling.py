@@ -6,12 +6,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from load.figures import CPU_US, MIB, PER_S, SHOWN, SHOWN_S, Figures, quantiles_ms
 from load.harness import topics
+from load.harness.aggregates import central_rate
 from load.harness.driving import Driver
 from load.harness.openloop import Asked
 from load.harness.probes import latest_gauge
 from load.harness.processes import usage
-from load.harness.rates import central_rate
+from load.harness.recorder import recorded
 from load.harness.workload import query_id
 from schemas.records import Query
 
@@ -117,6 +119,20 @@ class Size(NamedTuple):
             "lost": sum(chunk.lost for chunk in self.chunks) + calm.open,
             "defaults": sum(chunk.defaults for chunk in self.chunks) + calm.total.defaults,
         }
+
+
+def declared(prefix: str) -> Figures:
+    """Declare the figures of a size."""
+    return Figures(
+        SHOWN_S(f"{prefix}start_s"),
+        PER_S(f"{prefix}per_s"),
+        CPU_US(f"{prefix}cpu_us_per_query"),
+        quantiles_ms(f"{prefix}at_{RATE}_", "p50", "p99", "p999"),
+        recorded(f"{prefix}at_{RATE}_", "within_slo"),
+        MIB(f"{prefix}mib"),
+        recorded(prefix, "lost", "defaults"),
+        SHOWN(f"{prefix}states"),
+    )
 
 
 def by_role(values: dict[str, float]) -> dict[str, float]:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
-import logging
 import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.client import AIOKafkaClient
-from aiokafka.conn import AIOKafkaConnection, CloseReason
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.runtime.errors import MisconfiguredError
+from streams.runtime.kafka import private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,50 +22,6 @@ if TYPE_CHECKING:
 # What aiokafka raises where a broker or its connection is gone. uvloop's word for a connection that is closed under a
 # request is a RuntimeError, which aiokafka lets through (seen when a broker was killed on a busy machine).
 LOST = (KafkaError, RuntimeError)
-_bootstrap, _get_conn, _send = AIOKafkaClient.bootstrap, AIOKafkaClient._get_conn, AIOKafkaConnection.send  # noqa: SLF001
-
-
-async def _bootstrap_or_fail(client: AIOKafkaClient) -> None:
-    """Connect; a broker that names none, not even itself, is none to begin with: it is just starting or stopping.
-
-    aiokafka would keep that one connection to ask again; when it closes, nobody is left to be asked, for good (seen
-    while a broker was restarted: whoever connected as it went found no topic any more).
-    """
-    await _bootstrap(client)
-    if not client.cluster.brokers():
-        raise KafkaConnectionError("the broker knows of no broker, itself included: it is starting or stopping")
-
-
-async def _get_conn_or_rest(client: AIOKafkaClient, node: int, **options: Any) -> AIOKafkaConnection | None:
-    """Connect to a broker; after a failure whoever asked rests (`retry_backoff_ms`) before he can ask again.
-
-    aiokafka's fetcher asks again at once while a partition has no leader: with its broker away the page's process wrote
-    thousands of lines a second into its log.
-    """
-    connection = await _get_conn(client, node, **options)
-    if connection is None:
-        await asyncio.sleep(client._retry_backoff)  # noqa: SLF001 - the client's own
-    return connection
-
-
-def _send_or_break(connection: AIOKafkaConnection, request: Any, **options: bool) -> Any:
-    """Send a request; a connection that uvloop has closed is a broken one, as it is with asyncio's own loop.
-
-    Also for aiokafka's background tasks: such an error ends the one that keeps the metadata, and whoever looks for the
-    coordinator of a group waits for that one (a joiner committed nothing any more after its broker had been killed).
-    """
-    try:
-        return _send(connection, request, **options)
-    except RuntimeError as fault:
-        connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=fault)
-        raise KafkaConnectionError(f"the connection broke: {fault}") from fault
-
-
-AIOKafkaClient.bootstrap, AIOKafkaClient._get_conn = _bootstrap_or_fail, _get_conn_or_rest  # noqa: SLF001
-AIOKafkaConnection.send = _send_or_break
-
-# It says ten times a second that a topic is missing; the adapters say it once, and with what to do.
-logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
 
 # Properties that describe a TLS context; aiokafka takes the context itself.
 _SSL = {"ssl_cafile": "cafile", "ssl_certfile": "certfile", "ssl_keyfile": "keyfile", "ssl_password": "password"}
@@ -93,12 +46,15 @@ class KafkaConnection:
         properties: passed on to every client, in aiokafka's words (`security_protocol`, `sasl_mechanism`,
             `sasl_plain_username`, …; `ssl_cafile`, `ssl_certfile`, `ssl_keyfile`, `ssl_password` make the TLS context).
         client_id: shown in the broker's logs and quotas.
+        fast: fetch and produce with Skysail's own requests on aiokafka's connections; otherwise over aiokafka's public
+            interface alone, which costs more CPU. That is also what an aiokafka of another make gets.
     """
 
     bootstrap: str
     prefix: str = "skysail"
     properties: Mapping[str, Any] = field(default_factory=dict, repr=False)  # a password may be among them
     client_id: str = "skysail"
+    fast: bool = True
 
     def real(self, name: str) -> str:
         """Return the topic or group as the broker knows it."""
@@ -111,6 +67,16 @@ class KafkaConnection:
     def kafka_partition(self, partition: TopicPartition) -> KafkaPartition:
         """Return a partition as aiokafka names it."""
         return KafkaPartition(self.real(partition[0]), partition[1])
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether clients use the fast path: it is wanted, and this aiokafka is one that is known."""
+        return self.fast and private.supported() is None
+
+    @property
+    def rest_s(self) -> float:
+        """How long clients wait before they try something again."""
+        return float(self.properties.get("retry_backoff_ms", 100)) / 1000
 
     def options(self) -> dict[str, Any]:
         """Return the keyword arguments that all aiokafka clients share.

@@ -1,8 +1,8 @@
-"""A member of a consumer group, on aiokafka.
+"""A member of a consumer group, on aiokafka; `source` says how its records are fetched.
 
-What this adapter makes up for (each measured, aiokafka 0.14): an exception in `getmany()` loses records whose position
+What this adapter makes up for (each measured, aiokafka 0.14): an exception in a poll loses records whose position
 has already advanced, so every position is set back to what was handed out; a cancelled `getmany()` disables
-`max_poll_interval` for good, so it is never cancelled; records can be fetched while the assignment callback still
+`max_poll_interval` for good, so polls are never cancelled; records can be fetched while the assignment callback still
 decides where to start, so they are held back until it has; exceptions of rebalance callbacks are swallowed, so they
 are kept and raised by the next poll; commit and stop wait for a dead broker for ever, so both get a limit; a static
 member never leaves its group, so it becomes a dynamic one for its last request, unless it shall stay.
@@ -16,38 +16,40 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+from aiokafka import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     ConsumerStoppedError,
     GroupAuthorizationFailedError,
-    IllegalStateError,
     IncompatibleBrokerVersion,
     KafkaError,
     TopicAuthorizationFailedError,
 )
-from aiokafka.structs import TopicPartition as KafkaPartition
 
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
+from streams.runtime.kafka import private
+from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
-from streams.runtime.kafka.fast.fetcher import DirectFetcher
+from streams.runtime.kafka.source import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.structs import TopicPartition as KafkaPartition
+
     from streams.operators.contract import Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.kafka.source import Source
     from streams.runtime.ports import Rebalanced, TopicPartition
 
 _log = logging.getLogger(__name__)
 
-# Polled alone it drains nothing, but lets the group's errors through: for while the start positions are awaited.
-_NOWHERE = KafkaPartition("", 0)
-_NOWHERE_MS = 50
+_NOWHERE_MS = 50  # of a poll while the start positions are awaited
 _REFUSED = (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
@@ -112,7 +114,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._clock = clock
         self._settings = settings or ConsumerSettings()
         self._consumer: AIOKafkaConsumer | None = None
-        self._fetcher: DirectFetcher | None = None
+        self._source: Source | None = None
         self._rebalanced: Rebalanced | None = None
         self._next: dict[KafkaPartition, int] = {}  # what to hand out next, of every partition we own
         self._ready = asyncio.Event()
@@ -131,26 +133,26 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         """Join the group; see `ports.Consumer`."""
         settings = self._settings
         self._rebalanced = rebalanced
-        self._consumer = AIOKafkaConsumer(
+        fetching = FetchSettings(
+            settings.fetch_wait_ms,
+            partition_bytes=settings.fetch_partition_bytes,
+            request_timeout_ms=settings.request_timeout_ms,
+        )
+        self._consumer = consumer_on(
+            self._connection,
+            (),
+            fetching,
             group_id=self._group,
             group_instance_id=settings.member,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
             partition_assignment_strategy=(RangePartitionAssignor,),
-            fetch_max_wait_ms=settings.fetch_wait_ms,
-            max_partition_fetch_bytes=settings.fetch_partition_bytes,
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             rebalance_timeout_ms=settings.rebalance_timeout_ms,
-            request_timeout_ms=settings.request_timeout_ms,
             max_poll_interval_ms=3_600_000,  # the watchdog's task: a loop under backpressure may rightly not poll
             metadata_max_age_ms=settings.metadata_age_ms,
-            consumer_timeout_ms=1000,  # how often the fetcher looks around without being told to
-            **self._connection.options(),
         )
         try:
             await self._consumer.start()
-            self._fetcher = await DirectFetcher.install(self._consumer, self._names)
             known = await self._consumer.topics()
         except KafkaError as fault:
             await self.stop(settings.commit_s)
@@ -159,15 +161,16 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             # Joining now would give no partitions, and aiokafka would look again only after `metadata_age_ms`.
             await self.stop(settings.commit_s)
             raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
+        self._source = source_of(self._consumer, self._connection, self._names.values(), fetching)
         self._consumer.subscribe(topics=list(self._names), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
         """Return everything fetched; see `ports.Consumer`."""
         wanted = self._wanted(only)
         if not self._ready.is_set() or (only is not None and not wanted):
-            wanted, timeout_ms = [_NOWHERE], min(timeout_ms, _NOWHERE_MS)
+            wanted, timeout_ms = [NOWHERE], min(timeout_ms, _NOWHERE_MS)
         try:
-            fetched = await self._running().getmany(*wanted, timeout_ms=timeout_ms)
+            fetched = await self._reading().poll(wanted, timeout_ms)
         except ConsumerStoppedError:
             return []
         except LOST as fault:
@@ -208,15 +211,17 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     def unread(self) -> frozenset[TopicPartition]:
         """Return the partitions with records to come; see `ports.Consumer`."""
-        places = self._fetcher.unread() if self._fetcher is not None else frozenset()
-        return frozenset(self._named(place) for place in places if place.topic in self._names)
+        unread = self._source.unread() if self._source is not None else ()
+        return frozenset(self._named(place) for place, count in unread if count != 0)
 
     async def stop(self, timeout_s: float) -> None:
         """Leave the group, unless told to stay; see `ports.Consumer`."""
         if self._consumer is None:
             return
-        if self._settings.leave:
-            self._consumer._coordinator._group_instance_id = None  # noqa: SLF001 - there is no public way to leave
+        if self._source is not None:
+            self._source.stop()
+        if self._settings.leave and self._settings.member and private.supported() is None:
+            private.become_dynamic(self._consumer)
         self._leaving = asyncio.create_task(self._consumer.stop(), name="consumer leaving")
         await asyncio.wait([self._leaving], timeout=timeout_s)
         if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception():
@@ -230,12 +235,14 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
 
     async def on_partitions_assigned(self, assigned: Iterable[KafkaPartition]) -> None:
         """Called by aiokafka at the end of every rebalance."""
+        self._reading().own([*assigned])
         await self._kept(self._assigned([*assigned]))
 
     async def _revoked(self, revoked: list[KafkaPartition]) -> None:
         assert self._rebalanced is not None
         await self._rebalanced.on_revoked([self._named(partition) for partition in revoked])
         self._next.clear()
+        self._reading().own([])
 
     async def _assigned(self, assigned: list[KafkaPartition]) -> None:
         assert self._rebalanced is not None
@@ -275,8 +282,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             task.result()
 
     def _check_metadata(self) -> None:
-        """Give up where the task that keeps the metadata has ended: without it no lost coordinator is found again."""
-        task = self._running()._client._sync_task  # noqa: SLF001 - nobody else looks at it
+        """Give up where the task that keeps the metadata has ended: nobody else looks at it."""
+        task = private.metadata_keeper(self._running()) if private.supported() is None else None
         if task is not None and task.done():
             raise StuckError("aiokafka keeps its metadata no longer") from (
                 None if task.cancelled() else task.exception()
@@ -296,11 +303,11 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         await asyncio.sleep(self._settings.backoff_s)
 
     def _set_back(self, partitions: Iterable[KafkaPartition]) -> None:
-        consumer = self._running()
+        source, assigned = self._reading(), self._running().assignment()
         for partition in partitions:
-            try:
-                consumer.seek(partition, self._next[partition])
-            except IllegalStateError:
+            if partition in assigned:
+                source.seek(partition, self._next[partition])
+            else:
                 _log.info("%s-%d was revoked before the seek", *partition)
 
     def _hand_out(self, fetched: Mapping[KafkaPartition, list[Record]]) -> list[Record]:
@@ -318,7 +325,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         return [partition for partition in self._next if self._names[partition.topic] in only]
 
     def _lag(self) -> int:
-        return self._fetcher.lag() if self._fetcher is not None else 0
+        unread = self._source.unread() if self._source is not None else ()
+        return sum(count or 0 for _, count in unread)
 
     def _named(self, partition: KafkaPartition) -> TopicPartition:
         return self._names[partition.topic], partition.partition
@@ -326,6 +334,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
     def _running(self) -> AIOKafkaConsumer:
         assert self._consumer is not None, "start() comes first"
         return self._consumer
+
+    def _reading(self) -> Source:
+        assert self._source is not None, "start() comes first"
+        return self._source
 
 
 def _translated(fault: KafkaError) -> BrokerUnavailableError | MisconfiguredError:

@@ -7,13 +7,13 @@ import logging
 from math import ceil
 from typing import TYPE_CHECKING
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 from streams.runtime.kafka.connection import LOST
-from streams.runtime.kafka.fast.fetcher import DirectFetcher
+from streams.runtime.kafka.reader import LogReader
+from streams.runtime.kafka.source import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.kafka.source import Source
     from streams.runtime.ports import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 FETCH_WAIT_MS = 500  # configuration changes are rare and not urgent
-# While nothing changes; not at once, as what is asked on the same connection at the start waits behind a fetch.
-QUIET_WAIT_MS = 3_000
+_ONCE = FetchSettings(FETCH_WAIT_MS)
+# While nothing changes a fetch waits longer; not at once, as what is asked on the same connection at the start waits
+# behind it.
+_FOLLOWING = FetchSettings(FETCH_WAIT_MS, quiet_wait_ms=3_000)
 FAILURES = 60  # polls in a row that may raise, one a second
 LOOK_BACK = (1, 64, 4096)  # how far before an offset a record is looked for: transaction markers are not records
 
@@ -39,7 +42,7 @@ class KafkaBroadcast:
     def __init__(self, connection: KafkaConnection, topics: Iterable[str]) -> None:
         self._connection = connection
         self._topics = tuple(topics)
-        self._consumer: AIOKafkaConsumer | None = None
+        self._reader: LogReader | None = None
         self._next: dict[KafkaPartition, int] = {}
         self._ends: dict[KafkaPartition, int] = {}
         self._failures = 0
@@ -47,30 +50,36 @@ class KafkaBroadcast:
 
     async def start(self) -> None:
         """Connect and find the ends; see `ports.Broadcast`."""
-        self._consumer = consumer = _reader(self._connection, self._topics)
+        self._reader = reader = LogReader(self._connection, self._topics, _FOLLOWING)
         try:
-            await _started(consumer, self._connection, self._topics, QUIET_WAIT_MS)
-            partitions = list(consumer.assignment())
-            self._next = await consumer.beginning_offsets(partitions)
-            self._ends = await consumer.end_offsets(partitions)
+            await reader.start()
+            partitions = list(reader.consumer.assignment())
+            self._next = await reader.consumer.beginning_offsets(partitions)
+            self._ends = await reader.consumer.end_offsets(partitions)
         except KafkaError as fault:
             await self.stop(1.0)
             raise BrokerUnavailableError(f"{fault!r}; are {', '.join(self._topics)} created?") from fault
-        self._set_back()
+        reader.seek(self._next)
 
     async def poll(self, timeout_ms: int) -> list[Record]:
         """Return what has arrived; see `ports.Broadcast`."""
-        consumer = self._consumer
-        assert consumer is not None, "start() comes first"
+        reader = self._running()
         try:
-            fetched = await consumer.getmany(timeout_ms=timeout_ms)
+            fetched = await reader.source.poll((), timeout_ms)
         except LOST as fault:
             await self._recover(fault)
             return []
         self._failures = 0
+        if reader.has_grown():
+            # aiokafka may have begun again with all partitions; the new ones have not been read.
+            self._next = dict.fromkeys(reader.consumer.assignment(), 0) | self._next
+            reader.seek(self._next)
+            return []
         for partition, records in fetched.items():
             self._next[partition] = records[-1].offset + 1
-        await self._look_whether_caught_up(consumer)
+        if not self._caught_up:
+            positions = [(reader.source.position(partition), end) for partition, end in self._ends.items()]
+            self._caught_up = all(position is not None and position >= end for position, end in positions)
         return [record for records in fetched.values() for record in records]
 
     @property
@@ -80,15 +89,9 @@ class KafkaBroadcast:
 
     async def stop(self, timeout_s: float) -> None:
         """Disconnect; see `ports.Broadcast`."""
-        if self._consumer is not None:
-            await _stopped(self._consumer, timeout_s)
-            self._consumer = None
-
-    async def _look_whether_caught_up(self, consumer: AIOKafkaConsumer) -> None:
-        """Compare the client's positions, which pass transaction markers and compacted records, with the ends."""
-        if not self._caught_up:
-            positions = [(await consumer.position(partition), end) for partition, end in self._ends.items()]
-            self._caught_up = all(position >= end for position, end in positions)
+        if self._reader is not None:
+            await self._reader.stop(timeout_s)
+            self._reader = None
 
     async def _recover(self, fault: Exception) -> None:
         self._failures += 1
@@ -97,13 +100,12 @@ class KafkaBroadcast:
                 f"{self._failures} polls of {self._topics} in a row failed, the last one with {fault!r}"
             ) from fault
         _log.warning("poll of %s failed: %r", ", ".join(self._topics), fault)
-        self._set_back()
+        self._running().seek(self._next)
         await asyncio.sleep(1.0)
 
-    def _set_back(self) -> None:
-        assert self._consumer is not None
-        for partition, offset in self._next.items():
-            self._consumer.seek(partition, offset)
+    def _running(self) -> LogReader:
+        assert self._reader is not None, "start() comes first"
+        return self._reader
 
 
 class KafkaPositions:
@@ -118,38 +120,38 @@ class KafkaPositions:
         wanted = {self._connection.kafka_partition(partition): offset for partition, offset in offsets.items()}
         if not wanted:
             return {}
-        consumer = _reader(self._connection)
+        reader = LogReader(self._connection, {topic for topic, _ in offsets}, _ONCE, list(wanted))
         try:
             async with asyncio.timeout(2 * self._timeout_s):
-                await _started(consumer, self._connection, {topic for topic, _ in offsets})
-                consumer.assign(list(wanted))
-                found = await self._begin(consumer, wanted, window_us)
+                await reader.start()
+                found = await self._begin(reader, wanted, window_us)
         except (KafkaError, TimeoutError) as fault:
             raise BrokerUnavailableError(f"cannot look up where to start: {fault!r}") from fault
         finally:
-            await _stopped(consumer, self._timeout_s)
+            await reader.stop(self._timeout_s)
         return {partition: found[self._connection.kafka_partition(partition)] for partition in offsets}
 
     async def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the next offset to be written of each partition; see `ports.LogPositions`."""
         real = {partition: self._connection.kafka_partition(partition) for partition in partitions}
-        consumer = _reader(self._connection)
+        reader = LogReader(self._connection, (), _ONCE, [])
         try:
             async with asyncio.timeout(self._timeout_s):
-                await consumer.start()
-                found = await consumer.end_offsets(list(real.values()))
+                await reader.start()
+                found = await reader.consumer.end_offsets(list(real.values()))
         except (KafkaError, TimeoutError) as fault:
             raise BrokerUnavailableError(f"cannot look up where logs end: {fault!r}") from fault
         finally:
-            await _stopped(consumer, self._timeout_s)
+            await reader.stop(self._timeout_s)
         return {partition: found[real[partition]] for partition in partitions}
 
     async def _begin(
-        self, consumer: AIOKafkaConsumer, wanted: Mapping[KafkaPartition, int], window_us: int
+        self, reader: LogReader, wanted: Mapping[KafkaPartition, int], window_us: int
     ) -> dict[KafkaPartition, int]:
         """Return per partition the first offset of the window; the oldest where no time is known."""
+        consumer = reader.consumer
         oldest = await consumer.beginning_offsets(list(wanted))
-        times_ms = await self._times_ms(consumer, wanted, oldest)
+        times_ms = await self._times_ms(reader, wanted, oldest)
         if not times_ms:
             return dict(oldest)
         froms_ms = {partition: max(0, time_ms - window_us // 1000) for partition, time_ms in times_ms.items()}
@@ -158,25 +160,24 @@ class KafkaPositions:
         return {partition: min(begins.get(partition, oldest[partition]), wanted[partition]) for partition in wanted}
 
     async def _times_ms(
-        self, consumer: AIOKafkaConsumer, wanted: Mapping[KafkaPartition, int], oldest: Mapping[KafkaPartition, int]
+        self, reader: LogReader, wanted: Mapping[KafkaPartition, int], oldest: Mapping[KafkaPartition, int]
     ) -> dict[KafkaPartition, int]:
         """Return the timestamp of a record just before each offset, where there is one."""
         times_ms: dict[KafkaPartition, int] = {}
         for back in LOOK_BACK:
             missing = [p for p, offset in wanted.items() if p not in times_ms and offset > oldest[p]]
-            for partition in missing:
-                consumer.seek(partition, max(oldest[partition], wanted[partition] - back))
-            await self._first_times(consumer, set(missing), times_ms)
+            reader.seek({partition: max(oldest[partition], wanted[partition] - back) for partition in missing})
+            await self._first_times(reader.source, set(missing), times_ms)
         return times_ms
 
     async def _first_times(
-        self, consumer: AIOKafkaConsumer, missing: set[KafkaPartition], times_ms: dict[KafkaPartition, int]
+        self, source: Source, missing: set[KafkaPartition], times_ms: dict[KafkaPartition, int]
     ) -> None:
         """Wait for the first record of each partition; where only transaction markers follow there is none."""
         running = asyncio.get_running_loop()
         until_s = running.time() + self._timeout_s / len(LOOK_BACK)
         while not times_ms.keys() >= missing and running.time() < until_s:
-            fetched = await consumer.getmany(*missing, timeout_ms=FETCH_WAIT_MS)
+            fetched = await source.poll(missing, FETCH_WAIT_MS)
             for partition, records in fetched.items():
                 times_ms.setdefault(partition, records[0].timestamp_us // 1000)
 
@@ -190,56 +191,29 @@ class KafkaRecent:
 
     async def last(self, topic: str, count: int) -> list[Record]:
         """Return about the last `count` records; see `ports.RecentRecords`."""
-        consumer = _reader(self._connection, (topic,))
+        reader = LogReader(self._connection, (topic,), _ONCE)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await _started(consumer, self._connection, (topic,))
-                found = await _ending(consumer, count)
+                await reader.start()
+                found = await _ending(reader, count)
         except (KafkaError, OSError) as fault:  # a TimeoutError is one
             raise BrokerUnavailableError(f"cannot read the end of {topic}: {fault!r}") from fault
         finally:
-            await _stopped(consumer, self._timeout_s)
+            await reader.stop(self._timeout_s)
         return sorted(readable(found), key=lambda record: record.timestamp_us)
 
 
-async def _ending(consumer: AIOKafkaConsumer, count: int) -> list[Record]:
+async def _ending(reader: LogReader, count: int) -> list[Record]:
     """Return the last records of all partitions that have any, from each as many."""
+    consumer, source = reader.consumer, reader.source
     places = list(consumer.assignment())
     oldest, ends = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
     left = [place for place in places if oldest[place] < ends[place]]
-    for place in left:
-        consumer.seek(place, max(oldest[place], ends[place] - ceil(count / len(left))))
+    reader.seek({place: max(oldest[place], ends[place] - ceil(count / len(left))) for place in left})
     found: list[Record] = []
     while left:
-        fetched = await consumer.getmany(*left, timeout_ms=FETCH_WAIT_MS)
+        fetched = await source.poll(left, FETCH_WAIT_MS)
         for place, records in fetched.items():
             found += [record for record in records if record.offset < ends[place]]
-        left = [place for place in left if await consumer.position(place) < ends[place]]
+        left = [place for place in left if (source.position(place) or 0) < ends[place]]
     return found
-
-
-def _reader(connection: KafkaConnection, topics: tuple[str, ...] = ()) -> AIOKafkaConsumer:
-    return AIOKafkaConsumer(
-        *(connection.real(topic) for topic in topics),
-        group_id=None,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        fetch_max_wait_ms=FETCH_WAIT_MS,
-        request_timeout_ms=10_000,
-        consumer_timeout_ms=1000,
-        **connection.options(),
-    )
-
-
-async def _started(
-    consumer: AIOKafkaConsumer, connection: KafkaConnection, topics: Iterable[str], quiet_wait_ms: int | None = None
-) -> None:
-    await consumer.start()
-    await DirectFetcher.install(consumer, {connection.real(topic): topic for topic in topics}, quiet_wait_ms)
-
-
-async def _stopped(consumer: AIOKafkaConsumer, timeout_s: float) -> None:
-    leaving = asyncio.create_task(consumer.stop(), name="reader leaving")
-    await asyncio.wait([leaving], timeout=timeout_s)
-    if leaving.done() and not leaving.cancelled() and leaving.exception() is not None:
-        _log.warning("a reader did not stop cleanly: %r", leaving.exception())

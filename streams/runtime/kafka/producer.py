@@ -1,4 +1,4 @@
-"""The producer side of Kafka: one client a process, sending ready-made batches.
+"""The producer side of Kafka: one client a process, sending ready-made batches through an `Outlet`.
 
 Not idempotent on purpose: an idempotent aiokafka producer can break for good (aiokafka #1017), and every effect behind
 it is idempotent anyway. Batches are at least once.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiokafka import errors
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
@@ -22,7 +20,6 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from streams.runtime.errors import (
     BrokerUnavailableError,
@@ -31,18 +28,23 @@ from streams.runtime.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
-from streams.runtime.kafka.fast.produce_queue import InvalidRecordError, Requests
-from streams.runtime.kafka.fast.requests import Calls
+from streams.runtime.kafka.fast.outlet import FastOutlet
+from streams.runtime.kafka.outlet import InvalidRecordError, ProducerSettings
+from streams.runtime.kafka.stock.outlet import StockOutlet
 from streams.runtime.ports import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aiokafka.client import AIOKafkaClient
     from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.kafka.outlet import Outlet
+
+__all__ = ["KafkaTransport", "ProducerSettings"]
 
 _log = logging.getLogger(__name__)
 
@@ -56,44 +58,7 @@ _MISCONFIGURED = (
 _TOO_LARGE = (MessageSizeTooLargeError, errors.RecordListTooLargeError, errors.RecordTooLargeError)
 # One record of the batch is meant, and the broker does not say which.
 _NEVER = (*_TOO_LARGE, InvalidRecordError, errors.InvalidTimestampError, errors.UnsupportedForMessageFormatError)
-# aiokafka's numbers for compression, as they stand in a batch's attributes.
-_COMPRESSION = {None: 0, "snappy": 2, "zstd": 4}
-_NO_HEADERS: list[tuple[str, bytes]] = []
 _METADATA_S = 0.1  # between two looks for a topic that has not been there yet
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerSettings:
-    """How the producer behaves.
-
-    Attributes:
-        batch_bytes: of one batch; no more than any topic's `max.message.bytes`, which bounds batches, not records.
-        record_bytes: larger records, keys and headers included, are refused here; the largest dead letter is smaller.
-        request_bytes: of one request; the broker's limit (`socket.request.max.bytes`) is 100 MiB.
-        in_flight: requests to one broker that may be unanswered.
-        request_timeout_ms: until an unanswered request counts as failed; also how long a leader may wait for replicas.
-        topic_timeout_s: until a topic that is in no broker's metadata counts as missing.
-        failures: consecutive failures after which the client is replaced, in case it does not recover (#1018).
-        stop_s: how long stopping may take; with a dead broker aiokafka hangs (measured: more than 15 s).
-        compression: None, `snappy` or `zstd`; never lz4, which costs 3.6 times the whole hop.
-    """
-
-    batch_bytes: int = 1 << 20
-    record_bytes: int = 4_000_000
-    request_bytes: int = 16 << 20
-    in_flight: int = 4
-    request_timeout_ms: int = 10_000
-    topic_timeout_s: float = 3.0
-    failures: int = 10
-    stop_s: float = 3.0
-    compression: str | None = None
-
-
-class _Link(NamedTuple):
-    """A client and what is on its way through it: replaced together."""
-
-    client: AIOKafkaClient
-    requests: Requests
 
 
 class KafkaTransport:
@@ -103,7 +68,7 @@ class KafkaTransport:
         self._connection = connection
         self._clock = clock
         self._settings = settings or ProducerSettings()
-        self._link: _Link | None = None
+        self._outlet: Outlet | None = None
         self._replacing = asyncio.Lock()
         self._failures = 0
         self._stopped = False
@@ -116,31 +81,28 @@ class KafkaTransport:
             BrokerUnavailableError: no broker answered.
             MisconfiguredError: the broker knows us and says no.
         """
-        given = self._settings
-        client = AIOKafkaClient(request_timeout_ms=given.request_timeout_ms, **self._connection.options())
+        kind = FastOutlet if self._connection.is_fast else StockOutlet
+        outlet = kind(self._connection, self._clock, self._settings)
         try:
-            await client.bootstrap()
+            await outlet.start()
         except KafkaError as fault:
-            await self._close(client)
+            await self._close(outlet)
             raise _translated(fault) from fault
         if self._stopped:
-            await self._close(client)
+            await self._close(outlet)
             raise BrokerUnavailableError("the producer was stopped")
-        calls = Calls(client, given.request_timeout_ms / 1000)
-        refresh = client.force_metadata_update
-        requests = Requests(calls, refresh, given.in_flight, given.request_timeout_ms, given.request_bytes)
-        self._link = _Link(client, requests)
+        self._outlet = outlet
 
     async def send(self, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         """Send as many of the leading records as fit into one batch; see `ports.Transport`."""
         size = size_of(emits[0])
         if size > self._settings.record_bytes:
             raise RecordTooLargeError(f"{size} bytes for {topic}; the limit is {self._settings.record_bytes}")
-        link = self._link or await self._reconnected()
+        outlet = self._outlet or await self._reconnected()
         try:
-            count = await self._deliver(link, topic, partition, emits)
+            count = await self._deliver(outlet, topic, partition, emits)
         except KafkaError as fault:
-            await self._failed(link)
+            await self._failed(outlet)
             raise _translated(fault) from fault
         self._failures = 0
         return count
@@ -148,19 +110,18 @@ class KafkaTransport:
     async def stop(self) -> None:
         """Disconnect within `stop_s`; what is in flight is abandoned (flush the lanes first)."""
         self._stopped = True
-        if self._link is not None:
-            await self._leave(self._link)
+        if self._outlet is not None:
+            await self._leave(self._outlet)
 
-    async def _deliver(self, link: _Link, topic: str, partition: int, emits: Sequence[Emit]) -> int:
+    async def _deliver(self, outlet: Outlet, topic: str, partition: int, emits: Sequence[Emit]) -> int:
         place = self._connection.kafka_partition((topic, partition))
-        leader = _leader(link.client, place)
-        if leader is None:
-            leader = await self._find(link.client, place)
+        if _leader(outlet.client, place) is None:
+            await self._find(outlet.client, place)
         limit = len(emits)
         while True:
-            records, count = self._batch(emits[:limit])
+            batch, count = outlet.batch(emits[:limit])
             try:
-                await link.requests.send(leader, place.topic, partition, records)
+                await outlet.send(place, batch)
             except _NEVER as fault:
                 if count == 1:
                     raise _refused(fault) from fault
@@ -168,21 +129,8 @@ class KafkaTransport:
             else:
                 return count
 
-    def _batch(self, emits: Sequence[Emit]) -> tuple[bytes, int]:
-        """Build one record batch of as many of these as fit."""
-        now_ms = self._clock.now_us() // 1000
-        compression = _COMPRESSION[self._settings.compression]
-        batch = DefaultRecordBatchBuilder(2, compression, 0, -1, -1, 0, self._settings.batch_bytes)
-        append = batch.append
-        count = 0
-        for _, _, key, value, _, headers in emits:
-            if append(count, now_ms, key, value, [*headers] if headers else _NO_HEADERS) is None:
-                break
-            count += 1
-        return batch.build(), count
-
-    async def _find(self, client: AIOKafkaClient, place: KafkaPartition) -> int:
-        """Return the leader of a partition that is not known yet."""
+    async def _find(self, client: AIOKafkaClient, place: KafkaPartition) -> None:
+        """Learn who leads a partition that is not known yet."""
         topic, partition = place
         try:
             async with asyncio.timeout(self._settings.topic_timeout_s):
@@ -192,44 +140,42 @@ class KafkaTransport:
         partitions = client.cluster.partitions_for_topic(topic)
         if partition not in partitions:
             raise UnknownPartitionError(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
-        leader = _leader(client, place)
-        if leader is None:
+        if _leader(client, place) is None:
             client.force_metadata_update()
             raise errors.LeaderNotAvailableError(f"{topic}-{partition}")
-        return leader
 
-    async def _failed(self, link: _Link) -> None:
+    async def _failed(self, outlet: Outlet) -> None:
         """Count a failure; replace the client if it fails again and again."""
-        if self._link is not link:
+        if self._outlet is not outlet:
             return  # it was replaced, and what was on its way through it has failed for that reason
         self._failures += 1
         if self._failures < self._settings.failures:
             return
         async with self._replacing:
-            if self._link is not link:
+            if self._outlet is not outlet:
                 return  # another lane did it meanwhile
             _log.warning("replacing the producer after %d failures in a row", self._failures)
             self._failures = 0
-            await self._leave(link)
+            await self._leave(outlet)
 
-    async def _reconnected(self) -> _Link:
+    async def _reconnected(self) -> Outlet:
         async with self._replacing:
             if self._stopped:
                 raise BrokerUnavailableError("the producer was stopped")
-            if self._link is None:
+            if self._outlet is None:
                 await self.start()
-            assert self._link is not None
-            return self._link
+            assert self._outlet is not None
+            return self._outlet
 
-    async def _leave(self, link: _Link) -> None:
+    async def _leave(self, outlet: Outlet) -> None:
         """Give up what is unanswered and disconnect."""
-        self._link = None
-        link.requests.abandon()
-        await self._close(link.client)
+        self._outlet = None
+        outlet.abandon()
+        await self._close(outlet)
 
-    async def _close(self, client: AIOKafkaClient) -> None:
-        """Close a client, but wait for it no longer than `stop_s`: aiokafka waits for a dead broker."""
-        leaving = asyncio.create_task(client.close(), name="producer leaving")
+    async def _close(self, outlet: Outlet) -> None:
+        """Disconnect, but wait for it no longer than `stop_s`: aiokafka waits for a dead broker."""
+        leaving = asyncio.create_task(outlet.close(), name="producer leaving")
         self._leaving.add(leaving)
         leaving.add_done_callback(self._left)
         await asyncio.wait([leaving], timeout=self._settings.stop_s)

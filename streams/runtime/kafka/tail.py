@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
-from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.kafka.fast.fetcher import DirectFetcher
+from streams.runtime.kafka.reader import LogReader
+from streams.runtime.kafka.source import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +18,10 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
 
-_log = logging.getLogger(__name__)
-
 _CONNECT_S = 5.0
 _STOP_S = 3.0
-_FETCH_WAIT_MS = 200  # as the group consumer: latency does not depend on it, what idling costs does
+# A wait as the group consumer's: latency does not depend on it, what idling costs does.
+_FETCHING = FetchSettings(200, request_timeout_ms=40_000)
 
 
 class KafkaTail:
@@ -37,7 +35,7 @@ class KafkaTail:
     def __init__(self, connection: KafkaConnection, topics: Sequence[str]) -> None:
         self._connection = connection
         self._topics = tuple(topics)
-        self._consumer: AIOKafkaConsumer | None = None
+        self._reader: LogReader | None = None
 
     async def start(self) -> dict[str, int]:
         """Connect and note every partition's end; a record produced after this returned is read.
@@ -49,15 +47,12 @@ class KafkaTail:
             MisconfiguredError: a topic does not exist, or nobody may read it.
             BrokerUnavailableError: no broker answered.
         """
-        names = {self._connection.real(topic): topic for topic in self._topics}
-        consumer = self._consumer = AIOKafkaConsumer(
-            *names, auto_offset_reset="earliest", fetch_max_wait_ms=_FETCH_WAIT_MS, **self._connection.options()
-        )
+        names = [self._connection.real(topic) for topic in self._topics]
+        reader = self._reader = LogReader(self._connection, self._topics, _FETCHING)
         try:
             async with asyncio.timeout(_CONNECT_S):
-                await consumer.start()
-                await DirectFetcher.install(consumer, names)
-                ends = await consumer.end_offsets(list(consumer.assignment()))
+                await reader.start()
+                ends = await reader.consumer.end_offsets(list(reader.consumer.assignment()))
         except (TimeoutError, UnknownTopicOrPartitionError) as fault:
             await self.stop()
             where = f"{', '.join(names)} on {self._connection.bootstrap}"
@@ -68,9 +63,8 @@ class KafkaTail:
             raise BrokerUnavailableError(
                 f"{where}: start one (`skysail kafka start`) or name another; {fault!r}"
             ) from fault
-        for partition, end in ends.items():
-            consumer.seek(partition, end)
-        return {topic: sum(p.topic == name for p in ends) for name, topic in names.items()}
+        reader.seek(ends)
+        return {topic: sum(p.topic == name for p in ends) for topic, name in zip(self._topics, names, strict=True)}
 
     async def poll(self, timeout_ms: int) -> list[Record]:
         """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
@@ -80,20 +74,19 @@ class KafkaTail:
         Raises:
             BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
         """
-        assert self._consumer is not None
+        assert self._reader is not None
+        source = self._reader.source
         try:
-            fetched = await self._consumer.getmany(timeout_ms=timeout_ms)
+            fetched = await source.poll((), timeout_ms)
         except KafkaError as fault:
             raise BrokerUnavailableError(repr(fault)) from fault
+        if self._reader.has_grown():
+            for place in self._reader.consumer.assignment():
+                source.seek(place, source.position(place) or 0)  # a new partition is read from its beginning
         return readable(record for records in fetched.values() for record in records)
 
     async def stop(self) -> None:
         """Disconnect."""
-        if self._consumer is None:
-            return
-        try:
-            async with asyncio.timeout(_STOP_S):
-                await self._consumer.stop()
-        except (TimeoutError, KafkaError) as fault:
-            _log.warning("the reader did not stop cleanly: %r", fault)
-        self._consumer = None
+        if self._reader is not None:
+            await self._reader.stop(_STOP_S)
+            self._reader = None

@@ -165,7 +165,8 @@ class ScrapeServer(WSGIServer):
         threading.Thread(target=self._answer, args=(request, client_address), daemon=True).start()
 
     def _answer(self, request: Any, client_address: object) -> None:
-        end = threading.Timer(self._answer_s, _end, (request,))
+        place = _Place(self._room)
+        end = threading.Timer(self._answer_s, _end, (request, place))
         end.daemon = True
         end.start()
         try:
@@ -174,12 +175,29 @@ class ScrapeServer(WSGIServer):
             pass  # the other side is gone, or was too slow
         finally:
             end.cancel()
-            self._room.release()  # before the other side can see the end and come again
+            place.give_back()
             self.shutdown_request(request)
 
 
-def _end(request: socket.socket) -> None:
+class _Place:
+    """One connection's place, given back once, before the other side can see the end and come again."""
+
+    def __init__(self, room: threading.BoundedSemaphore) -> None:
+        self._room = room
+        self._lock = threading.Lock()
+        self._is_held = True
+
+    def give_back(self) -> None:
+        """Let another connection have it."""
+        with self._lock:
+            if self._is_held:
+                self._is_held = False
+                self._room.release()
+
+
+def _end(request: socket.socket, place: _Place) -> None:
     """Have whoever waits for this connection wait no longer."""
+    place.give_back()
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 

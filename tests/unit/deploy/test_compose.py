@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from deploy.cli import skysail
 from deploy.cli.run import EXAMPLES
 from deploy.config.configuration import load
 from deploy.config.settings import ROLES
+from deploy.diagnose.extensions import EXTENSIONS, absent
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
@@ -22,6 +24,7 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yam
 WORKERS = [name for name in SERVICES if name.startswith("worker-")]
 RUNNING = [*(role for role in ROLES if role != "worker"), *WORKERS]
 OURS = sorted(SERVICES.keys() - {"kafka", "redis"})
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 
@@ -94,6 +97,34 @@ def test_the_image_holds_every_package() -> None:
     """A package that the Dockerfile does not copy would be missing in the image alone."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
     assert packages <= set(re.findall(r"^COPY (\w+) \1$", DOCKERFILE, re.MULTILINE))
+
+
+def test_the_image_is_built_with_a_compiler_and_not_without_the_extensions() -> None:
+    """An installation without a compiler works, and is slow: the build says so."""
+    build, _, final = DOCKERFILE.rpartition("\nFROM ")
+    assert re.search(r"apt-get install .*\bgcc\b", build)
+    check = "cd / && /opt/skysail/bin/python -P -m deploy.diagnose.extensions"
+    assert build.index("pip install") < build.index(check)
+    assert "gcc" not in final
+
+
+def test_the_check_of_the_image_knows_every_extension() -> None:
+    """They are those that the package builds."""
+    modules = PROJECT["tool"]["setuptools"]["ext-modules"]
+    assert set(EXTENSIONS) == {module["name"] for module in modules}
+
+
+def test_an_extension_that_was_not_built_is_named() -> None:
+    """Python beside it does not count."""
+    assert absent(["schemas.codec", "schemas.no_such_extension"]) == ["schemas.codec", "schemas.no_such_extension"]
+
+
+def test_the_image_installs_what_is_measured_and_extras_that_exist() -> None:
+    """Exact versions; the extras of the compose file are those of the image."""
+    assert "--constraint deploy/constraints.txt" in DOCKERFILE
+    (extras,) = re.findall(r"^ARG EXTRAS=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+    assert SERVICES["setup"]["build"]["args"]["EXTRAS"] == f"${{EXTRAS:-{extras}}}"
 
 
 def test_no_container_runs_as_root() -> None:

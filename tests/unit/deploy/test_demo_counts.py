@@ -11,18 +11,11 @@ import pytest
 from rich.console import Console
 
 from deploy.demo import report
-from deploy.demo.breakable import broken
-from deploy.demo.digits import digits, repeating, sample
-from deploy.demo.hindsight import Says, alone, best, voting_error
-from deploy.demo.page import page, story, trial
-from deploy.demo.plots import smooth
-from deploy.demo.report import NOTES, Ran
-from deploy.demo.show import display
-from deploy.demo.snapshot import take
-from deploy.demo.summary import say
-from deploy.demo.tally import Tally
-from deploy.demo.trial import Trial, tried
-from deploy.demo.view import INDENT, KEY, line, screen
+from deploy.demo.models import Says, alone, best, broken, digits, repeating, sample, voting_error
+from deploy.demo.page import page, smooth, story, trial
+from deploy.demo.report import NOTES, Ran, say
+from deploy.demo.screen import INDENT, KEY, display, line, screen, take
+from deploy.demo.tally import Tally, Trial, tried
 from load.harness.recorder import Recorder
 from policies.registry import create
 from schemas.records import (

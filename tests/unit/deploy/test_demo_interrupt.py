@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.demo.interrupt import Interrupts
+from deploy.demo.run import Interrupts
 
 if TYPE_CHECKING:
     from pathlib import Path

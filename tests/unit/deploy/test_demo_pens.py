@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deploy.demo import pen_figures, plots
-from deploy.demo.digits import Digits
-from deploy.demo.pens import PARTS, PENS, PenCount, Pens
+from deploy.demo import contexts, page
+from deploy.demo.contexts import PARTS, PENS, PenCount, Pens
+from deploy.demo.models import Digits
 from deploy.demo.traffic import Link
 from load.harness.wire import Arrival
 from schemas import topics
@@ -72,7 +72,7 @@ def test_each_pen_is_counted_for_itself() -> None:
     pens, _ = acted()
     assert pens.count["ink"].answered.total() == pens.count["pencil"].answered.total() == 20
     assert set(pens.count["ink"].answered) == set(range(PARTS))
-    found = pen_figures.content(pens, ERRORS)
+    found = contexts.content(pens, ERRORS)
     assert (found["queries_sent"], found["lost"], found["defaults"]) == (40, 0, 0)
     ink, pencil = found["pens"]["ink"], found["pens"]["pencil"]
     assert (ink["late_most_asked"], ink["late_share"], ink["late_error"]) == ("svc", 1.0, 0.0)
@@ -83,16 +83,16 @@ def test_each_pen_is_counted_for_itself() -> None:
 
 def test_what_nobody_asked_has_no_figures() -> None:
     """An act that was ended at once."""
-    none = pen_figures.figures(PenCount(), ERRORS["ink"])
+    none = contexts.figures(PenCount(), ERRORS["ink"])
     assert (none.answered, none.error, none.late_most_asked, none.late_share) == (0, None, None, None)
     pens, _ = acted(0)
-    assert pen_figures.sentence(pen_figures.content(pens, ERRORS)) == pen_figures.sentence(None)
+    assert contexts.sentence(contexts.content(pens, ERRORS)) == contexts.sentence(None)
 
 
 def test_it_is_said_which_model_each_pen_came_to() -> None:
     """And what one model for both would have meant."""
     pens, _ = acted()
-    said = pen_figures.sentence(pen_figures.content(pens, ERRORS))
+    said = contexts.sentence(contexts.content(pens, ERRORS))
     assert "of what was written in ink svc was asked 100% of the time (0.0% wrong)" in said
     assert "in pencil linear was asked 100%" in said
     assert said.endswith("one model for both would mean 11.0% at best (linear).")
@@ -101,8 +101,8 @@ def test_it_is_said_which_model_each_pen_came_to() -> None:
 def test_shares_are_drawn_for_each_pen() -> None:
     """They add up to 1 wherever anything was asked."""
     pens, _ = acted()
-    shares: dict[str, Any] = {pen: pen_figures.shares(count, ("svc", "linear")) for pen, count in pens.count.items()}
+    shares: dict[str, Any] = {pen: contexts.shares(count, ("svc", "linear")) for pen, count in pens.count.items()}
     assert np.allclose(sum(shares["ink"].values()), 1.0)
-    drawn = plots.pens(shares)
+    drawn = page.pen_shares(shares)
     assert drawn.startswith("<svg")
     assert ">pencil<" in drawn

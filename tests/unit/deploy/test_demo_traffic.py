@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deploy.demo.digits import Digits
-from deploy.demo.tally import Tally
+from deploy.demo.models import Digits
+from deploy.demo.tally import Tally, Trial
 from deploy.demo.traffic import QUIET_S, Link, Queries, Traffic, WarmUp
-from deploy.demo.trial import Trial
 from load.harness.recorder import Recorder
 from load.harness.wire import Arrival
 from schemas import topics

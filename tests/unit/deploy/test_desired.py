@@ -85,7 +85,7 @@ def test_what_is_no_share_is_refused(published: Published, tmp_path: Path, share
 
 def test_a_version_that_cannot_have_its_share_stays_unknown(published: Published, tmp_path: Path) -> None:
     """It can be given another one, or be packaged anew under the same name."""
-    with pytest.raises(UsageError, match="less first"):
+    with pytest.raises(UsageError, match="another share first"):
         added(tmp_path, 0.2)
     assert published.written == 0
 

@@ -28,7 +28,7 @@ def test_every_port_that_is_taken_is_named_with_its_owner() -> None:
     lines = str(refused.value).splitlines()
     assert [line.partition(":")[0] for line in lines[:2]] == ["the live page", "metrics of joiner"]
     assert all(f"is taken by process {os.getpid()} (" in line and "python" in line for line in lines[:2])
-    assert lines[2:] == ["nothing was started: end what listens there, or set another port"]
+    assert lines[2:] == ["nothing was started: stop the process that listens there, or set another port"]
 
 
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70_000), ("192.0.2.1", 8080)])

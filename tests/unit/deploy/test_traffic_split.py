@@ -37,7 +37,7 @@ def test_a_version_takes_another_share_or_becomes_a_shadow() -> None:
 @pytest.mark.parametrize("share", [0.2, 0.1, 0.10000000001])
 def test_canaries_cannot_leave_the_version_that_serves_without_queries(share: float) -> None:
     """Whoever wants that means another version to serve; the message names each share and both ways on."""
-    with pytest.raises(UsageError, match=r"2 0\.7, 3 0\.2, 4 .*less first, or: skysail model use digits 4"):
+    with pytest.raises(UsageError, match=r"2 0\.7, 3 0\.2, 4 .*another share first, or: skysail model use digits 4"):
         given(version("1", {"2": 0.7, "3": 0.2}), version("4"), share)
 
 

@@ -11,10 +11,10 @@ from load.harness.recorder import Recorder
 from load.harness.wire import Arrival
 from load.research.account import page
 from load.research.account.figures import Measured, accounted, with_legs
+from load.research.account.page import DONE
 from load.research.account.profile import Profile, Spent, Window, spent_by
 from load.research.account.steps import OTHER, STEPS, step_of
 from load.research.account.traffic import LEGS, Traffic, legs_ms
-from load.research.account.words import DONE
 from load.results.results import Result
 from schemas import topics
 from schemas.codec import Codec

@@ -1,14 +1,31 @@
 """Comparing results: directions, tolerances, and what is only shown."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from load import figures
+from load.figures import SHOWN, Better, Figures, Kind
+from load.harness.recorder import recorded
 from load.results import results
-from load.results.compare import Better, compare, rule_of
+from load.results.compare import Comparison
+from load.results.compare import compare as compare_by
 from load.results.results import Result
-from load.results.targets import TARGETS
+
+_DECLARED = Figures(
+    recorded(),
+    recorded("at_200_"),
+    figures.PER_S("queries_per_s"),
+    figures.RATIO_RATE("ratio_rate"),
+    figures.CPU_US("cpu_us_per_query"),
+    figures.ERROR("exp3_error"),
+    figures.GAIN("gain_over_batch_1"),
+)
+
+
+def compare(base: Result, head: Result) -> Comparison:
+    """Compare by figures of every kind."""
+    return compare_by(base, head, _DECLARED)
 
 
 def _result(**figures: float) -> Result:
@@ -41,11 +58,23 @@ def test_noise_within_the_tolerance_passes() -> None:
     ).worse
 
 
-def test_a_figure_without_a_rule_is_shown_and_never_fails() -> None:
-    """Counts of how much was done say nothing about quality."""
-    (change,) = compare(_result(queries_sent=10), _result(queries_sent=1)).changes
-    assert change.rule is rule_of("queries_sent") is None
+@pytest.mark.parametrize("name", ["queries_sent", "nobody_declares_it"])
+def test_a_figure_without_a_direction_is_shown_and_never_fails(name: str) -> None:
+    """Counts of how much was done say nothing about quality; nor does what no scenario declares."""
+    (change,) = compare(_result(**{name: 10}), _result(**{name: 1})).changes
+    assert not change.judged
     assert not change.worse
+
+
+def test_an_exact_declaration_counts_before_a_pattern() -> None:
+    """And of patterns the first that fits."""
+    declared = Figures(SHOWN("*_in_time"), Kind("", Better.HIGHER)("wrong_in_time", "*_time"))
+    assert [declared.of(name).better for name in ("wrong_in_time", "x_in_time", "x_time")] == [  # type: ignore[union-attr]  # all are declared
+        Better.HIGHER,
+        None,
+        Better.HIGHER,
+    ]
+    assert declared.of("other") is None
 
 
 def test_figures_that_only_one_side_has_are_named() -> None:
@@ -96,25 +125,3 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path) -> None:
 def test_counts_are_only_shown() -> None:
     """They follow from how long a run was."""
     assert not compare(_result(at_200_in_time=4_000), _result(at_200_in_time=1_000)).worse
-
-
-def targets_of_one_side() -> list[tuple[str, str]]:
-    """Return figure and relation of every target that says which direction is better."""
-    found = []
-    for targets in TARGETS.values():
-        relations = Counter(target.figure for target in targets if target.bound or target.relation != ">=")
-        found += [
-            (target.figure, target.relation)
-            for target in targets
-            if relations[target.figure] == 1 and (target.bound or target.relation != ">=")
-        ]
-    return found
-
-
-@pytest.mark.parametrize(("figure", "relation"), targets_of_one_side())
-def test_what_has_a_target_is_compared_in_its_direction(figure: str, relation: str) -> None:
-    """A figure without a rule could get worse without anybody noticing."""
-    rule = rule_of(figure)
-    assert rule is not None
-    better = {"<=": Better.LOWER, ">=": Better.HIGHER, "==": rule.better if figure.endswith("right") else Better.LOWER}
-    assert rule.better is (Better.HIGHER if figure.endswith("_seen") else better[relation])

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from load.harness import draining
-from load.harness.draining import Drained, drain
-from load.harness.flood import make
+from load.harness import flood as backlog
+from load.harness.flood import Drained, drain, make
 from load.harness.wire import Arrival, Wire
 from load.harness.workload import Rows
 from schemas import topics
@@ -73,7 +72,7 @@ def _drained(monkeypatch: pytest.MonkeyPatch, wire: FakeWire, count: int) -> Dra
     def sleep(seconds: float) -> None:
         wire.time_us += round(seconds * 1e6)
 
-    monkeypatch.setattr(draining.time, "sleep", sleep)
+    monkeypatch.setattr(backlog.time, "sleep", sleep)
     queries = make(Rows("digits", ["a"]), CODEC, count, 0)
     return drain(queries, cast("Wire", wire), wire.now_us, limit_s=1.0)
 

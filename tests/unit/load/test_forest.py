@@ -11,7 +11,7 @@ import pytest
 from load.models.training import digits, enlarged, linear_svm, pixels
 from load.research.peers import batching, by_turns, forest_page
 from load.research.peers.batching import figures, rows
-from load.research.peers.climbing import Step, best_rate, climb
+from load.research.peers.rate_search import Step, best_rate, climb
 from load.results.results import Result
 
 ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apache Kafka", "python": "3.11"}

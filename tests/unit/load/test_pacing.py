@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from load.harness.pacing import IDLE_S, pace
+from load.harness.openloop import IDLE_S, pace
 
 
 class VirtualSide:

@@ -134,9 +134,9 @@ def test_arrived_counts_usable_outputs() -> None:
 
 def test_every_ensemble_size_is_judged_and_in_the_short_form_those_that_it_has() -> None:
     """Silence does not pass, and what was not asked is not judged."""
-    judged = [target for target in targets.TARGETS["straggler"] if target.figure.endswith("_in_time")]
+    judged = [target for target in straggler.FIGURES.targets if target.figure.endswith("_in_time")]
     assert [target.figure for target in judged] == [f"models_{size}_in_time" for size in straggler.SIZES]
     always = [target.figure for target in judged if target.only_with is None]
     assert always == [f"models_{size}_in_time" for size in straggler.FEW]
     assert {target.only_with for target in judged} == {None, ("form", "full")}
-    assert not any(verdict.reached for verdict in targets.verdicts(Result("straggler", {})))
+    assert not any(verdict.reached for verdict in targets.verdicts(Result("straggler", {}), straggler.FIGURES))

@@ -1,6 +1,5 @@
 """What `skysail load run paper` makes of the results of its scenarios: one result, one page."""
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -8,14 +7,15 @@ import pytest
 
 from load import registry
 from load.errors import MissingDataError
+from load.figures import Figures
 from load.harness.backlog import Answered, keys
 from load.harness.system import Stage
 from load.harness.workload import Rows
 from load.research.paper import parts, run
-from load.research.paper.page import page
-from load.research.paper.words import DIFFERENCES
+from load.research.paper.page import DIFFERENCES, page
 from load.results.results import Result
 from load.scenarios import delayed, figure8, overload, replicas
+from load.scenarios.parts.replay import Replay
 from schemas.records import ModelPredictions, Outcome, Prediction, Status, Tensor
 from streams.topology import partition_of
 
@@ -76,7 +76,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
     """One lacks its data, one breaks, one is measured; the same scenario runs once for two figures."""
     ran: list[str] = []
 
-    def runs(name: str, error: Exception | None = None) -> object:
+    def runs(name: str, error: Exception | None = None) -> parts.Source:
         async def scenario(stage: Stage) -> Result:
             ran.append(name)
             assert stage.short
@@ -84,7 +84,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
                 raise error
             return REPLICAS
 
-        return scenario
+        return parts.Source(scenario, Figures())
 
     fakes = {
         "controllers": runs("controllers", RuntimeError("broken")),
@@ -141,8 +141,9 @@ def test_the_curves_of_a_failure_end_at_its_errors() -> None:
     """Each point is the error since the start, of answers and of models alone."""
     truth = np.arange(figure8.QUERIES, dtype=np.uint8) % 10
     rows, labels = figure8.shuffle_and_break(np.repeat(truth[:, None], len(figure8.MODELS), axis=1), truth)
-    replay = figure8.Replay(rows, labels, seed=1)
-    replay.wrong["exp3"] = Counter({0: 1, 1: 1})
+    replay = Replay(figure8.POLICIES, rows, labels, seed=1)
+    replay.wrong[:] = False
+    replay.wrong[figure8.POLICIES.index("exp3"), :2] = True
     last = figure8.curves(replay)[-1]
     assert last["queries"] == figure8.QUERIES
     assert (last["exp3"], last["single"], last["knn3"]) == (2 / figure8.QUERIES, 0.0, 0.25)

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from load.research.peers import grid, ladder, page
+from load.research.peers import ceiling, grid, page
 from load.research.peers import scenario as peers
+from load.research.peers.answer_audit import Ledger, Tally
 from load.research.peers.client import Part
 from load.research.peers.contenders import CONTENDERS, DIRECT, SHORTEST, WHOLE
-from load.research.peers.ledger import Ledger, Tally
-from load.research.peers.speech import V2, Avro, Echo, Said
+from load.research.peers.measurement import Plan, Seen, share_name
 from load.research.peers.summary import Summary, behind, best, figures, spread
-from load.research.peers.visit import Plan, Seen, share_name
+from load.research.peers.wire_formats import V2, Answer, Avro, Echo
 from load.results.results import Result
 from schemas.codec import Codec
 from schemas.records import ModelOutput, Outcome, Prediction, Query, Status, Tensor
@@ -24,7 +24,7 @@ ENVIRONMENT = {"cores_usable": 2, "processor": "some processor", "broker": "Apac
 
 
 class Plain:
-    """A speech whose answers are `id model label`; without a model, a default."""
+    """A wire_format whose answers are `id model label`; without a model, a default."""
 
     headers = ()
 
@@ -32,10 +32,10 @@ class Plain:
         """Return the id."""
         return query.query_id.encode()
 
-    def said(self, value: bytes) -> Said:
+    def answer(self, value: bytes) -> Answer:
         """Read the words."""
         query_id, *answer = value.decode().split()
-        return Said(query_id, ((answer[0], int(answer[1])),) if answer else ())
+        return Answer(query_id, ((answer[0], int(answer[1])),) if answer else ())
 
 
 @pytest.fixture
@@ -103,23 +103,23 @@ def test_avro_says_what_each_model_said() -> None:
     late = ModelOutput("ridge", "1", Outcome.INVALID, None)
     given = Prediction("a", "digits", None, None, Status.COMPLETE, None, 7, 1.0, (output, late), 1, 2, 3, 4)
     default = given._replace(status=Status.DEFAULT)
-    said = [Avro().said(Codec().encode(prediction)) for prediction in (given, default)]
-    assert said == [Said("a", (("logistic", 7),)), Said("a", ())]
+    said = [Avro().answer(Codec().encode(prediction)) for prediction in (given, default)]
+    assert said == [Answer("a", (("logistic", 7),)), Answer("a", ())]
 
 
 def test_without_a_system_the_query_itself_arrives() -> None:
     """The echo of a query answers it, by a model that nobody judges."""
     query = Query("a", "digits", Tensor.of(np.zeros(2, np.float32)), None, 1)
-    assert Echo().said(Echo().query(query)) == Said("a", (("", None),))
+    assert Echo().answer(Echo().query(query)) == Answer("a", (("", None),))
 
 
 def test_v2_asks_one_row_in_json() -> None:
     """Shape, type and numbers of a row; the answer's first number is the label."""
     query = Query("a", "digits", Tensor.of(np.array([1, 2], np.float32)), None, 1)
-    speech = V2("logistic")
+    wire_format = V2("logistic")
     tensor = {"name": "rows", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
-    assert json.loads(speech.query(query)) == {"id": "a", "inputs": [tensor]}
-    assert speech.said(b'{"id": "a", "outputs": [{"data": [7]}]}') == Said("a", (("logistic", 7),))
+    assert json.loads(wire_format.query(query)) == {"id": "a", "inputs": [tensor]}
+    assert wire_format.answer(b'{"id": "a", "outputs": [{"data": [7]}]}') == Answer("a", (("logistic", 7),))
 
 
 def test_rates_beyond_capacity_or_ceiling_are_left_out() -> None:
@@ -150,8 +150,8 @@ def test_the_ladder_ends_below_the_first_saturated_rate() -> None:
     """The ceiling is the highest rate that was clean at most of its looks; the lowest rate where none was."""
     looks = ((500, False), (1_000, True), (1_000, False), (1_000, False), (2_000, True), (2_000, False), (2_000, True))
     rows = [{"rate_per_s": rate, "saturated": bad} for rate, bad in looks]
-    assert ladder.ceiling_per_s(rows) == 1_000
-    assert ladder.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
+    assert ceiling.ceiling_per_s(rows) == 1_000
+    assert ceiling.ceiling_per_s([{"rate_per_s": 500, "saturated": True}]) == 500
 
 
 class _Stalling:
@@ -169,9 +169,9 @@ class _Stalling:
 def test_two_looks_that_agree_decide_about_a_rate() -> None:
     """One stall is not the harness' doing; two are taken for it, and nothing faster is looked at."""
     client = _Stalling({500: [3, 4], 1_000: [90, 5, 6], 2_000: [5, 90, 40], 4_000: []})
-    rows = ladder.looks(client)  # type: ignore[arg-type] # it sends nothing
+    rows = ceiling.looks(client)  # type: ignore[arg-type] # it sends nothing
     assert [row["rate_per_s"] for row in rows] == [500] * 2 + [1_000] * 3 + [2_000] * 3
-    assert ladder.ceiling_per_s(rows) == 1_000
+    assert ceiling.ceiling_per_s(rows) == 1_000
 
 
 def test_of_settings_about_as_fast_the_one_that_answers_most_in_time_is_chosen() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from load.harness.rounds import STARTS, held_out, over_rounds, starts
+from load.harness.aggregates import STARTS, held_out, over_rounds, starts
 
 
 def test_counts_are_summed_and_everything_else_is_the_median() -> None:

@@ -5,7 +5,7 @@ import pytest
 from load.harness.driving import Stretch
 from load.harness.recorder import Recorder
 from load.results.results import Result
-from load.scenarios.parts import scale_page
+from load.scenarios import scale_page
 from load.scenarios.parts.scaling import Chunk, Many, Size, by_role
 from load.scenarios.scale import SIZES, growth, ratios
 from schemas.records import Status, Tensor

@@ -1,23 +1,42 @@
 """What the scenarios compute from what they measured, and the list of them."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from load import registry
-from load.harness.rates import central_rate
+from load.harness.aggregates import central_rate
 from load.results import report
 from load.results.compare import compare
 from load.results.report import describe
 from load.results.results import Result
-from load.results.targets import TARGETS, verdicts
-from load.scenarios import batching, cache, figure8
+from load.results.targets import verdicts
+from load.scenarios import batching, cache, figure8, loop
 from load.scenarios.batching import Batch
 from load.scenarios.parts.replacement import lru
 
 
-def test_every_target_belongs_to_a_scenario() -> None:
-    """A target nobody measures would never fail."""
-    assert set(TARGETS) <= set(registry.SCENARIOS)
+def test_scenarios_of_the_research_folder_are_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package comes without them; who asks for one reads where it is to be had."""
+    own = {name: each for name, each in registry.SCENARIOS.items() if name not in registry.RESEARCH}
+    assert len(own) == len(registry.SCENARIOS) - len(registry.RESEARCH)
+    monkeypatch.setattr(registry, "SCENARIOS", own)
+    with pytest.raises(LookupError, match=r"'peers'.*checkout of the repository"):
+        registry.find("peers")
+
+
+def test_without_the_research_folder_the_other_scenarios_are_there() -> None:
+    """Nothing outside of it imports it."""
+    code = (
+        "import sys, importlib.util as u; found = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'load.research' else found(name, *more)\n"
+        "from load import registry\n"
+        "print(registry.find('loop').name, 'peers' in registry.SCENARIOS, 'load.research' in sys.modules)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["loop", "False", "False"]
 
 
 def test_an_unknown_scenario_names_the_nearest() -> None:
@@ -29,7 +48,7 @@ def test_an_unknown_scenario_names_the_nearest() -> None:
 def test_targets_are_judged_and_a_missing_figure_is_a_miss() -> None:
     """Silence does not pass."""
     result = Result("batching", {"settled_share_of_best": 0.95, "settling_batches": 300, "backoff_batches": 5})
-    judged = {verdict.target.figure: verdict.reached for verdict in verdicts(result)}
+    judged = {verdict.target.figure: verdict.reached for verdict in verdicts(result, batching.FIGURES)}
     assert judged == {
         "settled_share_of_best": True,
         "aimd_least_share": False,
@@ -42,26 +61,28 @@ def test_targets_are_judged_and_a_missing_figure_is_a_miss() -> None:
 
 def test_targets_for_one_data_set_do_not_bind_another() -> None:
     """The published errors belong to the published predictions."""
-    with_public = verdicts(Result("figure8", {}, {"source": "mnist"}))
+    with_public = verdicts(Result("figure8", {}, {"source": "mnist"}), figure8.FIGURES)
     digits = Result("figure8", {}, {"source": "digits"})
-    without = verdicts(digits)
-    assert "not judged exp3_error_total <= 0.082: it holds for source mnist" in describe(digits)
+    without = verdicts(digits, figure8.FIGURES)
+    assert "not judged exp3_error_total <= 0.082: it holds for source mnist" in describe(digits, figure8.FIGURES)
     assert len(with_public) == len(without) + 2
 
 
 def test_a_report_names_figures_targets_and_notes() -> None:
     """What a person reads after `skysail load run`."""
-    text = report.describe(Result("loop", {"ratio_rate": 0.2, "backlog_lost": 0}, {"seed": 1}, notes=("two cores",)))
+    result = Result("loop", {"ratio_rate": 0.2, "backlog_lost": 0, "new": 1}, {"seed": 1}, notes=("two cores",))
+    text = report.describe(result, loop.FIGURES)
     assert "MISSED   ratio_rate >= 0.4: 0.2" in text
     assert "reached  backlog_lost == 0: 0" in text
     assert "note: two cores" in text
+    assert "not declared: new" in text
 
 
 def test_a_comparison_shows_the_worst_first() -> None:
     """And names what only one side has."""
     base = Result("loop", {"queries_sent": 10, "backlog_per_s": 9_000, "lost": 0, "gone": 1})
     head = Result("loop", {"queries_sent": 12, "backlog_per_s": 4_000, "lost": 0, "new": 1})
-    lines = report.describe_comparison(compare(base, head)).splitlines()
+    lines = report.describe_comparison(compare(base, head, loop.FIGURES)).splitlines()
     assert lines[1].split()[:2] == ["WORSE", "backlog_per_s"]
     assert lines[-2:] == ["  only in base: gone", "  only in head: new"]
 

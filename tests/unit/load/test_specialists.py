@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from load.scenarios import specialists
-from load.scenarios.specialists import APPLICATIONS, Replay
+from load.scenarios.parts.replay import Replay
+from load.scenarios.specialists import APPLICATIONS
 from schemas.records import Prediction, Status
 
 
@@ -30,7 +31,7 @@ def test_a_specialist_says_what_its_model_says_about_four_digits_and_anything_ab
 def test_errors_are_set_beside_a_plain_vote_and_what_is_not_answered_is_wrong() -> None:
     """Both applications are asked the same rows; three of eight queries get the right answer."""
     rows, labels = np.array([[7, 7, 3]] * 4, np.uint8), np.array([7, 7, 3, 3], np.uint8)
-    replay = Replay(rows, labels, seed=1)
+    replay = Replay(APPLICATIONS, rows, labels, seed=1)
     asked = [replay(index, 0) for index in range(8)]
     assert [query.query.application for query in asked] == [*APPLICATIONS] * 4
     assert [query.label for query in asked] == [7, 7, 7, 7, 3, 3, 3, 3]

@@ -190,7 +190,8 @@ async def test_a_query_that_kafka_does_not_take_is_no_silence(
 def test_a_script_without_logging_reads_nothing_of_what_is_tried_again(capfd: pytest.CaptureFixture[str]) -> None:
     """Neither ours nor the Kafka library's: errors are raised, and whoever sets logging up sees all."""
     script = (
-        "import logging, streams.client; logging.getLogger('aiokafka.producer').error('lost');"
+        "import logging, streams.client; streams.client.Client('b:9092');"
+        "logging.getLogger('aiokafka.producer').error('lost');"
         "logging.getLogger('streams.runtime.role.accumulator').warning('tries again')"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -84,7 +84,7 @@ def test_a_column_that_cannot_travel_is_refused(frame: Any, tmp_path: Path) -> N
 def test_a_worker_without_pandas_says_that_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """When it loads such a model, and no other."""
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(PackageError, match="pip install pandas"):
+    with pytest.raises(PackageError, match=r"pip install 'skysail\[pandas\]'"):
         shaper(Signature("table", columns=(("a", "float64"),)))
     assert shaper(Signature("string"))(["a"]) == ["a"]
 

@@ -221,7 +221,7 @@ def test_types_that_are_not_trusted_are_refused_at_packaging(tmp_path: Path) -> 
     """The message names them and the choices; nothing is left behind."""
     estimator = FunctionTransformer(resolve)
     estimator.predict = None
-    with pytest.raises(PackageError, match=r"workers\.dotted\.resolve"):
+    with pytest.raises(PackageError, match=r"workers\.entry_point\.resolve"):
         package_sklearn(estimator, tmp_path / "new", "digits", "1", X[:2], output="value")
     assert not (tmp_path / "new").exists()
 

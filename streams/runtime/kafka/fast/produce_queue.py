@@ -18,6 +18,7 @@ from aiokafka import errors
 from aiokafka.errors import KafkaError
 
 from streams.runtime.kafka.fast.protocol import PRODUCE, produce_request
+from streams.runtime.kafka.outlet import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
     from streams.runtime.kafka.fast.requests import Calls
 
 _ALL_REPLICAS = -1
-
-
-class InvalidRecordError(KafkaError):  # type: ignore[misc]  # aiokafka has no types
-    """The broker's code 87, which aiokafka does not know: a record that the topic will never take."""
-
-    errno = 87
 
 
 class _Batch(NamedTuple):

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from struct import Struct
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final
 
 from aiokafka.errors import CorruptRecordException
-from aiokafka.record.default_records import _DefaultRecordBatchPy
 from aiokafka.record.memory_records import MemoryRecords
-from aiokafka.record.util import calc_crc32c, decode_varint_py
+from aiokafka.record.util import calc_crc32c
 
 from streams.operators.contract import Record
 from streams.runtime.corrupt import CorruptBatch, corrupt
+from streams.runtime.kafka.fast import lenient
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, inflate
 
 try:
@@ -92,7 +92,7 @@ def _records(batch: bytes, topic: str, partition: int, start: int) -> tuple[list
     try:
         return _taken(read, topic, partition, start), read.next_offset
     except UnicodeDecodeError:
-        return _taken(_Lenient(batch), topic, partition, start), read.next_offset
+        return _taken(lenient.records(batch), topic, partition, start), read.next_offset
 
 
 def _taken(batch: Any, topic: str, partition: int, start: int) -> list[Record]:
@@ -132,32 +132,3 @@ def _lost(batch: bytes, topic: str, partition: int, start: int, fault: Exception
         last = max(first + behind, start)
     time_ms = newest_ms if 0 <= newest_ms <= _LAST_MS else 0
     return corrupt((topic, partition), (first, last), time_ms, batch, f"{type(fault).__name__}: {fault}")
-
-
-class _Lenient(_DefaultRecordBatchPy):  # type: ignore[misc]  # aiokafka has no types; final for its own checker
-    """A batch whose header names may be any bytes, as librdkafka writes them; slow, and rare.
-
-    With aiokafka's numbers in Python: those in C are read beyond the end of the batch, which may be the process's.
-    """
-
-    _buffer: bytearray
-
-    def _read_msg(self, decode_varint: Any = decode_varint_py) -> Any:
-        return super()._read_msg(decode_varint)
-
-    def _maybe_uncompress(self) -> None:
-        super()._maybe_uncompress()
-        self._buffer = _Text(self._buffer)
-
-
-class _Text(bytearray):
-    """Bytes that decode to something readable whatever they are."""
-
-    def __getitem__(self, at: SupportsIndex | slice) -> Any:
-        part = super().__getitem__(at)
-        return _Text(part) if isinstance(part, bytearray) else part
-
-    def decode(self, encoding: str = "utf-8", errors: str = "") -> str:
-        """Replace what is no text by its escaped form."""
-        del errors
-        return super().decode(encoding, "backslashreplace")

@@ -1,4 +1,4 @@
-"""Sends requests of `kafka_wire` over aiokafka's connections: no task, no object per field, one timer each.
+"""Sends requests of `protocol` over aiokafka's connections: no task, no object per field, one timer each.
 
 The client finds brokers, connects and logs in; its connection frames and matches the answers.
 """
@@ -13,19 +13,18 @@ from aiokafka import errors
 from aiokafka.conn import CloseReason
 from aiokafka.errors import KafkaError
 
-from streams.runtime.kafka.fast import protocol as kafka_wire
+from streams.runtime.kafka import private
+from streams.runtime.kafka.fast.protocol import header
 
 if TYPE_CHECKING:
     from io import BytesIO
 
     from aiokafka.client import AIOKafkaClient
-    from aiokafka.conn import AIOKafkaConnection
+    from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.runtime.kafka.fast.protocol import Api
 
 _log = logging.getLogger(__name__)
-
-_DEFAULT_GROUP = 0  # of the client's connections to one broker; the group coordinator has one of its own
 
 
 class _Header(NamedTuple):
@@ -53,19 +52,30 @@ class _Asked:
 class Calls:
     """Requests to brokers, on one client of one event loop."""
 
-    def __init__(self, client: AIOKafkaClient, timeout_s: float) -> None:
+    def __init__(self, client: AIOKafkaClient, timeout_s: float, client_id: str = "skysail") -> None:
         """Nothing is sent yet.
 
         Args:
-            client: bootstrapped.
+            client: bootstrapped before the first request.
             timeout_s: until a request without an answer counts as lost, and its connection with it.
+            client_id: as brokers log it.
         """
         self._client = client
         self._timeout_s = timeout_s
+        self._client_id = client_id.encode()
+
+    def leader(self, place: KafkaPartition) -> int | None:
+        """Return the broker that leads a partition, as far as is known."""
+        leader: int | None = self._client.cluster.leader_for_partition(place)
+        return None if leader == -1 else leader
+
+    def refresh(self) -> None:
+        """Ask for new metadata."""
+        self._client.force_metadata_update()
 
     def connected(self, node: int) -> bool:
         """Tell whether `post` can be used."""
-        return self._connection(node) is not None
+        return private.connection_to(self._client, node) is not None
 
     async def connect(self, node: int) -> bool:
         """Connect to a broker; returns whether that worked.
@@ -87,30 +97,13 @@ class Calls:
         Raises:
             KafkaError: there is no connection, it broke, or the broker is too old.
         """
-        connection = self._connection(node)
+        connection = private.connection_to(self._client, node)
         if connection is None:
             raise errors.NodeNotReadyError(f"broker {node} is not connected")
-        oldest, newest = connection._versions.get(api.key, (0, 0))  # noqa: SLF001 - no public way below objects
+        oldest, newest = private.versions(connection, api.key)
         if not oldest <= api.version <= newest:
             raise errors.IncompatibleBrokerVersion(f"broker {node} lacks version {api.version} of request {api.key}")
-        return self._write(connection, api, body)
-
-    def _write(self, connection: AIOKafkaConnection, api: Api, body: bytes) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        correlation_id: int = connection._next_correlation_id()  # noqa: SLF001 - as `connection.send()` does
-        head = kafka_wire.header(api, correlation_id, connection._client_id.encode())  # noqa: SLF001
-        size = len(head) + len(body)
-        try:
-            connection._writer.write(size.to_bytes(4, "big") + head + body)  # noqa: SLF001
-        except (OSError, RuntimeError) as fault:  # the latter is uvloop's, of a connection that has just been closed
-            connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=fault)
-            raise errors.KafkaConnectionError(f"the connection broke: {fault}") from fault
-        answer: asyncio.Future[Any] = loop.create_future()
-        connection._requests.append((correlation_id, _Asked(api), answer))  # noqa: SLF001
-        timer = loop.call_later(self._timeout_s, connection.close, CloseReason.CONNECTION_TIMEOUT)
+        answer = private.write(connection, lambda number: header(api, number, self._client_id) + body, _Asked(api))
+        timer = asyncio.get_running_loop().call_later(self._timeout_s, connection.close, CloseReason.CONNECTION_TIMEOUT)
         answer.add_done_callback(lambda _: timer.cancel())
         return answer
-
-    def _connection(self, node: int) -> AIOKafkaConnection | None:
-        connection = self._client._conns.get((node, _DEFAULT_GROUP))  # noqa: SLF001
-        return connection if connection is not None and connection.connected() else None

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from io import BytesIO
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from aiokafka import errors
-from aiokafka.consumer.subscription_state import SubscriptionState
 from aiokafka.protocol.fetch import FetchRequest_v11
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import TopicPartition
 
-from streams.runtime.kafka.fast.fetcher import DirectFetcher
+from streams.runtime.kafka.fast.fetcher import Fetcher
 from streams.runtime.kafka.fast.protocol import Api, FetchAnswer, Fetched
+from streams.runtime.kafka.source import FetchSettings
 from tests.virtual import run
 
 if TYPE_CHECKING:
@@ -46,14 +45,21 @@ class Broker:
         self.refreshed = 0
         self.is_connected = True
         self.connects = True
-        self.cluster = SimpleNamespace(leader_for_partition=lambda _place: 1)
+        self.begin = 0
         self._answers: list[asyncio.Future[Any]] = []
         self._loop = asyncio.get_running_loop()
-        self._metadata_max_age_ms = 30_000
 
-    def force_metadata_update(self) -> None:
+    def leader(self, place: TopicPartition) -> int:
+        """Lead every partition."""
+        return 1
+
+    def refresh(self) -> None:
         """Count."""
         self.refreshed += 1
+
+    async def oldest(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Say where logs begin."""
+        return dict.fromkeys(places, self.begin)
 
     def connected(self, node: int) -> bool:
         """Say so."""
@@ -89,19 +95,19 @@ class Scene:
 
     def __init__(self) -> None:
         self.broker = Broker()
-        self.subscriptions = SubscriptionState()
-        self.subscriptions.assign_from_user(PLACES)
-        for place in PLACES:
-            self.subscriptions.seek(place, 0)
+        settings = FetchSettings(quiet_wait_ms=3_000)
         calls = cast("Calls", self.broker)
-        options = {"retry_backoff_ms": BACKOFF_S * 1000, "auto_offset_reset": "earliest"}
-        self.fetcher = DirectFetcher(
-            {"p.t": "t"}, calls, self.broker, self.subscriptions, quiet_wait_ms=3_000, fetcher_timeout=1.0, **options
-        )
+        self.fetcher = Fetcher(calls, {"p.t": "t"}, settings, BACKOFF_S, self.broker.oldest)
+        for place in PLACES:
+            self.fetcher.seek(place, 0)
 
     async def poll(self, *partitions: TopicPartition, timeout_s: float = 0.01) -> dict[TopicPartition, list[Record]]:
         """Take what is there."""
-        return await self.fetcher.fetched_records(partitions, timeout_s)
+        return await self.fetcher.poll(partitions, timeout_s)
+
+    def unread(self) -> dict[TopicPartition, int | None]:
+        """Return how much of each partition is unread."""
+        return dict(self.fetcher.unread())
 
 
 def play(act: Any, broker_up: bool = True) -> None:
@@ -113,7 +119,7 @@ def play(act: Any, broker_up: bool = True) -> None:
         await asyncio.sleep(0.001)
         coroutine: Coroutine[Any, Any, None] = act(stage, stage.broker)
         await coroutine
-        await stage.fetcher.close()
+        stage.fetcher.stop()
 
     run(scene())
 
@@ -196,9 +202,9 @@ def test_a_position_that_was_moved_meanwhile_is_what_counts() -> None:
     """Neither an answer on its way nor one that is held is handed out after a seek."""
 
     async def act(stage: Scene, broker: Broker) -> None:
-        stage.subscriptions.seek(PLACES[1], 5)
+        stage.fetcher.seek(PLACES[1], 5)
         await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1], b"b"))
-        stage.subscriptions.seek(PLACES[0], 9)
+        stage.fetcher.seek(PLACES[0], 9)
         assert await stage.poll() == {}
         await asyncio.sleep(0.001)
         assert broker.asked[-1] == {PLACES[0]: 9, PLACES[1]: 5}
@@ -210,9 +216,9 @@ def test_an_offset_out_of_range_is_looked_up_again() -> None:
     """The log's beginning has moved on, or the topic was made anew."""
 
     async def act(stage: Scene, broker: Broker) -> None:
+        broker.begin = 8
         await broker.answer(sent(PLACES[0], code=errors.OffsetOutOfRangeError.errno), sent(PLACES[1]))
-        state = stage.subscriptions.subscription.assignment.state_value(PLACES[0])
-        assert state.awaiting_reset
+        assert broker.asked[1:] == [{PLACES[0]: 8, PLACES[1]: 0}]
 
     play(act)
 
@@ -221,18 +227,18 @@ def test_what_is_no_record_does_not_wait_to_be_read() -> None:
     """The mark of a transaction at the end of a log, and records that were deleted before anybody read them."""
 
     async def act(stage: Scene, broker: Broker) -> None:
+        broker.begin = 8
         marked = Fetched(tuple(PLACES[0]), 0, 2, batch(b"a") + mark(1))
         deleted = Fetched(tuple(PLACES[1]), errors.OffsetOutOfRangeError.errno, -1, b"")
         await broker.answer(marked, deleted)
-        assert (stage.fetcher.lag(), stage.fetcher.unread()) == (2, set(PLACES))
+        assert stage.unread() == {PLACES[0]: 2, PLACES[1]: None}
         assert list(await stage.poll()) == [PLACES[0]]
-        assert (stage.fetcher.lag(), stage.fetcher.unread()) == (0, {PLACES[1]})  # of which nobody has told
-        stage.subscriptions.subscription.assignment.state_value(PLACES[1]).reset_to(8)
+        assert stage.unread() == {PLACES[0]: 0, PLACES[1]: None}  # of which nobody has told
         await asyncio.sleep(2 * BACKOFF_S)
         await broker.answer(sent(PLACES[0], high_watermark=2), sent(PLACES[1], high_watermark=8))
-        assert stage.fetcher.lag() == 0
+        assert stage.unread() == {PLACES[0]: 0, PLACES[1]: 0}
         await broker.answer(sent(PLACES[0], high_watermark=5), sent(PLACES[1], high_watermark=8))
-        assert (stage.fetcher.lag(), stage.fetcher.unread()) == (3, {PLACES[0]})
+        assert stage.unread() == {PLACES[0]: 3, PLACES[1]: 0}
 
     play(act)
 
@@ -315,9 +321,8 @@ def test_a_new_assignment_begins_with_nothing_held() -> None:
 
     async def act(stage: Scene, broker: Broker) -> None:
         await broker.answer(sent(PLACES[0], b"a"), sent(PLACES[1]))
-        stage.subscriptions.unsubscribe()
-        stage.subscriptions.assign_from_user(PLACES[1:])
-        stage.subscriptions.seek(PLACES[1], 3)
+        stage.fetcher.keep([])
+        stage.fetcher.seek(PLACES[1], 3)
         assert await stage.poll() == {}
         assert broker.asked[-1] == {PLACES[1]: 3}
 
@@ -391,5 +396,18 @@ def test_a_failure_ends_the_session() -> None:
         await broker.answer(sent(PLACES[0], code=errors.NotLeaderForPartitionError.errno), session=11)
         await asyncio.sleep(2 * BACKOFF_S)
         assert broker.sessions[3:] == [(11, 0)]
+
+    play(act)
+
+
+def test_a_poll_that_waits_returns_when_the_fetcher_stops() -> None:
+    """Nothing comes any more, and whoever stops need not wait for it."""
+
+    async def act(stage: Scene, broker: Broker) -> None:
+        poll = asyncio.create_task(stage.poll(timeout_s=60.0))
+        await asyncio.sleep(0.001)
+        stage.fetcher.stop()
+        assert await poll == {}
+        assert asyncio.get_running_loop().time() < 1.0
 
     play(act)

@@ -15,6 +15,7 @@ from aiokafka.protocol.metadata import MetadataResponse_v0
 
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.kafka import private
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.fast import protocol as kafka_wire
@@ -32,7 +33,7 @@ class Gone:
         """Fail."""
         raise CLOSED
 
-    async def getmany(self, *partitions: Any, timeout_ms: int) -> dict[Any, list[Any]]:
+    async def poll(self, places: Any, timeout_ms: int) -> dict[Any, list[Any]]:
         """Fail."""
         raise CLOSED
 
@@ -43,7 +44,7 @@ class Idle:
     def __init__(self, keeper: asyncio.Future[None]) -> None:
         self._client = SimpleNamespace(_sync_task=keeper)
 
-    async def getmany(self, *partitions: Any, timeout_ms: int) -> dict[Any, list[Any]]:
+    async def poll(self, places: Any, timeout_ms: int) -> dict[Any, list[Any]]:
         """Return nothing."""
         return {}
 
@@ -53,7 +54,7 @@ def test_offsets_are_committed_with_the_next_ones_and_polls_tried_again(caplog: 
     consumer = KafkaConsumer(
         KafkaConnection("b:9092"), ("queries",), "g", SystemClock(), ConsumerSettings(backoff_s=0.0)
     )
-    consumer._consumer = Gone()
+    consumer._consumer = consumer._source = Gone()  # type: ignore[assignment]
 
     async def lose() -> tuple[bool, list[Any]]:
         return await consumer.commit({("queries", 0): 5}), await consumer.poll(0)
@@ -80,6 +81,7 @@ def test_requests_of_aiokafka_itself_fail_as_over_a_broken_connection() -> None:
         connection._reader = asyncio.StreamReader()
         connection._writer = SimpleNamespace(write=write, close=lambda: None)
         connection._read_task = asyncio.get_running_loop().create_future()
+        private.mend_connection(connection)
         with pytest.raises(KafkaConnectionError, match="handler is closed"):
             await connection.send(ApiVersionRequest())
         return connection.connected()
@@ -96,7 +98,7 @@ def test_a_member_whose_metadata_nobody_keeps_any_more_gives_up() -> None:
         keeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         keeper.set_exception(CLOSED)
         consumer = KafkaConsumer(KafkaConnection("b:9092"), ("queries",), "g", SystemClock())
-        consumer._consumer = Idle(keeper)
+        consumer._consumer = consumer._source = Idle(keeper)  # type: ignore[assignment]
         with pytest.raises(StuckError, match="metadata") as stuck:
             await consumer.poll(0)
         assert stuck.value.__cause__ is CLOSED
@@ -146,7 +148,8 @@ def test_whoever_cannot_connect_rests_before_he_asks_again(monkeypatch: pytest.M
         raise ConnectionRefusedError
 
     async def ask() -> float:
-        client = AIOKafkaClient(bootstrap_servers="b:9092", retry_backoff_ms=100)
+        client = AIOKafkaClient(bootstrap_servers="b:9092")
+        private.mend(client, 0.1)
         client.cluster.update_metadata(MetadataResponse_v0(brokers=[(1, "b", 9092)], topics=[]))
         for _ in range(5):
             assert not await client.ready(1)

@@ -1,0 +1,8 @@
+"""Says how far a scenario is, on stderr: results go to stdout."""
+
+import sys
+
+
+def say(scenario: str, text: str) -> None:
+    """Print a line."""
+    print(f"{scenario}: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,48 @@
+"""What a scenario is: a name, how it is measured, its figures, and how its results are shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from load.figures import Figures
+    from load.harness.environment import Environment
+    from load.harness.system import Stage
+    from load.results.results import Result
+    from load.results.tables import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario.
+
+    Attributes:
+        name: permanent.
+        summary: what it shows, in one line.
+        run: measures.
+        figures: declarations of all that it measures.
+        any_arrivals: whether its arrivals can be chosen.
+        tables: a result for the screen, beside its figures.
+        page: a result and its environment as a page of the documentation, in Markdown.
+        html: what that page is called where it is HTML and is written beside the result.
+        seconds: of a measured stretch, unless one asks for another length.
+        parts: that can be asked for by themselves.
+        short: whether it has a short form.
+        offline: whether it needs neither a broker nor Redis.
+    """
+
+    name: str
+    summary: str
+    run: Callable[[Stage], Coroutine[None, None, Result]]
+    figures: Figures
+    any_arrivals: bool = False
+    tables: Callable[[Result], Sequence[Table]] | None = None
+    page: Callable[[Result, Environment], str] | None = None
+    html: str = ""
+    seconds: float = 20.0
+    parts: tuple[str, ...] = ()
+    short: bool = False
+    offline: bool = False

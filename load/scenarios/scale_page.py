@@ -1,0 +1,82 @@
+"""What grows, as tables and as a part of the benchmark page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from load.results.pages import section
+from load.results.tables import Table, number, present
+from load.scenarios.parts.scaling import RATE
+from load.scenarios.scale import FIGURES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from load.harness.environment import Environment
+    from load.results.results import Result
+
+TITLE: Final = "What grows, and how"
+INTRODUCTION: Final = """\
+Backlogs at rising sizes, and single queries after them. Workers have sleeping models, so that the cores are not what
+they wait for; everything else runs models that cost nothing inside the selection role, with all feedback joined and
+learnt. Memory is resident, after the backlogs. Written by `skysail load run scale`.
+
+**Do not read "queries/s" as a rate that can be had.** Selection stamps an answer when its call begins, before anything
+is sent, and the largest of several short backlogs counts. Times CPU per query, several rows would need more cores than
+there are. How CPU time, latency and memory grow is what this part is for.
+"""
+_TITLES: Final = {
+    "workers": "Workers and partitions",
+    "models": "Models of one application",
+    "applications": "Applications",
+    "contexts": "Contexts, each asked once or more",
+}
+_HEADS: Final = {
+    "start_s": "start s",
+    "per_s": "queries/s",
+    "cpu_us_per_query": "CPU us/query",
+    f"at_{RATE}_p50_ms": f"p50 ms at {RATE}/s",
+    f"at_{RATE}_p99_ms": "p99 ms",
+    f"at_{RATE}_p999_ms": "p99.9 ms",
+    f"at_{RATE}_within_slo": "share within 100 ms",
+    "selection_mib": "selection MiB",
+    "worker_mib": "workers MiB",
+    "joiner_mib": "joiner MiB",
+    "learner_mib": "learner MiB",
+    "states": "states held by selection",
+    "lost": "lost",
+    "defaults": "defaults",
+}
+
+
+def tables(result: Result) -> list[Table]:
+    """Return every table, in the order of the page."""
+    sizes = result.series["sizes"]
+    shown = [_sizes(part, [row for row in sizes if row["part"] == part]) for part in _TITLES]
+    if coming := result.series.get("coming"):
+        shown.append(_memory("Memory while contexts come", coming))
+    if memory := result.series.get("memory"):
+        shown.append(_memory("Memory under the same load again and again", memory))
+    return [table for table in shown if table.rows]
+
+
+def page(result: Result, environment: Environment) -> str:
+    """Return the part of the page."""
+    return section(result, environment, TITLE, INTRODUCTION, tables(result), FIGURES)
+
+
+def _sizes(part: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    heads = present(_HEADS, rows)
+    lines = tuple((f"{row['size']:,}", *(number(row.get(key)) for key in heads)) for row in rows)
+    return Table(_TITLES[part], (part, *heads.values()), lines)
+
+
+def _memory(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    keys = [key for key in rows[0] if key.endswith("_mib")]
+    lines = []
+    asked = 0
+    for row in rows:
+        asked += int(row["queries"])
+        lines.append((f"{asked:,}", *(number(row[key]) for key in keys)))
+    heads = ("queries so far", *(key.replace("_mib", " MiB") for key in keys))
+    return Table(title, heads, tuple(lines))

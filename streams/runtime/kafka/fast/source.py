@@ -1,0 +1,54 @@
+"""The fast way to a consumer's records: aiokafka keeps the group and the offsets, and fetches nothing itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.runtime.kafka import private
+from streams.runtime.kafka.fast.fetcher import Fetcher
+from streams.runtime.kafka.fast.requests import Calls
+from streams.runtime.kafka.source import NOWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.structs import TopicPartition as KafkaPartition
+
+    from streams.operators.contract import Record
+    from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.kafka.source import FetchSettings
+
+
+class FastSource:
+    """Implements `source.Source` beside a consumer whose own partitions are paused."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        names: Mapping[str, str],
+        connection: KafkaConnection,
+        settings: FetchSettings,
+    ) -> None:
+        self._consumer = consumer
+        client = private.client_of(consumer)
+        calls = Calls(client, settings.request_timeout_ms / 1000, connection.client_id)
+        self._fetcher = Fetcher(calls, names, settings, connection.rest_s, consumer.beginning_offsets)
+        self.position = self._fetcher.position
+        self.seek = self._fetcher.seek
+        self.stop = self._fetcher.stop
+
+    def own(self, places: Collection[KafkaPartition]) -> None:
+        """Keep aiokafka from fetching what is assigned now, and forget what is not; see `source.Source`."""
+        self._consumer.pause(*places)
+        self._fetcher.keep(places)
+
+    async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
+        """Return what has come; see `source.Source`."""
+        # The group's errors come out here, and it waits while the group decides who owns what.
+        await self._consumer.getmany(NOWHERE, timeout_ms=0)
+        return await self._fetcher.poll(places, timeout_ms / 1000)
+
+    def unread(self) -> Iterator[tuple[KafkaPartition, int | None]]:
+        """Yield how much is unread; see `source.Source`."""
+        return self._fetcher.unread()

@@ -1,0 +1,176 @@
+"""The stock way to a consumer's records: aiokafka fetches and unpacks them.
+
+    getmany ──▶ records
+       └─ what aiokafka cannot unpack ──▶ fetched again, unpacked as on the fast path ──▶ records, `CorruptBatch`
+
+aiokafka unpacks a compressed batch without a bound: keep topics uncompressed (`compression.type=uncompressed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    CorruptRecordException,
+    IllegalStateError,
+    KafkaError,
+    LeaderNotAvailableError,
+    UnsupportedCodecError,
+    for_code,
+)
+from aiokafka.protocol.fetch import FetchRequest
+
+from streams.operators.contract import Record
+from streams.runtime.kafka.fast.record_batches import unpack
+from streams.runtime.kafka.source import NOWHERE
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from aiokafka import AIOKafkaConsumer, ConsumerRecord
+    from aiokafka.structs import TopicPartition as KafkaPartition
+
+    from streams.runtime.kafka.connection import KafkaConnection
+    from streams.runtime.kafka.source import FetchSettings
+
+_log = logging.getLogger(__name__)
+
+_CHECKSUM = "Invalid CRC"  # aiokafka's words for what is not what was written: no batch to step over
+_POSITION_S = 0.05  # a position that is being looked up can be had with a later poll
+_TRY_MS = 1_000  # for one partition, when one of them cannot be unpacked
+_new = tuple.__new__
+
+
+class StockSource:
+    """Implements `source.Source` on a consumer's `getmany`."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        names: Mapping[str, str],
+        connection: KafkaConnection,
+        settings: FetchSettings,
+    ) -> None:
+        self._consumer = consumer
+        self._names = names
+        self._connection = connection
+        self._settings = settings
+        self._positions: dict[KafkaPartition, int] = {}
+
+    def own(self, places: Collection[KafkaPartition]) -> None:
+        """Forget what is not assigned any more, and go on where the rest was; see `source.Source`."""
+        self._positions = {place: offset for place, offset in self._positions.items() if place in places}
+        for place, offset in self._positions.items():
+            self._consumer.seek(place, offset)
+
+    def seek(self, place: KafkaPartition, offset: int) -> None:
+        """Continue from another offset; see `source.Source`."""
+        self._consumer.seek(place, offset)
+        self._positions[place] = offset
+
+    async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
+        """Return what has come; see `source.Source`."""
+        try:
+            fetched = await self._consumer.getmany(*places, timeout_ms=timeout_ms)
+        except Exception as fault:
+            if not _is_of_a_batch(fault):
+                raise
+            return await self._poll_one_by_one(places)
+        found = {place: self._records(place, records) for place, records in fetched.items() if place in self._positions}
+        if places != [NOWHERE]:
+            await self._look_up_positions()
+        return found
+
+    def position(self, place: KafkaPartition) -> int | None:
+        """Return what is read next; see `source.Source`."""
+        return self._positions.get(place)
+
+    def unread(self) -> Iterator[tuple[KafkaPartition, int | None]]:
+        """Yield how much is unread; see `source.Source`."""
+        for place, position in self._positions.items():
+            end = self._high_watermark(place)
+            yield place, None if end is None else max(0, end - position)
+
+    def stop(self) -> None:
+        """Do nothing: aiokafka's consumer stops by itself."""
+
+    def _records(self, place: KafkaPartition, records: list[ConsumerRecord]) -> list[Record]:
+        self._positions[place] = records[-1].offset + 1
+        topic, partition = self._names[place.topic], place.partition
+        return [
+            _new(Record, (topic, partition, one.offset, one.timestamp * 1000, one.key, one.value, one.headers))
+            for one in records
+        ]
+
+    def _high_watermark(self, place: KafkaPartition) -> int | None:
+        end: int | None = self._consumer.highwater(place) if place in self._consumer.assignment() else None
+        return end
+
+    async def _look_up_positions(self) -> None:
+        """Pass what is no record: marks of transactions, what was compacted, and what was deleted unread."""
+        for place, position in [*self._positions.items()]:
+            if self._high_watermark(place) not in (None, position):
+                try:
+                    async with asyncio.timeout(_POSITION_S):
+                        self._positions[place] = await self._consumer.position(place)
+                except (TimeoutError, IllegalStateError):
+                    _log.info("%s-%d: the position is not known now", *place)
+
+    async def _poll_one_by_one(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, list[Record]]:
+        """Read partition by partition: one of them has a batch that aiokafka cannot unpack."""
+        found: dict[KafkaPartition, list[Record]] = {}
+        wanted = [place for place in self._positions if not places or place in places]
+        for place in wanted:  # what was drained when it raised is gone
+            self.seek(place, self._positions[place])
+        for place in wanted:
+            if self._high_watermark(place) == self._positions[place]:
+                continue
+            try:
+                fetched = await self._consumer.getmany(place, timeout_ms=_TRY_MS)
+                records = self._records(place, fetched[place]) if place in fetched else []
+            except Exception as fault:
+                if not _is_of_a_batch(fault):
+                    raise
+                records = await self._unpacked_here(place)
+            if records:
+                found[place] = records
+        return found
+
+    async def _unpacked_here(self, place: KafkaPartition) -> list[Record]:
+        """Fetch from the position on with a client of its own, and unpack that without aiokafka."""
+        position = self._positions[place]
+        client = AIOKafkaClient(request_timeout_ms=self._settings.request_timeout_ms, **self._connection.options())
+        try:
+            await client.bootstrap()
+            await client.set_topics([place.topic])
+            data = await self._fetched(client, place, position)
+        finally:
+            await client.close()
+        records, end = unpack(data, self._names[place.topic], place.partition, position)
+        self.seek(place, end)
+        return records
+
+    async def _fetched(self, client: AIOKafkaClient, place: KafkaPartition, position: int) -> bytes:
+        leader = client.cluster.leader_for_partition(place)
+        if leader in (None, -1):
+            raise LeaderNotAvailableError(str(place))
+        limit = self._settings.partition_bytes
+        wanted = [(place.topic, [(place.partition, position, limit)])]
+        answer = await client.send(leader, FetchRequest(self._settings.wait_ms, 1, limit, 0, wanted))
+        ((_, ((_, code, *_, data),)),) = answer.topics
+        if code:
+            raise for_code(code)(place)
+        return bytes(data)
+
+
+def _is_of_a_batch(fault: Exception) -> bool:
+    """Whether the fault lies in what somebody has written, and not in the broker or the connection."""
+    if isinstance(fault, CorruptRecordException):
+        return _CHECKSUM not in str(fault)
+    if isinstance(fault, KafkaError | ConsumerStoppedError):
+        return isinstance(fault, UnsupportedCodecError)
+    return type(fault) is not RuntimeError  # uvloop's, of a connection that was closed

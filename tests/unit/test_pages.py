@@ -1,0 +1,62 @@
+"""Pages name files and folders that are there: a file that was moved is found here, and not by a reader."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
+# A path of ours in backquotes, without placeholders.
+NAMED = re.compile(r"`((?:schemas|policies|streams|workers|deploy|load|tests)/[\w./]+)`")
+# A page shows how to add it.
+EXAMPLES = {"workers/runtimes/matrix.py"}
+
+
+def text_of(page: Path) -> str:
+    """Return a page without its code blocks."""
+    return re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what links may point at in a page: its headings, as they are shown in an address."""
+    heads = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_or_folder(page: Path) -> None:
+    """Those to other sites are not followed."""
+    links = [link for link in LINK.findall(text_of(page)) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_into_a_page_finds_its_heading(page: Path) -> None:
+    """A heading that was reworded loses its readers."""
+    links = [(link, head) for link, head in ANCHOR.findall(text_of(page)) if "://" not in link]
+    targets = [(page.parent / link if link else page, head) for link, head in links]
+    assert [head for target, head in targets if head not in anchors(target)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_is_named_exists(page: Path) -> None:
+    """A name in backquotes is a promise, too."""
+    named = set(NAMED.findall(text_of(page))) - EXAMPLES
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+
+
+def test_the_architecture_leads_to_every_folder_of_the_operators_and_workers() -> None:
+    """A room without a door would not be found."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = [
+        folder
+        for top in ("streams/operators", "streams/runtime", "workers")
+        for folder in (ROOT / top).iterdir()
+        if (folder / "__init__.py").exists()
+    ]
+    assert [str(folder.relative_to(ROOT)) for folder in folders if f"(../{folder.relative_to(ROOT)})" not in page] == []
