@@ -2,7 +2,7 @@
 
     from skysail import Client, package_sklearn
 
-Whatever is not named here may change without notice.
+Everything else may change without notice.
 """
 
 from importlib.util import find_spec

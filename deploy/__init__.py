@@ -1,1 +1,1 @@
-"""How a deployment is set up, started and shown: settings, the command line, the composition root, the demo."""
+"""Sets up, starts and shows a deployment: settings, the command line, the composition root, the demo."""

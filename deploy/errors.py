@@ -1,8 +1,8 @@
-"""What can go wrong while deploying, and whose fault it is.
+"""Errors of deploying, and whose fault each is.
 
 DeployError              expected: the message says what to do next; the CLI prints it without a traceback
 ├── SettingsError        the configuration is wrong: fix the file or the environment
-├── RefusedError         the broker lets nobody in who connects like that: fix kafka.properties
+├── RefusedError         the broker refuses such connections: fix kafka.properties
 ├── StartError           a process did not start, or died while starting: its own last lines are in the message
 ├── MissingError         the machine lacks something that could not be had (Java, jars, redis-server, a broker)
 └── UsageError           the command cannot do this with these arguments

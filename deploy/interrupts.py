@@ -1,4 +1,4 @@
-"""While a command is still being loaded: Ctrl-C ends it at once, and what is not installed is named, no traceback."""
+"""While a command is loading, Ctrl-C ends it at once, and a missing package is named without a traceback."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """Leave Ctrl-C to the system for a block; whoever runs in another thread, or has a handler, keeps it."""
+    """Leave Ctrl-C to the system inside a block; in another thread, or with a handler set, change nothing."""
     before = signal.getsignal(signal.SIGINT)
     if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
         yield

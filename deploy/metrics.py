@@ -1,4 +1,4 @@
-"""Shows the figures of a process to Prometheus, if the settings say where."""
+"""Serves the figures of a process to Prometheus, if the settings name a port."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _port(settings: Metrics) -> int:
             return port
         if not is_ours(port):
             break
-    raise StartError(f"cannot show metrics: {fault}; end that, or set metrics.port and metrics.host")
+    raise StartError(f"cannot show metrics: {fault}; stop that process, or set metrics.port and metrics.host")
 
 
 def ports(settings: Metrics, instances: Iterable[str]) -> dict[str, int]:

@@ -1,10 +1,10 @@
-"""The composition root: builds roles out of settings and runs any set of them in this process.
+"""The composition root: builds roles from settings and runs any set of them in this process.
 
 settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker ─▶ run_process
                                                      control: a Faust app beside them
 
-A process loads what its own roles need and no more: each builder imports its part of the system itself. The client of
-Redis is 6 MB, Faust 40.
+A process loads only what its own roles need: each builder imports its part of the system itself. The client of Redis is
+6 MB, Faust 40.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from deploy.ports import fault_of
 from schemas import topics
 from streams import topology
 from streams.runtime.clock import SystemClock
+from streams.runtime.deadline import AFTER_ROLES_S
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
+from streams.runtime.stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -52,12 +54,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 VERSION = metadata.version("skysail")  # for the headers of dead letters
-# What waits in the joiner is a record each, for as long as its window: far more than other roles have in hand.
-# Above what the kernel lets wait (see `JoinerSettings`), so that its own bounds decide.
+# The joiner holds one record for each waiting prediction, for its window: far more than other roles hold.
+# Above the kernel's own bounds (see `JoinerSettings`), so that those decide.
 JOINER_OUTSTANDING = 4_000_000
 # A record of observations may hold 64, each a few microseconds to fold.
 LEARNER_AT_ONCE = 64
-# At a stop, how long the selection role waits for model predictions so that its queries are answered by it.
+# How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
 Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
 
@@ -116,7 +118,7 @@ def joiner(common: Shared) -> RoleLoop:
     """Build the role that joins predictions and feedback."""
     from streams.operators.join.kernel import Joiner
 
-    # No topic is read while too much is on its way out: what feedback leads to may be dead letters as large as itself.
+    # No topic is read while too much is on its way out: feedback may lead to dead letters as large as itself.
     role = _role(
         "joiner",
         common,
@@ -291,7 +293,7 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
 
     given = common.settings
     if fault := fault_of(given.control.host, given.control.port):
-        raise StartError(f"the live page cannot be shown: {fault}; end that, or set control.port")
+        raise StartError(f"the live page cannot be shown: {fault}; stop that process, or set control.port")
     try:
         login = credentials(common.kafka.options())
     except ValueError as error:
@@ -313,10 +315,15 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
         app = create(place, common.codec)
         await app.start()
         _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
+        stopping = Stopping(stop)
         try:
             await app.wait(stop.wait())
         finally:
-            await app.stop()
+            # It waits for a broker that is away; nothing of the page is lost.
+            leaving = asyncio.create_task(app.stop())
+            await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
+            if leaving.done():
+                leaving.result()
 
 
 def _note_end(page: asyncio.Task[None]) -> None:

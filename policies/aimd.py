@@ -1,4 +1,4 @@
-"""`aimd`: grow the batch by a little while it is fast enough, shrink it by a tenth or two when it is not."""
+"""`aimd`: grow the batch a little while it is fast enough; shrink it by a tenth or two when it is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of allowed sizes only, around any controller: for models whose shapes are fixed, or compiled one by one."""
+"""Restricts any controller to allowed batch sizes, for models whose shapes are fixed or compiled one by one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ class Sized(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class AllowedSizes(Generic[S]):
-    """Lower another controller's cap to an allowed size; smaller batches are padded up to one by whoever runs them.
+    """Lower another controller's cap to an allowed size; the executor pads smaller batches up to one.
 
-    The controller inside would never learn what lies between two sizes: a batch that fills the lower one does not fill
-    its cap. It is told of a batch that did, with the time that such a one would take: on the line through the next
-    size that has been measured, and at most in proportion; before there is a second one, in no more time. So a size is
-    tried when it should fit the objective, and one that was too slow ever more seldom, unless the one below has become
-    faster.
+    The inner controller would never pass the gap between two sizes: a batch that fills the lower size does not fill its
+    cap. So `observe` reports an estimated batch of `cap` rows instead:
+
+        estimate = min(duration * cap / size, line through the nearest other measured size at cap), at least duration
+
+    Without a second measured size the estimate is the duration itself. A larger size is thus tried when it should fit
+    the objective. A size that was too slow is tried less and less often, unless the one below it gets faster.
 
     Args:
         inner: The controller.

@@ -1,4 +1,4 @@
-"""What policies share that ask one arm about each query, and what those share that ask every arm."""
+"""Shared parts of the policies: of those that ask one arm about each query, and of those that ask all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class OneArm(ABC):
-    """Part of the policies that ask one arm about each query."""
+    """Base of the policies that ask one arm about each query."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ class OneArm(ABC):
         return (pick(self.propensities(state, arms), u),)
 
     def weights(self, state: State, arms: int) -> tuple[float, ...]:
-        """Return the propensities: one arm answers, so nothing is weighed."""
+        """Return the propensities: one arm answers, so there are no votes to weigh."""
         return self.propensities(state, arms)
 
 

@@ -1,4 +1,4 @@
-"""What every batch controller is: how many rows a worker takes at once, and when, from how long batches took."""
+"""The contract of batch controllers: from batch times to how many rows a worker takes at once, and when."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How often each arm was right with each class that it answered: the state of `class_vote`.
 
-A class is known by 53 bits of a hash, which a float holds exactly, so that labels of any kind fit a flat state. The
-first `classes` of them that are met are told apart; all further ones share one cell of each arm, so the state never
+A class is known by 53 bits of a hash, which a float holds exactly. So labels of any kind fit a flat state. Each of the
+first `classes` classes has cells of its own. All further ones share one cell of each arm, so the state never
 grows. It is laid out as
 
     hash_1 .. hash_C                                   0.0 = free
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from schemas.records import Value
 
 ALL: Final = 0  # the cell of an arm's answers of any kind
-_REST: Final = 1  # of the classes that are not told apart
+_REST: Final = 1  # of the classes without a cell of their own
 _FIRST: Final = 2  # of those that are
 _BITS: Final = 53
 _REMEMBERED: Final = 4_096  # a hash costs 1 us, a look-up 0.1
@@ -35,7 +35,7 @@ def empty(arms: int, classes: int) -> State:
 
 
 def cells(state: State, classes: int) -> dict[float, int]:
-    """Return the cell of each class that is told apart, by its hash."""
+    """Return the cell of each class that has its own, by its hash."""
     return {key: _FIRST + place for place, key in enumerate(state[:classes]) if key}
 
 
@@ -51,7 +51,7 @@ def counts(state: State, classes: int, arm: int, place: int) -> tuple[float, flo
 
 
 def class_count(state: State, arms: int, classes: int) -> int:
-    """Return how many classes have been met, those that are not told apart counted as one; at least 2."""
+    """Return how many classes have been met, with all that share a cell counted as one; at least 2."""
     has_rest = any(any(counts(state, classes, arm, _REST)) for arm in range(arms))
     return max(2, sum(map(bool, state[:classes])) + has_rest)
 
@@ -63,7 +63,7 @@ def added(
 
     Args:
         state: so far.
-        classes: that are told apart.
+        classes: that have a cell of their own.
         losses: one for each arm; None = not known, which counts nowhere.
         answers: one for each arm, or none at all where they are not known.
         discount: what the former counts of a cell are multiplied with when it is counted in.

@@ -1,4 +1,4 @@
-"""`class_vote`: models that are all asked vote, each as strongly as it is mostly right with what it has answered."""
+"""`class_vote`: all models vote; each vote weighs how often the model is right when it gives that answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ClassVote(EveryArm):
         prior: Observations that the belief before any is worth, positive.
         discount: What a count keeps when one more is added to it, in (0, 1]: a class is judged by about the last
             1 / (1 - discount) answers, so that a repaired model comes back; 1 = by all.
-        classes: How many are told apart, from 2 to 256; a state is classes + 2 K (classes + 2) numbers.
+        classes: How many have counts of their own, from 2 to 256; a state is classes + 2 K (classes + 2) numbers.
 
     Examples:
         >>> policy = ClassVote()
@@ -52,9 +52,9 @@ class ClassVote(EveryArm):
     References:
         Nitzan and Paroush, Int. Econ. Rev. 23 (1982), for two classes: ln(p / (1 - p)); Kuncheva and Rodriguez, Knowl.
         Inf. Syst. 38 (2014), for L; Xu, Krzyzak and Suen, IEEE Trans. SMC 22 (1992), by what was answered. Where models
-        err alike the votes claim too much: of seven public models of MNIST the error is .066, that of a plain vote .068
-        and that of `exp4` .060; of the same models, each made to know four digits alone, .22, .26 and .48 (`skysail
-        load run specialists`).
+        err alike the votes claim too much: of seven public models of MNIST the error is 0.066, that of a plain vote
+        0.068 and that of `exp4` 0.060; of the same models, each made to know four digits alone, 0.22, 0.26 and 0.48
+        (`skysail load run specialists`).
     """
 
     name: ClassVar[str] = "class_vote"

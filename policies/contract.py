@@ -1,8 +1,8 @@
-"""What every selection policy is: a stateless object whose state is a value.
+"""The contract of selection policies: stateless objects whose state is a value.
 
-A state is a flat tuple of floats whose length depends on the number of arms alone, so that one Avro schema stores them
-all, a fold over the log gives the same bytes each time, and a late, doubled or reordered observation can do no harm.
-Nothing here draws random numbers: the one uniform draw of a decision is an argument.
+A state is a flat tuple of floats. Its length depends on the number of arms alone, so one Avro schema stores all states.
+A fold over the log gives the same bytes each time. Late, doubled or reordered observations do no harm. Nothing here
+draws random numbers: the one uniform draw of a decision is an argument.
 """
 
 from __future__ import annotations

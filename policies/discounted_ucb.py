@@ -24,7 +24,7 @@ class DiscountedUcb(LowestBound):
 
     Each observation with a known loss multiplies all counts and sums by `discount` first, so about the last
     1 / (1 - discount) count. So few make the bounds wide: by the paper's exploration of 1, arms whose losses differ by
-    less than .1 are asked nearly alike (on five models of MNIST an error of .098, of .061 by the defaults). As with
+    less than 0.1 are asked nearly alike (on five models of MNIST an error of 0.098, with the defaults 0.061). As with
     `ucb1` the choice is a function of the state alone: between two updates all queries go to one arm, and the
     propensities are 0 and 1.
 
@@ -44,7 +44,7 @@ class DiscountedUcb(LowestBound):
 
     name: ClassVar[str] = "discounted_ucb"
 
-    # By measurement: the least error on models that stay, break and are mended, or break by turns.
+    # By measurement: the least error on models that stay, break and recover, or break in alternation.
     discount: float = 0.999
     exploration: float = 0.02
 

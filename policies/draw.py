@@ -1,6 +1,6 @@
 """The one random draw of a decision, as a function of the query's id.
 
-A query that is read twice is decided alike from the same state, and a log replays bit for bit.
+The same query and state always give the same decision, and a log replays bit for bit.
 """
 
 from __future__ import annotations

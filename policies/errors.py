@@ -1,4 +1,4 @@
-"""What can go wrong in the arithmetic, whose fault it is, and how a policy is built from a name and numbers.
+"""Errors of the arithmetic, whose fault each is, and building a policy from a name and numbers.
 
 PolicyError        configuration or caller: unknown name, unknown or impossible parameter; never worth a retry
 └── LossError      bad input: this label cannot be compared with this answer; the record is a dead letter

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_VALUES = 60_000
 # Features should be about 1. Larger than this they would leave the triangle fewer than 10 digits to tell arms by.
 _LARGEST = 1_000.0
-# The inverse begins at 1 / ridge, and each step subtracts from it. With 1e-6 an expected reward of .5 reads .54 after
+# The inverse begins at 1 / ridge, and each step subtracts from it. With 1e-6 an expected reward of 0.5 reads 0.54 after
 # 100,000 equal features of 1; with this it is right to six digits.
 _LEAST_RIDGE = 1e-3
 

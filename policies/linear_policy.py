@@ -1,4 +1,4 @@
-"""What the linear policies share: everything but how a query's features become propensities."""
+"""Shared by the linear policies: everything but the way from features to propensities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controllers say about waiting that do not reckon with it: not at all, or for so long as they are told."""
+"""Waiting for controllers without a rule of their own: not at all, or for `linger_ms`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Linger:
-    """Part of the controllers that take at once whatever there is, unless they linger.
+    """Base of the controllers that take all rows at once, unless they linger.
 
     Args:
-        linger_ms: A free model waits at most so long for a batch that fills the cap, and never longer than the most
+        linger_ms: A free model waits at most this long for a batch that fills the cap, and never longer than the most
             urgent row can; 0 = not at all.
     """
 
@@ -32,7 +32,7 @@ class Linger:
         return state
 
     def wait_until(self, state: object, queued: int, due_us: int, now_us: int) -> int:
-        """Return now, or when the most urgent row is due: whoever asks knows how long the batch takes."""
+        """Return now, or when the most urgent row is due: the caller knows how long the batch takes."""
         return due_us if self.linger_ms else now_us
 
     def require_linger(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`linucb`: the model that the query's features speak for, by an upper confidence bound of a linear reward."""
+"""`linucb`: the model with the highest upper confidence bound of a linear reward in the query's features."""
 
 from __future__ import annotations
 

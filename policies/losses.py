@@ -1,4 +1,4 @@
-"""How wrong an answer was, as a number from 0 (right) to 1 (as wrong as it can be).
+"""The loss of an answer, from 0 (right) to 1 (as wrong as can be).
 
     kind        answer              label               loss
     zero_one    label or scores     label               0 if the same, else 1
@@ -7,9 +7,9 @@
     log         (probabilities)     label               min(1, -ln p(label) / ln 10^6)
     given       any                 the loss itself     the label
 
-Labels are strict: text is compared with text and numbers with numbers (3 and 3.0 are the same), and "3" is not 3. Where
-a label names a column of scores it is compared with the names of the classes as text, since a model's classes travel as
-text; without classes it is the column's index.
+Labels are strict: text is compared with text and numbers with numbers. 3 and 3.0 are the same; "3" is not 3. A label
+that names a column of scores is compared with the class names as text, because classes travel as text. Without classes
+it is the column's index.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from policies.errors import require
 from policies.linger import Linger
 
-# Below 100 samples the .99 regression line lies above all of them: an edge of their upper hull, exact and cheap.
+# Below 100 samples the 0.99 regression line lies above all of them: an edge of their upper hull, exact and cheap.
 _MOST_SAMPLES = 99
 _FAR_OVER = 1.25
 _BACKOFF = 0.9
@@ -27,7 +27,7 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quantile(Linger):
-    """Fit duration = a + b * rows at quantile .99 after every batch, and take what fits the objective.
+    """Fit duration = a + b * rows at quantile 0.99 after every batch, and take what fits the objective.
 
     One batch over the objective may be a pause: it costs a step down and is left out of the fit, unless it was larger
     than all others, so that a size found too slow is not tried again while the window remembers it. A second in a row

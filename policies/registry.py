@@ -1,4 +1,4 @@
-"""The policies by name, and a policy as one line of text: what applications configure and decisions carry."""
+"""The policies by name, and a policy as one line of text, as applications and decisions carry it."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 records          the records as frozen values
 topics           the topics' names
 codec            a record to bytes and back
-inputs           what a user has at hand, as it travels
+inputs           a user's row, label and features, in the form that travels
 jsonable         records as JSON, for people and scripts
 framing          the bytes before a record, and a look at its first fields
 avsc             `.avsc` files as values; definitions: the schemas that ship

@@ -1,6 +1,6 @@
 """Avro schemas as values: `.avsc` text in, a tree of frozen types and the fingerprint out.
 
-Only what the project's own schemas use is known (no fixed, no float, no recursion); anything else is refused when the
+Only types of the project's own schemas are known (no fixed, no float, no recursion). Others are refused when the
 package is loaded, not when a record arrives. fastavro computes canonical form and fingerprint (Avro 1.12, "Parsing
 Canonical Form" and "Schema Fingerprints").
 """
@@ -54,7 +54,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of several types, told apart by the branch's index on the wire."""
+    """One of several types; the branch's index on the wire says which."""
 
     branches: tuple[Type, ...]
 

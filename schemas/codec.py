@@ -1,8 +1,8 @@
-"""The codec: records to bytes and back, with everything refused that is not exactly a record of ours.
+"""The codec: records to bytes and back. Bytes that are not exactly a record of ours are refused.
 
 Any byte string either decodes or raises `DecodeError`. The bytes must carry an allow-listed schema (the current one or
-a released older one), be no larger than `max_bytes`, and hold a whole record and nothing after it, with known symbols,
-finite numbers and tensors as long as their shapes say. What a tensor holds is for the model's signature to judge.
+a released older one) and be no larger than `max_bytes`. They must hold one whole record and nothing after it, with
+known symbols, finite numbers and tensors as long as their shapes say. The model's signature judges a tensor's values.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _readers(
 ) -> dict[bytes, _Read]:
     """Return the allow-list of one record: a reader behind every framing that may stand before it.
 
-    What can be read as observations is one of them, too.
+    Observations also read a single observation.
     """
     readers: dict[bytes, _Read] = {}
     if record is Observations:

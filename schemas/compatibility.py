@@ -1,11 +1,11 @@
-"""Whether the current schemas can read everything that a released version wrote (BACKWARD_TRANSITIVE).
+"""Checks that the current schemas can read everything that a released version wrote (BACKWARD_TRANSITIVE).
 
-The rules are narrower than Avro's resolution, so that a generated reader need not convert anything: a field may be
-added with a default, a symbol or a branch of a union appended, an `int` widened to `long`, a type made the branch of a
-union. A field may not be removed or renamed, an order not changed. Tensor may not change at all, because hand-written
-code reads it.
+The rules are narrower than Avro's resolution, so that a generated reader converts nothing. A field may be added with a
+default. A symbol or a branch of a union may be appended. An `int` may become a `long`, and a type the branch of a
+union. Fields may not be removed, renamed or reordered. Tensor may not change at all, because hand-written code reads
+it.
 
-Run `python -m schemas.compatibility`; it prints what it compared and exits with 1 where something cannot be read.
+Run `python -m schemas.compatibility`. It prints what it compared, and exits with 1 if something cannot be read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Chooses between the compiled readers and writers and the generated Python ones, which are what defines the format."""
+"""Chooses the compiled readers and writers, or the generated Python ones, which define the format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The schemas that ship: the current one of every record, and every released older one.
 
-`schemas/<Record>.avsc` is current; `schemas/released/<version>/<Record>.avsc` is what that version wrote and never
+`schemas/<Record>.avsc` is current. `schemas/released/<version>/<Record>.avsc` is the schema of that version, and never
 changes again. Both are read once, at import.
 """
 

@@ -93,7 +93,7 @@ else:
         check_sequence(<x>)
     <o> = write_doubles(<x>)
 """
-# How the branches of a union are told apart.
+# How the branches of a union are distinguished.
 _PYTHON_TYPES = {"null": "NoneType", "long": "int", "double": "float", "string": "str", "bytes": "bytes"}
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong with bytes, records and names.
+"""Errors of bytes, records and names.
 
     FormatError
     ├── DecodeError         bad input: these bytes are no record of ours; never worth a retry, so dead-letter them
@@ -6,7 +6,7 @@
     ├── CompatibilityError  our bug: the schemas in the tree can no longer read released ones
     └── RegistryError       the schema registry did not answer as needed; starting again may help
 
-Messages say what was found where, never what a payload held.
+Messages say what was found where. They never show a payload.
 """
 
 from __future__ import annotations

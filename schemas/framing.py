@@ -1,4 +1,4 @@
-"""What stands before a record's bytes: Avro single-object encoding or Confluent framing, and a look past it.
+"""The framing before a record's bytes, Avro single-object or Confluent, and a look past it.
 
     C3 01 | fingerprint, 8 bytes, little endian | record        Avro 1.12, "Single-object encoding"
     00    | registry id, 4 bytes, big endian    | record        Confluent wire format

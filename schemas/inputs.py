@@ -1,4 +1,4 @@
-"""What a user has at hand, as it travels: one input row, one label, a query's features. Nothing here imports pandas.
+"""Converts a user's input row, label or features to the form that travels. Nothing here imports pandas.
 
 array, list, Series, one row of a data frame ─▶ Tensor        mapping, row with texts ─▶ JSON text
 string, bytes, Tensor ─▶ as they are                          numpy number ─▶ number

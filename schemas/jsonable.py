@@ -1,4 +1,4 @@
-"""Records as JSON, for people and scripts: what `skysail tail` prints and what `skysail query` reads."""
+"""Records as JSON, for people and scripts: `skysail tail` prints it, `skysail query` reads it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Parts that many records share, such as a decision: read and written once, then recognised.
 
 Avro's encoding is prefix-free: bytes that begin with one whole encoding of a type begin with no other. So a reader that
-meets bytes it has read before knows what they say and where they end. What is remembered is small and bounded.
+sees known bytes knows their value and their end. The memory is small and bounded.
 """
 
 from __future__ import annotations

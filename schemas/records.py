@@ -1,6 +1,6 @@
 """The records that travel: frozen values, one class for each `.avsc` file beside this one.
 
-What is made for every query is a named tuple, the rest are dataclasses: a prediction costs 0.3 us instead of 3.8
+Records made for every query are named tuples, the rest are dataclasses: a prediction costs 0.3 us instead of 3.8
 (CPython 3.11).
 
 Times are microseconds since the epoch (`_us`) unless the name says otherwise. The first field of every record about a
@@ -245,7 +245,7 @@ class Model:
     shares: Mapping[str, float] = field(default_factory=dict)
 
 
-STOPPED = "stopped"  # gauge of the last report of a process that was told to stop
+STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Python source under construction: lines, indentation, fresh names and the constants that the code refers to."""
+"""Python source under construction: lines, indentation, fresh names and referenced constants."""
 
 from __future__ import annotations
 

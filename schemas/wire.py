@@ -1,8 +1,8 @@
 """Avro's binary encoding, strictly, for what costs too much as generated code: numbers, tensors, columns.
 
-Readers take `(buffer, position)` and return `(value, next position)`. They may run past the end of the buffer: the next
-index or the final comparison of position and length finds out, which spares a check at every field. A number has one
-spelling: padded, oversized and (for sizes) negative ones are refused, where fastavro takes them silently.
+Readers take `(buffer, position)` and return `(value, next position)`. They may run past the end of the buffer. The next
+index or the final comparison of position and length detects that, so fields need no check of their own. A number has
+one spelling. Padded, oversized and (for sizes) negative ones are refused; fastavro accepts them silently.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Compares the topics that a broker has with the topology: a finding for each thing that is not as it should be.
+"""Compares a broker's topics with the topology, and returns a finding for each difference.
 
-A *fault* loses records, answers or lessons, so nothing should start on it; a *warning* says what is done without.
+A *fault* loses records, answers or lessons, so nothing should start on it. A *warning* names what is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
 LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"})
-# What goes by itself while topics are being created or brokers come up.
+# These pass while topics are being created or brokers come up.
 PASSING: Final = frozenset({"existence", "leader"})
 
 

@@ -7,9 +7,9 @@
 Without `async`, in a script: `streams.sync.SyncClient`. In a notebook, whose cells may await: `await client.connect()`
 in one cell, `await client.close()` in the last.
 
-Queries and feedback go to the partition that Java's client would choose for their key (the context, else the query id);
-predictions are read from all partitions without a consumer group, so any number of clients may listen. An answer is
-taken from the query's own partition alone, with its application, context and random token: others may use its id.
+Queries and feedback go to the partition that Java's client would choose for their key (the context, else the query id).
+Predictions are read from all partitions without a consumer group, so any number of clients may listen. An answer counts
+only from the query's own partition, with its application, context and random token: others may use its id.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
     from streams.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
-# A script that has set up no logging shall not read on its terminal how often a lost broker is tried again.
+# A script without logging must not see every retry of a lost broker on its terminal.
 logging.getLogger("streams").addHandler(logging.NullHandler())
 
-# A query is answered by its deadline, whatever happens; an answer that is this late is not coming.
+# A query is answered by its deadline; after this time no answer will come.
 TIMEOUT_S = 10.0
-_TOKEN_BYTES = 8  # nobody guesses it while the query is under way
+_TOKEN_BYTES = 8  # too long to be guessed while the query is under way
 _CONTEXTS = 65_536  # partitions remembered: a context is hashed once (4 us) and looked up after that (0.1 us)
 
 
 class UnansweredError(StreamError, TimeoutError):
-    """Nothing came back in time; the message says what to check."""
+    """No answer came in time; the message says what to check."""
 
 
 class _Awaited(NamedTuple):
@@ -64,16 +64,16 @@ class _Awaited(NamedTuple):
     future: asyncio.Future[Prediction]
 
     def takes(self, record: Record, prediction: Prediction) -> bool:
-        """Tell whether a prediction answers this query, and not another one that has its id."""
+        """Tell whether a prediction answers this query, not another one with its id."""
         asked = self.query.application, self.query.context, self.query.reply_token
         return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
 
 
 class ClientTransport(Protocol):
-    """What the client needs of Kafka. Topics are logical names."""
+    """The client's way to Kafka. Topics are logical names."""
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
-        """Connect and stand at the present end of the followed topics; returns how many partitions each has."""
+        """Connect at the present end of the followed topics; returns how many partitions each has."""
         ...
 
     async def send(self, topic: str, partition: int, records: Sequence[tuple[bytes, bytes]]) -> None:
@@ -97,8 +97,8 @@ class Client:
         prefix: of the deployment's topics.
         properties: of the Kafka clients, in aiokafka's words (`security_protocol`, `sasl_mechanism`, ...).
         codec: of the records; without one, Avro single-object encoding.
-        seed: makes the ids of a run repeatable; without one they are random.
-        transport: how Kafka is reached; a test brings its own.
+        seed: makes ids repeatable; without it they are random.
+        transport: the way to Kafka; tests bring their own.
         clock: stamps what is sent.
     """
 
@@ -185,14 +185,14 @@ class Client:
             x: one row: an array or list of numbers, a pandas Series or row of a data frame, a string or bytes; for a
                 model of a data frame's columns also a mapping of their names to values.
             context: the user, session or region whose policy state decides.
-            features: what contextual policies (`linucb`, `linear_thompson`) go by: numbers of about 1 that tell queries
-                apart, in an order that stays.
+            features: numbers for contextual policies (`linucb`, `linear_thompson`): of about 1, always in the same
+                order.
             slo_ms: overrides the application's objective.
-            priority: where a model is overloaded, queries of the lowest are refused first.
-            version: that is to answer, or its label (`stable`, `canary`), of each model asked; of one: `MODEL@VERSION`,
-                which of an application that asks one model alone asks that one. Where no model runs it, the answer is
-                the default with the reason `unknown_version`.
-            query_id: to ask under an id of your own; asked twice it is answered twice, and learnt from once.
+            priority: an overloaded model refuses queries of the lowest priority first.
+            version: the version that must answer, or its label (`stable`, `canary`), for each model asked.
+                `MODEL@VERSION` names it for one model; an application that asks one model alone then asks this one. If
+                no model runs it, the answer is the default with the reason `unknown_version`.
+            query_id: an id of your own; a query asked twice is answered twice, and learnt from once.
             timeout_s: how long to wait at most.
 
         Raises:
@@ -225,14 +225,14 @@ class Client:
         loss: float | None = None,
         context: str | None = None,
     ) -> None:
-        """Tell what the truth was: the label, or the loss in [0, 1] of the answer that was given.
+        """Report the true label, or the loss in [0, 1] of the answer.
 
         Args:
-            prediction: what was answered; or the id of its query, as from another process.
+            prediction: the answer, or the id of its query, as from another process.
             label: a number or text, or scores.
             loss: instead of a label.
-            context: beside an id: that the query had, if it had one. Without it, or with another, feedback goes where
-                nobody waits for it, and ends on `feedback.dlq` as `unmatched`.
+            context: beside an id: the query's context, if it had one. Without it, or with another, feedback goes where
+                it finds no prediction, and ends on `feedback.dlq` as `unmatched`.
 
         Raises:
             ValueError: neither or both are given, the loss is outside [0, 1], or the context is not the prediction's.
@@ -255,7 +255,7 @@ class Client:
         await self._produce(topics.FEEDBACK, feedback)
 
     def subscribe(self, listener: Callable[[Sequence[Record]], None]) -> Callable[[], None]:
-        """Have every poll's prediction records, undecoded, handed to `listener`; returns what ends it."""
+        """Pass every poll's prediction records, undecoded, to `listener`; returns a function that ends it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -304,7 +304,7 @@ class Client:
                 _log.warning("skipped a record that is no prediction, at %s: %s", record.position, error)
 
     def _reader_ended(self, reader: asyncio.Task[None]) -> None:
-        """Nobody shall wait for a reader that is gone."""
+        """Fail all waiting queries when the reader has ended."""
         fault = None if reader.cancelled() else reader.exception()
         why = "the client was closed" if fault is None else str(fault) or type(fault).__name__
         for awaited in self._waiting.values():

@@ -1,4 +1,4 @@
-"""A client's connection to Kafka: produces through lanes, reads predictions from their end."""
+"""A client's connection to Kafka: produces in batches by partition, reads predictions from their end."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class SyncClient:
         return self._do(self._client.predict(application, x, **options))
 
     def feedback(self, prediction: Prediction | str, **truth: Any) -> None:
-        """Tell what the truth was; arguments and errors as of `Client.feedback`."""
+        """Report the truth; arguments and errors as of `Client.feedback`."""
         self._do(self._client.feedback(prediction, **truth))
 
     def _do(self, job: Coroutine[object, None, _T]) -> _T:

@@ -1,6 +1,6 @@
 """The topology as data: every topic, key, group, store and edge, named here and nowhere else.
 
-From it topics are created, the running system is checked, the diagram is drawn and the test driver is built.
+Topics are created from it, the running system is checked against it, and the diagram and the test driver follow it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
-# Of a batch, which is what Kafka bounds; the largest accepted record, its headers included, is half a MiB.
+# Kafka bounds batches; the largest accepted record, with its headers, is half a MiB.
 MAX_BATCH_BYTES = 2 * 1024 * 1024
-# Of a client's batch: Kafka's own default, since every client library's largest batch fits into that.
+# For a client's batch: Kafka's own default, because every client library's largest batch fits into it.
 MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
-# A dead letter is its record and what is wrong with it.
+# A dead letter is its record and the cause.
 DEAD_LETTER_ROOM = 2
 MODEL_PARTITIONS = 4
 # A context of more bytes (UTF-8) is named by its hash of 128 characters.
 MAX_CONTEXT_BYTES = 127
-# The changelog of the control page's table, as Faust names it; made with the others, so that Faust needs no such right.
+# The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
+# no right to create one.
 CONTROL_TABLE = "control-live-changelog"
 # Of murmur2, as in `org.apache.kafka.common.utils.Utils`; the tests hold its published values.
 _SEED = 0x9747B28C
@@ -47,10 +48,10 @@ class Topic:
     partitions: int
     cleanup: Literal["delete", "compact"] = "delete"
     retention_ms: int = DAY_MS
-    needed_ms: int = 0  # what roles read back when they start: with a shorter retention they forget what they knew
+    needed_ms: int = 0  # roles read this much back when they start; with a shorter retention they forget
     timestamps: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     max_bytes: int = MAX_BATCH_BYTES
-    # Clients write it: brokers unpack what comes compressed, so that no role ever has to unpack a stranger's gigabytes.
+    # Clients write it. The broker unpacks compressed batches, so that no role has to unpack a stranger's gigabytes.
     from_clients: bool = False
 
     def config(self) -> dict[str, str]:

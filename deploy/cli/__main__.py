@@ -1,4 +1,4 @@
-"""`python -m deploy.cli`: how the launcher starts roles, whatever is on the PATH."""
+"""`python -m deploy.cli`: the launcher starts roles with it, independent of the PATH."""
 
 from deploy.cli import main
 

@@ -1,4 +1,4 @@
-"""What the verbs share: the settings option, the JSON option, and printing."""
+"""Shared by all verbs: the settings option, the JSON option, printing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`skysail doctor`: what is there, what is missing, what to do."""
+"""`skysail doctor`: what runs, what is missing, what to do."""
 
 from __future__ import annotations
 

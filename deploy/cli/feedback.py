@@ -1,4 +1,4 @@
-"""`skysail feedback`: the truth about one query, from a shell."""
+"""`skysail feedback`: the true answer of one query, from a shell."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Settings: their form, where they are read from, the page that lists them."""
+"""Settings: their form, their sources, the page that lists them."""

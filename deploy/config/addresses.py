@@ -1,6 +1,6 @@
-"""Where the broker and Redis are, out of settings: all that a role needs to know of them.
+"""Addresses of broker and Redis from the settings: all that a running role needs.
 
-Apart from `clients`, which loads librdkafka: a role has no use for that while it runs.
+This file is apart from `clients`, which loads librdkafka: a running role does not need that.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reads settings from one YAML file and the environment over it; prints them masked; writes them for children.
+"""Reads settings from one YAML file and the environment, prints them masked, and writes them for children.
 
     skysail.yaml  ◀── SKYSAIL_KAFKA__BOOTSTRAP=… (`__` nests)  ◀── `password_file: PATH`
 
-pydantic-settings is not used for the environment: it ignores a misspelt variable, and here that must be an error.
+pydantic-settings is not used for the environment: it ignores misspelt variables, and here they must be errors.
 """
 
 from __future__ import annotations

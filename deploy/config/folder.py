@@ -1,4 +1,4 @@
-"""The folder `.skysail`, where a command that is started keeps what outlives it: logs, data, who holds what.
+"""The folder `.skysail`, where commands keep what outlives them: logs, data, locks.
 
 .skysail/logs/PREFIX/ROLE.log     what the processes of `skysail run` say
 .skysail/run/PREFIX/lock          held as long as `skysail run` runs

@@ -341,7 +341,7 @@ class ApplicationSettings(Section):
     """Below this confidence the answer is `default_output`, with the reason `low_confidence`. Confidence is the weight
     of the asked models that agree with the answer."""
     missing: Literal["leave_out", "running_mean"] = "leave_out"
-    """What stands in for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
+    """The substitute for a model that has not answered in time. `running_mean` uses the mean of its answers so far (for
     labels the most frequent one); it does not add to the confidence."""
 
 

@@ -1,4 +1,4 @@
-"""What an environment variable holds: YAML where a setting is a number, a list or a switch, else its very text."""
+"""Reads environment variables: as YAML for a number, a list or a switch, else as plain text."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Connections out of settings."""
+"""Connections from the settings."""

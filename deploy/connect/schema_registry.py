@@ -1,7 +1,7 @@
-"""Ids from a Confluent schema registry, resolved once at start; the codec itself never talks to it.
+"""Ids from a Confluent schema registry, resolved once at start; the codec itself never calls it.
 
-confluent-kafka's registry client needs packages of its own (the extra `registry`), so they are imported only
-when a registry is configured.
+confluent-kafka's registry client needs further packages (the extra `registry`). They are imported only if a registry is
+configured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Looks at the servers of a deployment: who answers, who listens there instead, and what was started from here."""
+"""Checks the servers of a deployment: who answers, who listens there instead, what was started from here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 3.0
 PAGE_S = 1.0
-KAFKA_PORT, REDIS_PORT = 9092, 6379  # that `skysail kafka start` and `skysail redis start` take unless told otherwise
+KAFKA_PORT, REDIS_PORT = 9092, 6379  # defaults of `skysail kafka start` and `skysail redis start`
 LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 

@@ -1,7 +1,6 @@
 """Servers that outlive the command that started them: what `skysail kafka start` leaves running.
 
-A small file remembers the process by pid and start time, so that a number that was given to another process meanwhile
-is never stopped.
+A small file remembers the process by pid and start time, so that a reused pid is never stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log files of child processes: their last lines, and that they do not grow for ever."""
+"""Log files of child processes: their last lines, and a bound on their size."""
 
 from __future__ import annotations
 

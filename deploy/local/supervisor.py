@@ -2,8 +2,8 @@
 
     launch ──▶ alive ──▶ dead ── backoff ──▶ launch …            until `stop`
 
-`step` is the whole logic and takes its time from the clock that was given, so tests drive it; a thread calls it ten
-times a second. Children are addressed by the pid they were started with, never by name.
+`step` is the whole logic and reads the given clock, so tests drive it. A thread calls it ten times a second. Children
+are addressed by the pid they were started with, never by name.
 """
 
 from __future__ import annotations

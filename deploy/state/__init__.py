@@ -1,1 +1,1 @@
-"""What a deployment should be and what it has published."""
+"""Desired state: what a deployment should be, and what it has published."""

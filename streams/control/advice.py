@@ -1,4 +1,4 @@
-"""What is wrong with an application, whose fault it is, and what to type next."""
+"""Alerts of an application: the fault, whose it is, and the next command."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def application(
     Args:
         row: as it is shown.
         risen: counters in the last minute.
-        served: models that a worker serves, or one that is silent and is told of elsewhere.
-        follows: figures that follow from something that is told already.
+        served: models with a worker, also a silent one that has an alert of its own.
+        follows: figures that follow from another alert.
         is_busy: selection uses a core in full.
     """
     name = row["name"]
@@ -83,7 +83,7 @@ def _faults(application: str, model: ModelRow, risen: Risen) -> Iterator[tuple[s
     asked = risen.get(Key("asked_total", application, name), 0.0)
     if (model["invalid"] or 0.0) > MANY and asked >= FEW:
         text = (
-            f"{application} sends inputs that {name} does not take: {model['invalid']:.0%} of what it asked {name}."
+            f"{application} sends inputs that {name} does not take: {model['invalid']:.0%} of its queries to {name}."
             " Its answers say what is wrong with them"
         )
         yield "invalid_input", Alert(level="bad", text=text, command=show)

@@ -1,4 +1,4 @@
-"""What is wrong, in words, and the next command to type: the cause first, then the worst."""
+"""Alerts in words, each with the next command: the cause first, then the worst."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def alerts(
     view: View,
     now_us: int,
 ) -> list[Alert]:
-    """Return what is wrong; what follows from a server that is down is not told beside it.
+    """Return the alerts; if a server is down, those that follow from it are left out.
 
     Args:
         applications: as they are shown.
@@ -56,7 +56,7 @@ def alerts(
         letters: dead letters, as they are shown.
         risen: counters in the last minute, and in the last seconds.
         versions: of the models that a worker serves.
-        view: what the page knows of itself.
+        view: the page's knowledge of itself.
         now_us: the time.
     """
     if cause := kafka_down(view, now_us):
@@ -126,7 +126,7 @@ def _absence(processes: Sequence[ProcessRow], stand_still: frozenset[str]) -> It
 def _deaths(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
     for process in processes:
         up_s = process["up_s"] or 0.0
-        is_page = process["role"] == "control"  # which does not know of itself whether it had been told to stop
+        is_page = process["role"] == "control"  # which does not know whether it was stopped
         if process["restarts"] and up_s < A_NIGHT_S and not is_page:
             ago = f"the last time {up_s / 60:.0f} min ago ({process['restarts']} in all)"
             text = f"{process['instance']} died and was started again, {ago}; its log says why"

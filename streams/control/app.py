@@ -1,7 +1,7 @@
 """The Faust app: folds `reports` into a table and serves the page and `/api/status`.
 
-Faust is good at this and may lose a tick here (`<prefix>.control` is nobody's source of truth). Its own web views are
-off: they would show table data and topology to whoever can reach the port.
+Faust is good at this, and may lose a tick here: no decision depends on `<prefix>.control`. Its own web views are off,
+because they would show table data and topology to anybody who reaches the port.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _bare(options: Options) -> faust.App:
 
 def _read(app: faust.App, reports: TopicT, state: _State, codec: Codec) -> None:
     async def follow(values: AsyncIterable[bytes]) -> None:
-        """Fold each report into the table; a record that is no report is left to whoever consumes with a group."""
+        """Fold each report into the table; skip records that are no reports."""
         async for value in values:
             try:
                 report = sound(codec.decode(Report, value))

@@ -1,4 +1,4 @@
-"""Live figures out of reports, as plain JSON values: what the table keeps, and what the page and the API show.
+"""Live figures from reports, as plain JSON values, for the table, the page and the API.
 
 report ──▶ fold(before, report) ──▶ table[instance] ──▶ status(table.values(), now)
 """
@@ -65,14 +65,14 @@ def fold(before: Figures | None, report: Report) -> Figures:
 def _restarts(before: Figures, report: Report) -> int:
     """Count a process that has used less CPU time than before: it is another one under the same name.
 
-    One that was told to stop said so in its last report, and has not died.
+    A process that stops by a signal says so in its last report, and has not died.
     """
     is_other = report.counters.get(CPU, 0.0) < before["counters"].get(CPU, 0.0)
     return before.get("restarts", 0) + (is_other and not before["gauges"].get(STOPPED))
 
 
 def _rates(before: Figures, report: Report) -> dict[str, float]:
-    """A counter that fell belongs to a restarted process: it counts from nought."""
+    """A counter that fell belongs to a restarted process: it counts from zero."""
     seconds = (report.time_us - before["time_us"]) / 1e6
     rates = {}
     for name, value in report.counters.items():
@@ -131,7 +131,7 @@ def _by_label(entries: Iterable[Figures], label: str) -> dict[str, dict[str, flo
 
 
 def _hit_ratio(row: Mapping[str, float]) -> dict[str, float]:
-    """Return the share of a model's queries that the prediction cache spared it, if there is one."""
+    """Return the share of a model's queries that the prediction cache answered, if there is one."""
     hit, coalesced, miss = (row.get(f"cache_total {result}", 0.0) for result in ("hit", "coalesced", "miss"))
     total = hit + coalesced + miss
     return {"cache_hit_ratio": round((hit + coalesced) / total, 3)} if total else {}

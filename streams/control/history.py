@@ -1,4 +1,4 @@
-"""What happened in the last minutes, in steps: what counters rose by, and how large gauges were.
+"""The last minutes in steps: increases of counters, and sizes of gauges.
 
 report, and the one before it ──▶ add ──▶ 60 steps of 5 s ──▶ since(…) sums, series(…) for a small plot
 """

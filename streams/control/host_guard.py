@@ -1,7 +1,7 @@
-"""Who may read the page, over HTTP: browsers that name this host, and that show it in no frame of another's page.
+"""Who may read the page over HTTP: browsers that name this host, and not in a frame of another page.
 
-The page has no log-in. A web page elsewhere could still point its own name at this address and read the answers
-(DNS rebinding); its name stands in the header `Host`, by which it is refused.
+The page has no log-in. Another web page could point its own name at this address and read the answers (DNS rebinding).
+Its name is in the header `Host`, so it is refused.
 """
 
 from __future__ import annotations
@@ -82,5 +82,5 @@ def guard(known: frozenset[str], added: dict[str, str]) -> Middleware:
 
 
 def runner(application: web.Application) -> web.AppRunner:
-    """Return what serves an application, without half a request for ever."""
+    """Return a server of an application that drops unfinished requests."""
     return web.AppRunner(application, access_log=None, keepalive_timeout=IDLE_S)

@@ -1,4 +1,4 @@
-"""Servers that are down, and what follows from it: told once, as the cause."""
+"""Servers that are down, and their consequences, as one alert: the cause."""
 
 from __future__ import annotations
 

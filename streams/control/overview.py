@@ -1,4 +1,4 @@
-"""What a person wants to know at a glance, out of the history and the last reports."""
+"""The overview at a glance, from the history and the last reports."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
         known: the processes.
         history: of what they reported.
         now_us: the time.
-        view: what the page knows of itself.
+        view: the page's knowledge of itself.
     """
     then_us = now_us if view.as_of_us is None else view.as_of_us
     seconds, risen = history.since(MINUTE_US, then_us)
@@ -123,7 +123,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
 
 
 def _has_left(entry: Figures, asked: Collection[str]) -> bool:
-    """Tell whether a process that is silent is a worker that was told to stop, of a model that nobody may ask."""
+    """Tell whether a silent process is a stopped worker of a removed model."""
     role, is_stopped = entry["role"], bool(entry["gauges"].get(STOPPED))
     return is_stopped and role.startswith(WORKER) and role.removeprefix(WORKER) not in asked
 

@@ -1,6 +1,7 @@
-"""What of a report is taken: names that are names, numbers that are numbers, and no more of either than fits.
+"""Filters reports: names must be names, numbers must be numbers, and both are bounded.
 
-Whoever may write to `reports` writes these names. They end in commands that people copy, so nothing else gets in.
+Anybody with the right to write `reports` writes these names. They end in commands that people copy, so all else is
+dropped.
 """
 
 from __future__ import annotations

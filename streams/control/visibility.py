@@ -1,4 +1,4 @@
-"""Whose page this is, and whether it can see anything: its own report has to come back from Kafka."""
+"""The page's own place, and whether it can read Kafka: its own report has to come back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the page knows of itself at a moment.
+    """The page's knowledge of itself at a moment.
 
     Attributes:
         place: whose page this is.
@@ -70,7 +70,7 @@ class Visibility:
         self._known_us, self._waits_us = report.time_us, None
 
     def view(self, now_us: int) -> View:
-        """Return what the page knows of itself."""
+        """Return the page's knowledge of itself."""
         is_blind = self._is_blind(now_us)
         return View(
             self.place,

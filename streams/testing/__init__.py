@@ -1,8 +1,8 @@
-"""What a test of a deployment needs instead of Kafka, Redis and waiting. Public, for your own tests too.
+"""Tests without Kafka, Redis and waiting. Public, for your own tests too.
 
 driver       the operators of a topology, in virtual time, with scripted faults: no runtime, no event loop
 virtual      an event loop whose time jumps, and on which a process can stand still
-broker       logs and consumer groups in memory; `weather` says what fails just now
+broker       logs and consumer groups in memory; `weather` says which faults hold
 connections  a role's consumer, transport, follower, log positions and store on such a broker
 validator    what must be true of every run
 """

@@ -1,4 +1,4 @@
-"""A broker in memory: logs by partition, consumer groups, and what fails just now."""
+"""A broker in memory: logs by partition, consumer groups, and scripted faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Weather:
         missing: topics that do not exist.
         unavailable: partitions without a leader.
         deaf: groups whose commits are refused.
-        unsure: the share of batches that are stored while their producer is told that they are not.
+        unsure: the share of batches that are stored although their producer gets an error.
         leg_s: how long a message takes to the broker or back, at least and at most.
     """
 
@@ -58,7 +58,7 @@ class FakeBroker:
         markers: offsets that no record has: a transaction has ended there.
         begins: where logs begin; what was before has gone, as its time was over.
         weather: what fails.
-        appended: is told of every record.
+        appended: is called with every record.
     """
 
     logs: dict[TopicPartition, list[Record]] = field(default_factory=lambda: defaultdict(list))

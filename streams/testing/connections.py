@@ -1,7 +1,7 @@
-"""One process's ways to a broker in memory: what it sends, follows and looks up.
+"""One process's connections to a broker in memory: it sends, follows and looks up.
 
-Whatever is asked takes one leg to the broker, happens there, and the answer takes another leg. A process may be killed
-or stand still meanwhile: what it has sent arrives all the same.
+A request takes one leg to the broker and its answer another. The process may be killed or stand still meanwhile; its
+request arrives all the same.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     driver.run(seconds=1)                       # virtual: returns at once
     driver.read("predictions")                  # what came out
 
-What there is follows from the topology: topics and their partitions, which role reads, follows and writes what, in
-which group, and whose start the store decides. An operator that writes elsewhere, or uses the store unsaid, fails.
+Everything follows from the topology: topics and partitions, what each role reads, follows and writes, its group, and
+whether the store decides its start. An operator that writes elsewhere, or uses the store undeclared, fails.
 
 A fault is a value with a time: `Crash` a role (what it had not committed is read again), `Duplicate` or `Delay` or
 `Reorder` what is produced to a topic, take the store down for a while (`StoreDown`) or let it lose its last seconds
@@ -98,7 +98,7 @@ class _Role:
 
     @property
     def main(self) -> str:
-        """The topic whose partitions the operator is told about."""
+        """The topic whose partitions the operator learns of."""
         return self.node.consumes[0]
 
 

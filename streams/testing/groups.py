@@ -1,9 +1,8 @@
-"""A consumer group as its coordinator sees it: members, generations, who owns what, what is committed.
+"""A consumer group as its coordinator sees it: members, generations, ownership, commits.
 
     join ─▶ everybody is asked to join again ─▶ all have, or the time is up ─▶ a new generation, partitions by range
 
-Who is not heard of for a session's time is no member any more: its partitions go to the others, and what it commits is
-refused.
+A member that is silent for a session's time is removed. Its partitions go to the others, and its commits are refused.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Group:
 
     Attributes:
         committed: next offsets.
-        watching: is told of every commit that is accepted.
+        watching: is called with every accepted commit.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One process's way to a store in memory: slow, lossy, away."""
+"""One process's connection to a store in memory: slow, lossy or away."""
 
 from __future__ import annotations
 

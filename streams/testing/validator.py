@@ -1,4 +1,4 @@
-"""What must be true of every run, whatever was killed: a pure function of what was sent and what is there.
+"""Laws that hold for every run, whatever was killed: a pure function of inputs and outcome.
 
 Identities, each by query id: asked = answered; garbage = dead letters; told and decided = learnt; lessons of each
 stored state = distinct observed queries that teach it; stored bytes = bytes of the offline fold of the log.
@@ -78,7 +78,7 @@ def _unanswered(evidence: Evidence) -> Iterator[str]:
 
 
 def _mislearnt(evidence: Evidence) -> Iterator[str]:
-    """Compare what was learnt with what was told; the first answer to a query is the one that feedback is joined to."""
+    """Compare learnt observations with feedback; feedback joins the first answer to its query."""
     first = {prediction.query_id: prediction for prediction in reversed(evidence.predictions)}
     decided = {query_id for query_id, prediction in first.items() if prediction.decision is not None}
     seen = [observation for log in evidence.log.values() for _, observation in log.observations]
@@ -86,7 +86,7 @@ def _mislearnt(evidence: Evidence) -> Iterator[str]:
     wrong = {o.query_id for o in seen if o.query_id in evidence.told and o.label != evidence.told[o.query_id]}
     yield from _some(evidence.told.keys() & decided - learnt, "feedbacks were not learnt")
     yield from _some(learnt - evidence.told.keys(), "lessons that nobody taught")
-    yield from _some(wrong, "lessons have another label than was told")
+    yield from _some(wrong, "lessons have another label than their feedback")
     # Counted without the fold, which might be wrong in the same way as the learner.
     taught = Counter(name for observation in {o.query_id: o for o in seen}.values() for name in _states(observation))
     stored = Counter[str]()

@@ -1,7 +1,7 @@
 """Virtual time for asyncio: when every task waits, the clock jumps to the next timer.
 
-A process can be played by tasks that share an owner (`owned`): it stands still between `halt` and `resume`, as with
-SIGSTOP. What it waits for happens meanwhile; it hears of it, and its timers fire, once it goes on.
+Tasks that share an owner (`owned`) play a process. It stands still between `halt` and `resume`, as with SIGSTOP. Events
+go on meanwhile; the process sees them, and its timers fire, after `resume`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 START_US = 1_700_000_000_000_000
 
 _OWNER: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
-# What happens at a broker or a store belongs to no process: it goes on while one stands still.
+# Work at a broker or a store belongs to no process: it goes on while one stands still.
 NOBODY = contextvars.Context()
 
 

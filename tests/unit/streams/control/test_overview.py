@@ -426,7 +426,7 @@ def test_wrong_inputs_are_told_of_the_application_that_sends_them() -> None:
     """Not of the model, nor of who else asks it; what the model takes is shown, and nothing is rolled back."""
     reason = "answers_total{application=careless,status=default,reason=invalid_input}"
     [text] = asking("invalid", 0.66, **{reason: 66.0}).texts()
-    assert text.startswith("bad: careless sends inputs that svc does not take: 66% of what it asked svc")
+    assert text.startswith("bad: careless sends inputs that svc does not take: 66% of its queries to svc")
     assert text.endswith("$ skysail model show svc")
 
 
