@@ -107,7 +107,7 @@ class ModelQueries(NamedTuple):
     inputs: Tensor | tuple[str | bytes, ...]  # (n, ...) rows of one dtype and shape, or one a row
     priorities: tuple[int, ...] = ()  # one a row, empty where all are 0: of those that are too many, the lowest wait
     version: str = ""  # that these queries name, as `Query.version`; "" = none
-    spare_us: int = 0  # how much later than due an output may still be of use: worth trying where nobody waits for it
+    spare_us: int = 0  # how much later than due an output may still be useful; tried if no other row has to wait
 
 
 class ModelPredictions(NamedTuple):

@@ -1,7 +1,7 @@
-"""Faust's way to Kafka: credentials in its words, and reports fetched a few times a second, not one by one.
+"""Faust's way to Kafka: credentials in its form, and reports fetched a few times a second, not one by one.
 
-A fetch costs Faust 2 ms of CPU, whatever it brings, on its two event loops in two threads; a report a second from each
-of a dozen processes would have a fetch of its own, and were most of what an idle deployment costs.
+A fetch costs Faust 2 ms of CPU, whatever it brings, on its two event loops in two threads. A dozen processes report
+once a second each. A fetch for each report would be most of an idle deployment's cost.
 """
 
 from __future__ import annotations
