@@ -4,6 +4,7 @@ DeployError              expected: the message says what to do next; the CLI pri
 ├── SettingsError        the configuration is wrong: fix the file or the environment
 ├── RefusedError         the broker refuses such connections: fix kafka.properties
 ├── StartError           a process did not start, or died while starting: its own last lines are in the message
+├── MissingError         the machine lacks something that could not be had (Java, jars, redis-server, a broker)
 └── UsageError           the command cannot do this with these arguments
 """
 
@@ -28,3 +29,7 @@ class StartError(DeployError):
 
 class UsageError(DeployError):
     """The command cannot do what these arguments ask."""
+
+
+class MissingError(DeployError):
+    """Something needed is not on this machine and could not be fetched; the message names what to do."""

@@ -25,7 +25,7 @@ from deploy import metrics
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
 from deploy.local.logs import tail
 from deploy.local.process import free_port

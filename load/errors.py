@@ -1,4 +1,4 @@
-"""What a scenario can lack."""
+"""Errors of scenarios: public data that is missing, and compared systems that cannot run."""
 
 from __future__ import annotations
 

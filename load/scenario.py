@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -15,15 +15,24 @@ if TYPE_CHECKING:
     from load.results.tables import Table
 
 
+class Measures(Protocol):
+    """A module that measures: a permanent name, the declarations of its figures, and what runs it."""
+
+    NAME: str
+    FIGURES: Figures
+
+    def run(self, stage: Stage, /) -> Coroutine[None, None, Result]:
+        """Measure."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario.
 
     Attributes:
-        name: permanent.
+        measures: the module that runs it.
         summary: what it shows, in one line.
-        run: measures.
-        figures: declarations of all that it measures.
         any_arrivals: whether its arrivals can be chosen.
         tables: a result for the screen, beside its figures.
         page: a result and its environment as a page of the documentation, in Markdown.
@@ -34,10 +43,8 @@ class Scenario:
         offline: whether it needs neither a broker nor Redis.
     """
 
-    name: str
+    measures: Measures
     summary: str
-    run: Callable[[Stage], Coroutine[None, None, Result]]
-    figures: Figures
     any_arrivals: bool = False
     tables: Callable[[Result], Sequence[Table]] | None = None
     page: Callable[[Result, Environment], str] | None = None
@@ -46,3 +53,17 @@ class Scenario:
     parts: tuple[str, ...] = ()
     short: bool = False
     offline: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its permanent name."""
+        return self.measures.NAME
+
+    @property
+    def figures(self) -> Figures:
+        """The declarations of all that it measures."""
+        return self.measures.FIGURES
+
+    async def run(self, stage: Stage) -> Result:
+        """Measure."""
+        return await self.measures.run(stage)

@@ -20,7 +20,7 @@ from schemas import avsc, records, wire
 from schemas.definitions import CURRENT, field_names, members
 from schemas.errors import DecodeError, SchemaError
 from schemas.memo import SHARED, memoising_reader
-from schemas.source import Source
+from schemas.source import SourceCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,14 +127,14 @@ def reader(schema: avsc.Schema, record: type[R]) -> Callable[[bytes, int], tuple
     The reader raises DecodeError (any cause but `empty`, `oversized`, `trailing`); an end past the buffer's means that
     it was truncated inside its last field.
     """
-    source = Source(_SCOPE)
+    source = SourceCode(_SCOPE)
     for inner in avsc.records_within(schema.record):
         if inner.name != "Tensor":
             _define(source, inner, record if inner is schema.record else getattr(records, inner.name))
     return cast("Callable[[bytes, int], tuple[R, int]]", source.compile(f"read_{schema.record.name}"))
 
 
-def _define(source: Source, writer: avsc.Record, record: type) -> None:
+def _define(source: SourceCode, writer: avsc.Record, record: type) -> None:
     """Append the reader of one record type."""
     made = source.constant(record)
     with source.block(f"def read_{writer.name}(b, p):"):
@@ -154,7 +154,7 @@ def _define(source: Source, writer: avsc.Record, record: type) -> None:
         source.add("read_<name> = memoising_reader(read_<name>)", name=writer.name)
 
 
-def _fields(source: Source, writer: avsc.Record, record: type) -> list[str]:
+def _fields(source: SourceCode, writer: avsc.Record, record: type) -> list[str]:
     """Append the reading of every field the writer wrote; returns what stands for each field of the class."""
     values: dict[str, str] = {}
     for field in writer.fields:
@@ -173,7 +173,7 @@ def default(record: str, name: str) -> object:
     raise SchemaError(f"{record}.{name}: the writer has no such field, and the current schema has no default for it")
 
 
-def _read(source: Source, kind: avsc.Type, value: str) -> None:
+def _read(source: SourceCode, kind: avsc.Type, value: str) -> None:
     """Append the reading of one value into the variable `value`."""
     match kind:
         case avsc.Primitive(name):
@@ -194,7 +194,7 @@ def _read(source: Source, kind: avsc.Type, value: str) -> None:
             source.add(f"<v>, p = read_{'tensor' if name == 'Tensor' else name}(b, p)", v=value)
 
 
-def _read_primitive(source: Source, name: str, value: str) -> None:
+def _read_primitive(source: SourceCode, name: str, value: str) -> None:
     """Append the reading of a value without structure."""
     match name:
         case "null":
@@ -209,7 +209,9 @@ def _read_primitive(source: Source, name: str, value: str) -> None:
             source.add(_SIZED, convert=_CONVERSIONS[name], v=value)
 
 
-def _read_blocks(source: Source, value: str, empty: str, items: avsc.Type, store: str, *, keyed: bool = False) -> None:
+def _read_blocks(
+    source: SourceCode, value: str, empty: str, items: avsc.Type, store: str, *, keyed: bool = False
+) -> None:
     """Append the loop over the blocks of an array or map; `store` puts item `<i>` (under key `<k>`) into `<v>`."""
     count, item, key = source.fresh(), source.fresh(), source.fresh()
     source.add(f"<v> = {empty}", v=value)
@@ -223,7 +225,7 @@ def _read_blocks(source: Source, value: str, empty: str, items: avsc.Type, store
         source.add(_COUNT, n=count)
 
 
-def _read_union(source: Source, value: str, branches: tuple[avsc.Type, ...]) -> None:
+def _read_union(source: SourceCode, value: str, branches: tuple[avsc.Type, ...]) -> None:
     """Append the reading of a union: one branch of code for each of its branches."""
     source.add("<v> = b[p]\np += 1", v=value)
     for index, branch in enumerate(branches):

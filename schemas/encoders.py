@@ -15,7 +15,7 @@ from schemas import avsc, records, wire
 from schemas.definitions import field_names, members
 from schemas.errors import SchemaError
 from schemas.memo import SHARED, memoising_writer
-from schemas.source import Source
+from schemas.source import SourceCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ _PYTHON_TYPES = {"null": "NoneType", "long": "int", "double": "float", "string":
 @cache
 def writer(record: avsc.Record) -> Callable[[object, bytes], bytes]:
     """Return `write(record, head) -> bytes`; raises one of FAILURES where a value does not fit."""
-    source = Source(_SCOPE)
+    source = SourceCode(_SCOPE)
     for inner in avsc.records_within(record):
         if inner.name != "Tensor":
             _define(source, inner)
@@ -117,7 +117,7 @@ def explain(record: object, schema: avsc.Record, error: Exception) -> SchemaErro
     return SchemaError(f"{schema.name}: {error}")
 
 
-def _define(source: Source, record: avsc.Record) -> None:
+def _define(source: SourceCode, record: avsc.Record) -> None:
     """Append the writer of one record type."""
     with source.block(f"def write_{record.name}(r, head):"):
         values = _unpack(source, record)
@@ -130,7 +130,7 @@ def _define(source: Source, record: avsc.Record) -> None:
         source.add("write_<name> = memoising_writer(write_<name>)", name=record.name)
 
 
-def _unpack(source: Source, record: avsc.Record) -> dict[str, str]:
+def _unpack(source: SourceCode, record: avsc.Record) -> dict[str, str]:
     """Append the taking apart of record `r`; a tuple's fields cost less all at once than one as an attribute does."""
     known = getattr(records, record.name)
     values = {field.name: source.fresh() for field in record.fields}
@@ -142,7 +142,7 @@ def _unpack(source: Source, record: avsc.Record) -> dict[str, str]:
     return values
 
 
-def _write(source: Source, kind: avsc.Type, value: str, out: str) -> None:
+def _write(source: SourceCode, kind: avsc.Type, value: str, out: str) -> None:
     """Append the writing of variable `value` as bytes into variable `out`."""
     match kind:
         case avsc.Primitive(name):
@@ -165,7 +165,7 @@ def _write(source: Source, kind: avsc.Type, value: str, out: str) -> None:
             source.add(f"<o> = write_{name}(<x>, b'')", x=value, o=out)
 
 
-def _write_symbol(source: Source, kind: avsc.Enumeration, value: str, out: str) -> None:
+def _write_symbol(source: SourceCode, kind: avsc.Enumeration, value: str, out: str) -> None:
     """Append the look-up of a symbol; the first one by identity, as it is the usual one and hashing costs a call."""
     codes = {member: bytes((2 * code,)) for code, member in enumerate(members(kind))}
     usual = source.constant(next(iter(codes)))
@@ -173,7 +173,7 @@ def _write_symbol(source: Source, kind: avsc.Enumeration, value: str, out: str) 
     source.add("<o> = b'\\0' if <x> is <usual> else <table>[<x>]", x=value, o=out, usual=usual, table=table)
 
 
-def _write_block(source: Source, loop: str, items: avsc.Type, value: str, out: str) -> None:
+def _write_block(source: SourceCode, loop: str, items: avsc.Type, value: str, out: str) -> None:
     """Append the writing of an array or map as one block; `loop` names the item `<i>` and, in a map, the key `<k>`."""
     parts, item, key, item_out, key_out = (source.fresh() for _ in range(5))
     source.add("<p> = []\nn = len(<x>)", p=parts, x=value)
@@ -188,7 +188,7 @@ def _write_block(source: Source, loop: str, items: avsc.Type, value: str, out: s
     source.add("<p>.append(b'\\0')\n<o> = b''.join(<p>)", p=parts, o=out)
 
 
-def _write_union(source: Source, branches: tuple[avsc.Type, ...], value: str, out: str) -> None:
+def _write_union(source: SourceCode, branches: tuple[avsc.Type, ...], value: str, out: str) -> None:
     """Append the choice of a union's branch; the last one needs no test where null is the only other."""
     optional = len(branches) == 2 and branches[0] == avsc.Primitive("null")
     for index, branch in enumerate(branches):

@@ -39,7 +39,7 @@ class Frame(Protocol):
         ...
 
 
-class Named(Protocol):
+class FrameRow(Protocol):
     """A row of a data frame, or a frame with one row."""
 
     def to_dict(self) -> Mapping[str, object]:
@@ -101,7 +101,7 @@ def as_input(x: Row) -> Input:
     except ValueError as error:  # lists of different lengths
         raise TypeError(f"{_WANTED}, not a {type(x).__name__} that is no array: {error}") from error
     if array.dtype.kind not in "biuf" and hasattr(x, "to_dict"):
-        return _named(cast("Named", x), array)
+        return _named(cast("FrameRow", x), array)
     if array.dtype.kind not in "biuf":
         of = {"U": "texts", "S": "bytes"}.get(array.dtype.kind, f"{array.dtype}s")
         raise TypeError(f"{_WANTED}, not a {type(x).__name__} of {of}")
@@ -131,7 +131,7 @@ def _tensor(array: NDArray[np.generic]) -> Tensor:
     return Tensor.of(array.astype(array.dtype.newbyteorder("="), copy=False))
 
 
-def _named(x: Named, array: NDArray[np.generic]) -> Input:
+def _named(x: FrameRow, array: NDArray[np.generic]) -> Input:
     """Make a row with texts, or of numbers that pandas keeps as objects: one number a column, or a value by name."""
     values = array.ravel().tolist()
     if all(isinstance(value, (int, float)) for value in values):

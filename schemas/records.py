@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Element types a tensor may have; the wire carries the index into this tuple (an Avro enum of the same order).
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name anew each time it is asked: 1.7 us
-_NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
+new_tuple = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:
     scores: Iterable[Tensor | None] = repeat(None) if batch.scores is None else _rows(batch.scores)
     ok = Outcome.OK
     return [
-        _NEW(
+        new_tuple(
             ModelOutput, (model, version, ok, label, score) if outcome is ok else (model, version, outcome, None, None)
         )
         for outcome, label, score in zip(batch.outcomes, labels, scores, strict=False)

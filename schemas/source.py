@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Source:
+class SourceCode:
     """One generated module. Names made by `fresh` and `constant` never collide."""
 
     def __init__(self, scope: dict[str, object]) -> None:

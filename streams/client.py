@@ -69,7 +69,7 @@ class _Awaited(NamedTuple):
         return record.partition == self.partition and (*prediction[1:3], prediction.reply_token) == asked
 
 
-class Transport(Protocol):
+class ClientTransport(Protocol):
     """The client's way to Kafka. Topics are logical names."""
 
     async def start(self, follow: Sequence[str]) -> Mapping[str, int]:
@@ -110,7 +110,7 @@ class Client:
         *,
         codec: Codec | None = None,
         seed: int | None = None,
-        transport: Transport | None = None,
+        transport: ClientTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._name = f"{prefix!r} on {bootstrap}"

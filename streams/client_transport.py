@@ -32,7 +32,7 @@ class _Abandoned(Exception):  # noqa: N818 - ends the lanes' task group, never s
 
 
 class KafkaClientTransport:
-    """Implements `streams.client.Transport` on the runtime's Kafka adapter.
+    """Implements `streams.client.ClientTransport` on the runtime's Kafka adapter.
 
     Args:
         connection: where Kafka is.

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from jgo.maven import MavenContext
 
-from deploy.local.errors import MissingError
+from deploy.errors import MissingError
 from deploy.local.jars import cache_folder
 from deploy.local.java import find_java
 from deploy.local.process import free_port

@@ -17,8 +17,8 @@ import pytest
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 from hypothesis import settings
 
+from deploy.errors import MissingError
 from deploy.local.apache import ApacheKafka
-from deploy.local.errors import MissingError
 from deploy.local.redis import RedisServer
 from tests.sharing import shared_broker
 

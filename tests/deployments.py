@@ -22,7 +22,7 @@ from confluent_kafka import Producer
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.clients import asking, librdkafka
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.launch import System
 from schemas import topics
 from schemas.errors import DecodeError

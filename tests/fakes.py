@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState, Report
     from streams.operators.contract import Effects, StateKey, WriteStates
     from streams.runtime.ports import Rebalanced, TopicPartition
-    from streams.runtime.stores.base import Found, Verdict
+    from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker
 
 ROUND_TRIP_S = 0.001
@@ -236,7 +236,7 @@ class FaultyStore(MemoryStore):
         self.writes: list[WriteStates] = []
         self.reads: list[tuple[StateKey, ...]] = []
 
-    async def read(self, keys: Iterable[StateKey]) -> Found:
+    async def read(self, keys: Iterable[StateKey]) -> StatesRead:
         """Read after a round trip."""
         self.reads.append(tuple(keys))
         await self._round_trip(len(self.reads[-1]))
@@ -250,7 +250,7 @@ class FaultyStore(MemoryStore):
         await self._round_trip()
         return await super().offset(partition)
 
-    async def write(self, write: WriteStates, token: str) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Write after a round trip."""
         await self._round_trip(len(write.states))
         self.writes.append(write)

@@ -11,7 +11,7 @@ import click
 import yaml
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from schemas.records import Application, Model

@@ -12,7 +12,7 @@ import click
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.config.addresses import connection
 from deploy.connect.clients import answering, asking
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from schemas import topics
 from schemas.errors import DecodeError

@@ -11,7 +11,7 @@ import click
 from deploy.cli import packing
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_package, print_timings, print_versions
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from schemas.records import Application, Model

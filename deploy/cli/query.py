@@ -14,7 +14,7 @@ import numpy as np
 
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.connect.clients import asking
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog
 from schemas import topics

@@ -14,8 +14,8 @@ import uvloop
 from deploy.cli.common import Verb, with_settings
 from deploy.config.configuration import doubts, masked, to_yaml
 from deploy.config.settings import ROLES
-from deploy.connect.codec import codec_for
 from deploy.connect.forked import aside
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.installed import require_installed
 from deploy.log_throttle import Seldom

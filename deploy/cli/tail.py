@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.cli.common import Verb, with_settings
 from deploy.connect.clients import TIMEOUT_S, answering, librdkafka
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state.topics import partition_counts
 from schemas import records

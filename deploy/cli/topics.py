@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.state import desired
 from deploy.state.topics import check, create
 from streams.topology import describe

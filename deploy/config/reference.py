@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Node: TypeAlias = dict[str, Any]  # a piece of a JSON schema, which may hold anything JSON can
 
 
-class Named(Protocol):
+class HasName(Protocol):
     """A policy or batch controller."""
 
     name: ClassVar[str]
@@ -100,12 +100,12 @@ def _default(key: Node) -> str:
     return "" if default in (None, {}) else f"`{json.dumps(default)}`".replace('"', "")
 
 
-def _named(found: Mapping[str, Callable[[], Named]]) -> str:
+def _named(found: Mapping[str, Callable[[], HasName]]) -> str:
     rows = ((f"`{_spec(make())}`", _flat((inspect.getdoc(make) or "").partition("\n\n")[0])) for make in found.values())
     return _rows(("name", "what it does"), rows)
 
 
-def _spec(found: Named) -> str:
+def _spec(found: HasName) -> str:
     written = ", ".join(f"{name}: {getattr(found, name)}" for name in inspect.signature(type(found)).parameters)
     return f"{found.name} {{{written}}}" if written else str(found.name)
 

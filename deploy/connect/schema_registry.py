@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from deploy.config.configuration import without_secrets
 from schemas import avsc, topics
+from schemas.codec import Codec
 from schemas.definitions import CURRENT, readable
 from schemas.errors import RegistryError, SchemaError
 from workers.extras import install
@@ -17,6 +19,8 @@ from workers.extras import install
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Self
+
+    from deploy.config.settings import Settings
 
 # Under which subject each record's schema stands: the topic whose values it describes. Model queries have one schema
 # but a topic for every model, observations stand alone or several in a record of theirs, and policy states live in the
@@ -120,3 +124,24 @@ def _fingerprint(text: str) -> bytes:
         return avsc.load(text).fingerprint
     except SchemaError:
         return b""
+
+
+def codec_for(settings: Settings) -> Codec:
+    """Return the codec; with a registry, registers the current schemas and takes their ids.
+
+    Raises:
+        RegistryError: the registry does not answer, or refuses a schema.
+    """
+    given = settings.registry
+    if given.url is None:
+        return Codec()
+    properties: dict[str, object] = {"url": given.url}
+    if given.user is not None:
+        password = "" if given.password is None else given.password.get_secret_value()
+        properties["basic.auth.user.info"] = f"{given.user}:{password}"
+    try:
+        with Registry(properties) as registry:
+            found = registry.resolve(settings.prefix)
+    except RegistryError as error:
+        raise RegistryError(without_secrets(str(error))) from None  # the client's own errors may show the URL
+    return Codec(found.ids, found.accepted)

@@ -1,4 +1,4 @@
-"""Checks the newest demo report: `python -m deploy.demo.check`. Every figure is there, and the loop worked.
+"""Checks the newest demo report: every figure is there, and the loop worked. Run by `python -m deploy.demo.check`.
 
 Counts are exact. Shares and errors leave room for a machine of two cores with other work to do; what they must tell
 apart is a loop that learns and answers from one that does not: asking models at random would be wrong 20 % of the time

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 import psutil
 import uvloop
 
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.demo import models, report
 from deploy.demo.contexts import Pens
 from deploy.demo.models import repeating, sample

@@ -1,4 +1,4 @@
-"""One moment of the demo, and how it is shown: a screen that changes in place on a terminal, else lines each second."""
+"""Shows the demo while it runs: a screen that changes in place on a terminal, otherwise lines each second."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from deploy.demo.tally import Tally
+    from deploy.demo.tally import Tally, Trial, Tried
     from load.harness.recorder import Recorder
 
 WINDOW_S = 5
@@ -50,19 +50,6 @@ class ModelLine:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialLine:
-    """A new version of a model beside the one that served before it."""
-
-    name: str
-    state: str
-    answered: int  # as a canary, and of that the errors
-    error: float | None
-    before: str  # the version
-    error_before: float | None  # of the version before, meanwhile
-    since: int  # answered since it serves
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The application over the last seconds, totals since the start, and every model."""
 
@@ -82,7 +69,8 @@ class Snapshot:
     applied: int
     dead_letters: int
     cached: float | None  # share of the models' outputs that they were not asked for
-    trial: TrialLine
+    trial: Trial  # of a new version of a model
+    tried: Tried  # so far
     models: tuple[ModelLine, ...]
 
 
@@ -119,7 +107,8 @@ def take(tally: Tally, recorder: Recorder, seconds: float, feedback_sent: int, n
         applied=tally.applied,
         dead_letters=tally.dead_letters,
         cached=_cached(tally, until),
-        trial=_trial_line(tally, second),
+        trial=tally.trial,
+        tried=tried(tally.models[tally.trial.model].versions, tally.trial),
         models=tuple(_model_line(tally, name, until, is_broken=name == broken) for name in tally.models),
     )
 
@@ -129,20 +118,6 @@ def _cached(tally: Tally, until: int) -> float | None:
     judged = sum(recent(model.judged_by_second, until, WINDOW_S) for model in models)
     cached = sum(recent(model.cached_by_second, until, WINDOW_S) for model in models)
     return cached / judged if judged else None
-
-
-def _trial_line(tally: Tally, second: float) -> TrialLine:
-    trial = tally.trial
-    done = tried(tally.models[trial.model].versions, trial)
-    return TrialLine(
-        name=f"{trial.model} {trial.version}",
-        state=trial.state(second),
-        answered=done.answered,
-        error=done.error,
-        before=trial.before,
-        error_before=done.error_beside,
-        since=done.since,
-    )
 
 
 def _model_line(tally: Tally, name: str, until: int, *, is_broken: bool) -> ModelLine:
@@ -171,7 +146,7 @@ def line(now: Snapshot) -> str:
         f"  in time {now.in_time} default {now.defaults} late {now.late} waiting {now.waiting}"
         f" joined {now.joined} learnt {now.applied} dead letters {now.dead_letters}"
     )
-    trial = f"{now.trial.name} {now.trial.state} {now.trial.answered + now.trial.since}"
+    trial = f"{now.trial.name} {now.trial.state(now.second)} {now.tried.answered + now.tried.since}"
     return _folded([application, *map(_plain, now.models), trial])
 
 
@@ -244,11 +219,11 @@ def _model_table(now: Snapshot) -> Table:
 
 
 def _trial_table(now: Snapshot) -> Table:
-    trial = now.trial
+    trial, done = now.trial, now.tried
     table = _table("a new version", "", "as canary", "error", f"version {trial.before}'s", "serving")
-    errors = (_number(error, ".1%") for error in (trial.error, trial.error_before))
+    errors = (_number(error, ".1%") for error in (done.error, done.error_beside))
     table.columns[1].min_width = len("canary 20%")  # its widest state: the columns behind it must not move
-    table.add_row(trial.name, trial.state, str(trial.answered), *errors, str(trial.since))
+    table.add_row(trial.name, trial.state(now.second), str(done.answered), *errors, str(done.since))
     return table
 
 

@@ -38,6 +38,11 @@ class Trial(NamedTuple):
     begin_s: float
     end_s: float  # from here on it serves
 
+    @property
+    def name(self) -> str:
+        """The model and its new version."""
+        return f"{self.model} {self.version}"
+
     def state(self, second: float) -> str:
         """Say in a word or two what the version does at a moment."""
         if second < self.begin_s:

@@ -1,4 +1,4 @@
-"""The demo's client: seeded open-loop queries with feedback from the true labels, every topic of interest read back."""
+"""The demo's client: it sends seeded open-loop queries and feedback, and reads every topic of interest."""
 
 from __future__ import annotations
 

@@ -10,19 +10,51 @@ import hashlib
 import json
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deploy.local.errors import MissingError
-from deploy.local.maven import download
+from deploy.errors import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+# 46 jars, 45 MB: 7.5 s with eight at a time.
+_PARALLEL = 8
+_TIMEOUT_S = 20
+
 CACHE_VARIABLE = "SKYSAIL_CACHE"
 _PINS = Path(__file__).with_name("jars.json")
+
+
+def download(coordinates: Sequence[str], repository: Path) -> list[Path]:
+    """Download the jars `group:artifact:version`, and nothing they depend on, into a new repository folder.
+
+    Returns:
+        The path of each jar, in the order of `coordinates`.
+
+    Raises:
+        MissingError: One of them could not be fetched.
+    """
+    # Imported here: it takes 0.2 s, which only a machine's very first start should pay.
+    from jgo.maven import MavenContext
+
+    context = MavenContext(repo_cache=repository, timeout=_TIMEOUT_S)
+
+    def fetch(coordinate: str) -> Path:
+        group, artifact, version = coordinate.split(":")
+        path: Path = context.project(group, artifact).at_version(version).artifact().resolve()
+        return path
+
+    pool = ThreadPoolExecutor(_PARALLEL)
+    try:
+        return list(pool.map(fetch, coordinates))
+    except (OSError, RuntimeError) as error:  # requests' errors are OSErrors; jgo's "not found" is a RuntimeError
+        raise MissingError(f"The jars of Apache Kafka could not be fetched: {error}") from error
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)

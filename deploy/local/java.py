@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.errors import MissingError
+from deploy.errors import MissingError
 from workers.extras import install
 
 OLDEST = 17  # Kafka 4 brokers need it (KIP-1013)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 import confluent_kafka
 
-from deploy.errors import StartError
-from deploy.local.errors import MissingError
+from deploy.errors import MissingError, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

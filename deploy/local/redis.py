@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deploy.config.folder import PASSWORD_FILE
-from deploy.local.errors import MissingError
+from deploy.errors import MissingError
 from deploy.local.properties import HOST
 from deploy.local.server import LocalServer, run_in_foreground
 from workers.extras import install

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Protocol
 
-from deploy.errors import UsageError
+from deploy.errors import MissingError, UsageError
 from deploy.local.admin import answers, create_topics
 from deploy.local.apache import ApacheKafka
 from deploy.local.embedded import EmbeddedBroker
-from deploy.local.errors import MissingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Where the public data sets are that some scenarios replay; a fresh clone has none."""
+"""Finds the public data sets that some scenarios replay. A fresh clone has none of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drives a running system from a scenario: one stretch of load, recorded."""
+"""Sends one stretch of load to a running deployment and records it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine and the software a result was measured with; never part of the result."""
+"""Describes the machine and the software that a result was measured with. It is stored beside the result."""
 
 from __future__ import annotations
 

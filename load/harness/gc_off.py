@@ -1,4 +1,4 @@
-"""Keeps the garbage collector of the harness out of what is measured."""
+"""Suspends the harness's garbage collector while it measures."""
 
 from __future__ import annotations
 

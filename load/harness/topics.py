@@ -1,4 +1,4 @@
-"""Topics for a scenario, and away with them afterwards."""
+"""Creates the topics of a scenario and deletes them afterwards."""
 
 from __future__ import annotations
 

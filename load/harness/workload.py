@@ -1,4 +1,4 @@
-"""Workloads over rows with known labels."""
+"""Makes queries from rows with known labels."""
 
 from __future__ import annotations
 

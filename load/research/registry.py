@@ -12,18 +12,14 @@ from load.scenario import Scenario
 
 SCENARIOS = (
     Scenario(
-        account.NAME,
+        account,
         "where each microsecond goes: CPU by role and step, messages and bytes a query, latency by leg",
-        account.run,
-        account.FIGURES,
         tables=page.tables,
         page=page.page,
     ),
     Scenario(
-        peers.NAME,
+        peers,
         "Skysail beside hand-written loops and other systems: rate, goodput, latency, CPU time, memory",
-        peers.run,
-        peers.FIGURES,
         tables=peers_page.tables,
         page=peers_page.page,
         seconds=peers.SECONDS,
@@ -31,10 +27,8 @@ SCENARIOS = (
         short=True,
     ),
     Scenario(
-        forest.NAME,
+        forest,
         "a random forest, which needs batching: goodput within 20, 50 and 100 ms beside what one would use instead",
-        forest.run,
-        forest.FIGURES,
         tables=forest_page.tables,
         page=forest_page.page,
         seconds=forest.SECONDS,
@@ -42,10 +36,8 @@ SCENARIOS = (
         short=True,
     ),
     Scenario(
-        trio.NAME,
+        trio,
         "one slow model among three: goodput with it and without it, beside those who run models in line",
-        trio.run,
-        trio.FIGURES,
         tables=trio_page.tables,
         page=trio_page.page,
         seconds=trio.SECONDS,
@@ -53,10 +45,8 @@ SCENARIOS = (
         short=True,
     ),
     Scenario(
-        paper.NAME,
+        paper,
         "Clipper's figures 3 to 10 and its feedback rate, in short, as plots on one page beside the published ones",
-        paper.run,
-        paper.FIGURES,
         page=paper_page.page,
         html="paper.html",
         parts=paper.NAMES,

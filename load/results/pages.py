@@ -37,8 +37,9 @@ def section(
         tables: in order.
         figures: that the scenario declares; missed targets are named.
     """
-    given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
-    machine = f"{environment['cores_usable']} cores of {environment['processor']}; {environment['broker']}; {given}."
+    machine = (
+        f"{environment['cores_usable']} cores of {environment['processor']}; {environment['broker']}; {result.given}."
+    )
     parts = [f"## {title}\n", introduction, f"{machine}\n"]
     parts += [f"### {table.title}\n\n{table.markdown()}" for table in tables]
     missed = [

@@ -1,4 +1,4 @@
-"""Results as text: every figure, and what must be reached."""
+"""Writes a result or a comparison as text, with every figure and target."""
 
 from __future__ import annotations
 

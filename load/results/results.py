@@ -1,4 +1,4 @@
-"""What a run measured, as JSON that can be compared: figures here, the machine apart (`environment.json`)."""
+"""The result of a run as JSON that can be compared. The machine is described apart, in `environment.json`."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ class Result:
     parameters: Mapping[str, float | str] = field(default_factory=dict)
     series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def given(self) -> str:
+        """The parameters in words."""
+        return ", ".join(f"{name} {value}" for name, value in self.parameters.items())
 
 
 def write(result: Result, folder: Path, services: Mapping[str, str] | None = None) -> Path:

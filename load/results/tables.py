@@ -1,4 +1,4 @@
-"""Tables, for a page in Markdown and for a terminal."""
+"""Tables, as Markdown for pages and as text for terminals."""
 
 from __future__ import annotations
 

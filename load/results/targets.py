@@ -1,4 +1,4 @@
-"""Whether a result reaches what its scenario must reach.
+"""Judges a result by the targets of its scenario.
 
 A target says that nothing has got worse, not that Skysail is ahead: docs/benchmark.md begins with what to doubt.
 """

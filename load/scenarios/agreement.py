@@ -27,7 +27,6 @@ from schemas.records import Application, Query, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from numpy.typing import NDArray
 
@@ -163,7 +162,7 @@ def vote(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
     return np.asarray(rows[np.arange(len(rows)), votes.argmax(axis=1)], dtype=np.int64)
 
 
-def by_agreement(answered: dict[int, Answered], labels: NDArray[np.uint8], models: int) -> list[dict[str, Any]]:
+def by_agreement(answered: dict[int, Answered], labels: NDArray[np.uint8], models: int) -> list[dict[str, float]]:
     """Return a row for each number of agreeing models that occurs: how many answers, and the share of wrong ones."""
     wrong: dict[int, list[bool]] = {}
     for t, given in answered.items():

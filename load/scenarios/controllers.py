@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import statistics
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -123,7 +123,9 @@ def _deployment(packages: Mapping[str, Path], controller: tuple[str, Mapping[str
     )
 
 
-async def _each_size(stage: Stage, packages: Mapping[str, Path], rows: NDArray[np.float32]) -> list[dict[str, Any]]:
+async def _each_size(
+    stage: Stage, packages: Mapping[str, Path], rows: NDArray[np.float32]
+) -> list[dict[str, str | float]]:
     """Return, per model and batch size, the middle and the 99th percentile of a batch's time (ms)."""
     found = []
     deployment = _deployment(packages, _GRID)
@@ -135,8 +137,8 @@ async def _each_size(stage: Stage, packages: Mapping[str, Path], rows: NDArray[n
     return found
 
 
-def _sizes_of(asker: Asker, repeats: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _sizes_of(asker: Asker, repeats: int) -> list[dict[str, str | float]]:
+    rows: list[dict[str, str | float]] = []
     asker.once(1)  # the first is slower
     for size in _SIZES:
         taken = [batch.predict_us / 1e3 for _ in range(repeats) for batch in asker.once(size) if batch.rows == size]

@@ -113,7 +113,7 @@ async def run(stage: Stage) -> Result:
 _ABOUT = frozenset({"part", "size"})
 
 
-def _held(size: Size) -> list[dict[str, Any]]:
+def _held(size: Size) -> list[dict[str, float]]:
     """Return the memory of each role after each backlog."""
     return [
         {"queries": chunk.queries, **{f"{role}_mib": mib for role, mib in by_role(chunk.mib).items()}}
@@ -143,7 +143,7 @@ def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def growth(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def growth(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return memory at the end, and how much came on top for each million queries after the first backlog."""
     later = sum(row["queries"] for row in rows[1:])
     found: dict[str, float] = {}

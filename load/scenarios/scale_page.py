@@ -1,4 +1,4 @@
-"""What grows, as tables and as a part of the benchmark page."""
+"""Results of `scale` as tables and as a part of the benchmark page."""
 
 from __future__ import annotations
 

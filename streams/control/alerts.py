@@ -31,7 +31,7 @@ ROLES = {
 }
 
 
-class Versions(NamedTuple):
+class WorkerVersions(NamedTuple):
     """Of models that a worker serves: the version that answers, one that is wanted and fails, and who has none."""
 
     serving: Mapping[str, str]
@@ -44,7 +44,7 @@ def alerts(
     processes: Sequence[ProcessRow],
     letters: Sequence[LetterRow],
     risen: tuple[Risen, Risen],
-    versions: Versions,
+    versions: WorkerVersions,
     view: View,
     now_us: int,
 ) -> list[Alert]:
@@ -95,7 +95,7 @@ def not_loaded(model: str) -> str:
     return f"{model} cannot be loaded, nor another version of it: what asks it fails; see its worker's log"
 
 
-def _refused(versions: Versions) -> Iterator[Alert]:
+def _refused(versions: WorkerVersions) -> Iterator[Alert]:
     for model in sorted(versions.not_loaded):
         yield Alert(level="bad", text=not_loaded(model), command=skysail("model", "show", model))
     for model, wanted in sorted(versions.failing.items()):

@@ -22,7 +22,7 @@ from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
 from streams.control.overview import overview
 from streams.control.report_filter import make_room, sound
-from streams.control.visibility import Place, Visibility
+from streams.control.visibility import Deployment, Visibility
 from streams.runtime.metrics import Composer
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def create(options: Options, codec: Codec) -> faust.App:
     reports = app.topic(
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
-    place = Place(options.prefix, options.instance, options.bootstrap, options.redis)
+    place = Deployment(options.prefix, options.instance, options.bootstrap, options.redis)
     state = _State(
         app.Table("live", key_type=str, partitions=1, help="figures of each process"), Visibility(place, _now_us())
     )

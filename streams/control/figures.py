@@ -38,7 +38,7 @@ class Figures(TypedDict):
     restarts: int  # seen since this table began
 
 
-class Status(TypedDict):
+class PageStatus(TypedDict):
     """Everything the page shows."""
 
     time_us: int
@@ -81,11 +81,11 @@ def _rates(before: Figures, report: Report) -> dict[str, float]:
     return rates
 
 
-def status(entries: Iterable[Figures], now_us: int) -> Status:
+def status(entries: Iterable[Figures], now_us: int) -> PageStatus:
     """Return what is shown at `now_us`: every process heard of lately, and sums by application and by model."""
     known = heard_lately(entries, now_us)
     live = [entry for entry in known if not is_silent(entry, now_us)]
-    return Status(
+    return PageStatus(
         time_us=now_us,
         processes=[{**entry, "age_s": _age_s(entry, now_us), "silent": is_silent(entry, now_us)} for entry in known],
         applications=_by_label(live, "application"),

@@ -75,7 +75,7 @@ def keys(full: str) -> tuple[Key, ...]:
 
 
 @dataclass(slots=True)
-class Step:
+class HistoryStep:
     """Five seconds."""
 
     start_us: int
@@ -89,7 +89,7 @@ class History:
     __slots__ = ("_began_us", "_steps")
 
     def __init__(self) -> None:
-        self._steps: deque[Step] = deque(maxlen=STEPS)
+        self._steps: deque[HistoryStep] = deque(maxlen=STEPS)
         self._began_us = 0
 
     def add(self, before: Figures | None, after: Figures, now_us: int) -> None:
@@ -137,8 +137,8 @@ class History:
             found.append(sum(values) if values else None)
         return found
 
-    def _step(self, now_us: int) -> Step:
+    def _step(self, now_us: int) -> HistoryStep:
         start_us = now_us // STEP_US * STEP_US
         if not self._steps or self._steps[-1].start_us != start_us:
-            self._steps.append(Step(start_us))
+            self._steps.append(HistoryStep(start_us))
         return self._steps[-1]

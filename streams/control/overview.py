@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from schemas.records import STOPPED
 from schemas.topics import dead_letters
-from streams.control.alerts import Versions, alerts
+from streams.control.alerts import WorkerVersions, alerts
 from streams.control.figures import LAG, is_silent, parse
 from streams.control.history import STEP_US, Key
 from streams.control.outages import LATELY_US
@@ -106,7 +106,7 @@ def overview(known: Sequence[Figures], history: History, now_us: int, view: View
     processes = [_process(entry, history, then_us, now_us) for entry in known]
     letters = _letters(known, risen)
     lately = history.since(LATELY_US, then_us)[1]
-    versions = Versions(gauges.versions, gauges.failing, gauges.not_loaded)
+    versions = WorkerVersions(gauges.versions, gauges.failing, gauges.not_loaded)
     found = alerts(applications, processes, letters, (risen, lately), versions, view, now_us)
     return Overview(
         prefix=view.place.prefix,

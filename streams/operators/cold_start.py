@@ -1,7 +1,8 @@
-"""What a context (user, session, region) that is met for the first time starts from.
+"""What a context (user, session, region) starts from when it is met for the first time.
 
-Where the policy has a `start`, an observation of a context teaches the application's state, too: what holds for all of
-its contexts. Their states lie in its partition of the log, so that it is a fold over one partition, as every state is.
+If the policy has a `start`, an observation of a context also teaches the application's own state. That state holds what
+is true of all contexts, and a new context starts from it. Both states lie in the application's partition of the log, so
+each is a fold over one partition.
 """
 
 from __future__ import annotations

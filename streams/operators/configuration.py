@@ -1,4 +1,4 @@
-"""The applications and models as the compacted topics say; the last value wins."""
+"""The applications and models, as the compacted topics say; the last value of a key wins."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Outputs of an ensemble that come after its answer: too late to count for it, in time to be learnt from.
+"""Outputs of an ensemble's models that come after its answer: too late to count for it, in time to be learnt from.
 
     answered without m ─▶ remembered ─▶ m's output ─▶ topic `shadows` ─▶ the joiner, which takes it for the missing one
 
-So a policy that votes learns how good a slow model is, and not that it was slow. A model that was asked alone has lost
-its query: nothing was answered.
+So a voting policy learns how good a slow model is, not that it was slow. A model that is asked alone has no late
+outputs: without its output nothing was answered.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class SharedStore:
 
 
 class SimulatedStore:
-    """Implements `store.StateStore` for one process; any call takes a leg, happens, and is answered after another."""
+    """Implements `StateStore` for one process; any call takes a leg, happens, and is answered after another."""
 
     def __init__(self, shared: SharedStore, random: Random, is_dead: Callable[[], bool]) -> None:
         self._shared = shared

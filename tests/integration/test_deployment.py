@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.settings import Settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.launch import System
 from deploy.state.topics import partition_counts
 from schemas.records import Status

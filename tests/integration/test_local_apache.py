@@ -8,8 +8,8 @@ import psutil
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from deploy.errors import MissingError
 from deploy.local.admin import answers
-from deploy.local.errors import MissingError
 from deploy.local.jars import missing, pinned
 from deploy.local.process import free_port, listens
 from deploy.local.services import Broker, open_broker

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.config import configuration
 from deploy.config.settings import Settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.local.process import free_port
 from deploy.state import desired
 from workers.packages.packaging import package_function

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import trustme
 
-from deploy.local.errors import MissingError
+from deploy.errors import MissingError
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status

@@ -22,11 +22,10 @@ from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.settings import Settings
 from deploy.connect.clients import librdkafka
-from deploy.connect.codec import codec_for
-from deploy.errors import StartError
+from deploy.connect.schema_registry import codec_for
+from deploy.errors import MissingError, StartError
 from deploy.local.admin import admin_client
 from deploy.local.embedded import EmbeddedBroker
-from deploy.local.errors import MissingError
 from deploy.state import catalog, desired
 from deploy.state import topics as deployed_topics
 from load.harness.topics import delete

@@ -17,7 +17,7 @@ from deploy.cli import skysail
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.launch import System
 from schemas import topics
 from schemas.records import Prediction, Report, Status

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from schemas.records import PolicyState
     from streams.operators.contract import WriteStates
-    from streams.runtime.stores.base import Found, Verdict
+    from streams.runtime.stores.base import StatesRead, WriteResult
 
     _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ class SlowStore(MemoryStore):
         self._timeout_s = timeout_s
         self._under_way: set[asyncio.Task[object]] = set()
 
-    async def read(self, keys: Iterable[StateKey]) -> Found:
+    async def read(self, keys: Iterable[StateKey]) -> StatesRead:
         """Read when the request arrives."""
         wanted = tuple(keys)
         return await self._sent(lambda: MemoryStore.read(self, wanted))
@@ -58,7 +58,7 @@ class SlowStore(MemoryStore):
         """Ask when the request arrives."""
         return await self._sent(lambda: MemoryStore.offset(self, partition))
 
-    async def write(self, write: WriteStates, token: str) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Write when the request arrives."""
         return await self._sent(lambda: MemoryStore.write(self, write, token))
 

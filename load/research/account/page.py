@@ -1,4 +1,4 @@
-"""The account's tables, and the page that they make with a paragraph on each large entry."""
+"""Results of `account` as tables and as a page. Its prose is in `introduction.md` and `measures.md`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import LINEAR_RUNTIME, digits, linear_models, package_all
 from load.research.account import traffic
-from load.research.account.figures import Measured, accounted, declared, declared_legs, with_legs
+from load.research.account.measured import Measured, accounted, declared, declared_legs, with_legs
 from load.research.account.profile import Profile, Window, model_share, spent_by
 from load.results.results import Result
 from schemas.records import Application

@@ -93,7 +93,7 @@ _RULES: Final[Mapping[str, str]] = {
     "streams.operators.join.buffer": "join",
     "streams.operators.join.timer_wheel": "heap",
     "streams.operators.join.terms": "join",
-    "streams.runtime.role.timer": "heap",
+    "streams.runtime.role.kernel_calls:Timer": "heap",
     "streams.runtime.corrupt": "fetch",
     "streams.runtime.kafka.fast.fetch_sessions": "fetch",
     "streams.runtime.role.follower": "fetch",

@@ -74,14 +74,13 @@ def _table(rows: Iterable[Row]) -> str:
 
 def _run(result: Result, row: Mapping[str, Any]) -> str:
     """Say how to run it alone, with what it ran, and which targets were reached."""
-    given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
     judged = "; ".join(_judged(result))
     command = f"<code>skysail load run {escape(result.scenario)}</code>"
-    return f'<p class="dim">{command} ({escape(given)}; {row["seconds"]:.0f} s). {judged}</p>'
+    return f'<p class="dim">{command} ({escape(result.given)}; {row["seconds"]:.0f} s). {judged}</p>'
 
 
 def _judged(result: Result) -> Iterator[str]:
-    figures = SOURCES[result.scenario].figures
+    figures = SOURCES[result.scenario].FIGURES
     for verdict in verdicts(result, figures):
         target = verdict.target
         text = escape(f"{target.figure} {target.relation} {target.bound:g}")

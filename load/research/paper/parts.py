@@ -1,4 +1,4 @@
-"""The figures of the paper: which scenarios measure each, and its numbers beside the published ones."""
+"""The paper's figures: the scenarios that measure each, and its numbers beside the published ones."""
 
 from __future__ import annotations
 
@@ -23,27 +23,18 @@ from load.scenarios import (
 from load.scenarios.parts.controller_comparison import ADAPTIVE, OBJECTIVE_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from load.figures import Figures
-    from load.harness.system import Stage
     from load.results.results import Result
+    from load.scenario import Measures
 
 # What, published, measured.
 Row: TypeAlias = tuple[str, str, str]
 Results: TypeAlias = "Mapping[str, Result]"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A scenario that measures for the paper's figures."""
-
-    run: Callable[[Stage], Coroutine[None, None, Result]]
-    figures: Figures
-
-
-SOURCES: Final[Mapping[str, Source]] = {
-    scenario.NAME: Source(scenario.run, scenario.FIGURES)
+SOURCES: Final[Mapping[str, Measures]] = {
+    scenario.NAME: scenario
     for scenario in (
         controllers,
         batching,

@@ -1,4 +1,4 @@
-"""What was asked and what came back, judged by id when it is over: nothing is decoded while a system is measured."""
+"""Judges each answer by the id of its query, after a stretch: nothing is decoded while a system is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asked for a model that needs batching, and what is made of the answers."""
+"""The contenders for a model that needs batching, and the figures that come of their visits."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How fast the harness is by itself: the row without a system, at rising rates, until it is what would be measured."""
+"""Finds the rate at which the harness itself is saturated, by sending at rising rates without any system."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from load.research.peers.client import Client
 from load.research.peers.contenders import DIRECT
@@ -23,7 +23,17 @@ _WARM_UP_RATE, _WARM_UP_S = 300.0, 5.0  # a broker that has just been started co
 _SATURATED_MS = 20.0  # the shortest objective that anybody is judged by
 
 
-async def climb(ground: Ground) -> list[dict[str, Any]]:
+class Look(TypedDict):
+    """One stretch at one rate without any system; None where nothing arrived."""
+
+    rate_per_s: float
+    p50_ms: float | None
+    p99_ms: float | None
+    late_ms: float
+    saturated: bool
+
+
+async def climb(ground: Ground) -> list[Look]:
     """Return a row for each look at each rate, up to the first that is saturated in most of them.
 
     That is p99 above 20 ms, from the time that each record was meant to be sent, so a late sender shows in it. One look
@@ -34,10 +44,10 @@ async def climb(ground: Ground) -> list[dict[str, Any]]:
         return await asyncio.to_thread(looks, client)
 
 
-def looks(client: Client) -> list[dict[str, Any]]:
+def looks(client: Client) -> list[Look]:
     """Return a row for each look, as `climb`; at each rate until two of them agree."""
     client.stretch(_WARM_UP_RATE, _WARM_UP_S, _LIMIT_S)
-    rows: list[dict[str, Any]] = []
+    rows: list[Look] = []
     for rate in RATES:
         seen: Counter[bool] = Counter()
         while max(seen.values(), default=0) < _MAJORITY:
@@ -48,7 +58,7 @@ def looks(client: Client) -> list[dict[str, Any]]:
     return rows
 
 
-def _step(client: Client, rate: float) -> dict[str, Any]:
+def _step(client: Client, rate: float) -> Look:
     part = client.stretch(rate, _SECONDS, _LIMIT_S)
     latency_ms, late_ms = part.tally.latency_ms(), part.late_us / 1e3
     p50_ms, p99_ms = latency_ms.get("p50"), latency_ms.get("p99")
@@ -56,7 +66,7 @@ def _step(client: Client, rate: float) -> dict[str, Any]:
     return {"rate_per_s": rate, "p50_ms": p50_ms, "p99_ms": p99_ms, "late_ms": late_ms, "saturated": saturated}
 
 
-def ceiling_per_s(rows: Sequence[dict[str, Any]]) -> float:
+def ceiling_per_s(rows: Sequence[Look]) -> float:
     """Return the highest rate that was saturated in less than half of its looks; the lowest of all where none was."""
     seen: dict[float, list[bool]] = {}
     for row in rows:

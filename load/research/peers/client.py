@@ -1,4 +1,4 @@
-"""Asks a contender and takes its answers, as lightly as librdkafka allows: the harness must not be what is measured.
+"""Asks a contender and takes its answers, as cheaply as librdkafka allows, so that the harness is not what is measured.
 
 A backlog is written in one go and its answers are left to librdkafka's threads until all are there; at a rate, one
 thread sends and takes in turns. Bytes and times are kept; what they say is judged when it is over.

@@ -1,4 +1,4 @@
-"""Everybody who is measured, and the grid of settings that each is tried at; the first setting is the best known.
+"""All contenders, and the grid of settings of each. The first setting is the best known.
 
 Settings that peers' own documentation and issues recommend (raised limits, quiet logs, short waits) are in the peers'
 files; the grids hold what trades throughput for latency.

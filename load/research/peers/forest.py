@@ -180,7 +180,7 @@ def _result(
     stage: Stage,
     source: str,
     rounds: int,
-    climbed: Sequence[Mapping[str, Any]],
+    climbed: Sequence[ceiling.Look],
     climbs: _Climbs,
     turned: list[dict[str, Any]],
 ) -> Result:

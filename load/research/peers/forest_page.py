@@ -1,4 +1,4 @@
-"""The model that needs batching, as tables and as a part of the benchmark page."""
+"""Results of `forest` as tables and as a part of the benchmark page."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ That is goodput within 50 ms, at 500/s and at half of its own rate; of equals th
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from load.errors import PeerFailedError
 from load.research.peers.measurement import visit
@@ -25,7 +25,20 @@ _SHARES = (0.5,)
 _GOODPUT = "goodput_50ms_per_s"
 
 
-async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable[[str], None]) -> list[dict[str, Any]]:
+class Tried(TypedDict):
+    """What one setting gave; None where it does not work."""
+
+    system: str
+    label: str
+    setting: str
+    index: int
+    rate_per_s: float | None
+    goodput_per_s: float | None
+    p99_ms: float | None
+    chosen: bool
+
+
+async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable[[str], None]) -> list[Tried]:
     """Return a row for each setting, the best one chosen; one that does not work has no figures.
 
     Raises:
@@ -49,7 +62,7 @@ async def search(contender: Contender, ground: Ground, plan: Plan, say: Callable
     return rows
 
 
-def _row(contender: Contender, setting: Mapping[str, object], figures: Mapping[str, float]) -> dict[str, Any]:
+def _row(contender: Contender, setting: Mapping[str, object], figures: Mapping[str, float]) -> Tried:
     """Return what a setting gave; nothing if it does not work."""
     return {
         "system": contender.name,
@@ -63,17 +76,17 @@ def _row(contender: Contender, setting: Mapping[str, object], figures: Mapping[s
     }
 
 
-def choose(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def choose(rows: Sequence[Tried]) -> Tried:
     """Return the best row of those that work."""
-    working = [row for row in rows if row["rate_per_s"] is not None]
-    fastest = max(row["rate_per_s"] for row in working)
-    return max((row for row in working if row["rate_per_s"] >= _NEAR * fastest), key=_in_time)
+    working = [(rate, row) for row in rows if (rate := row["rate_per_s"]) is not None]
+    fastest = max(rate for rate, _ in working)
+    return max((row for rate, row in working if rate >= _NEAR * fastest), key=_in_time)
 
 
-def _in_time(row: Mapping[str, Any]) -> tuple[float, float]:
+def _in_time(row: Tried) -> tuple[float, float]:
     return row["goodput_per_s"] or 0.0, -float("inf") if row["p99_ms"] is None else -row["p99_ms"]
 
 
-def words(setting: Any) -> str:
+def words(setting: Mapping[str, object]) -> str:
     """Return a setting in words."""
     return ", ".join(f"{name} {value}" for name, value in setting.items()) or "defaults"

@@ -1,4 +1,4 @@
-"""What the independent judge is told and what it says; it runs in an environment of its own."""
+"""The argument and the verdict of LoadGen, which runs in an environment of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One visit to a contender: start it, let it drain a backlog, send at some rates, stop it."""
+"""Measures a contender once: starts it, has it drain a backlog, sends at some rates, stops it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison as tables, and the page that they make."""
+"""The comparison with other systems as tables and as a page. Its prose is in `benchmark.md`."""
 
 from __future__ import annotations
 
@@ -44,10 +44,9 @@ def tables(result: Result) -> list[Table]:
 
 def page(result: Result, environment: Environment) -> str:
     """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
-    given = ", ".join(f"{name} {value}" for name, value in result.parameters.items())
     machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"
     introduction, yourself = _TEXT.read_text(encoding="utf-8").split(_MARK)
-    measured = f"{machine} and system; {environment['broker']}, Python {environment['python']}; {given}.\n"
+    measured = f"{machine} and system; {environment['broker']}, Python {environment['python']}; {result.given}.\n"
     shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
     return introduction + "\n".join([measured, *shown, *(f"- {note}" for note in result.notes), yourself])
 

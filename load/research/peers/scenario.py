@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import joblib
 
@@ -65,7 +65,7 @@ class _Comparison:
     plan: Plan
     left: list[Contender]
     settings: dict[str, Mapping[str, object]] = field(default_factory=dict)
-    tried: list[dict[str, Any]] = field(default_factory=list)
+    tried: list[grid.Tried] = field(default_factory=list)
     out: list[dict[str, str]] = field(default_factory=list)
 
     def leave_out(self, contender: Contender, why: object) -> None:
@@ -182,7 +182,7 @@ def _ground(stage: Stage) -> Ground:
 
 
 def _result(
-    stage: Stage, comparison: _Comparison, summary: Summary, climbed: list[dict[str, Any]], rounds: int
+    stage: Stage, comparison: _Comparison, summary: Summary, climbed: list[ceiling.Look], rounds: int
 ) -> Result:
     rows = summary.rows()
     return Result(
@@ -216,7 +216,7 @@ def _result(
     )
 
 
-def _limit(ceiling_per_s: float, climbed: list[dict[str, Any]]) -> str:
+def _limit(ceiling_per_s: float, climbed: list[ceiling.Look]) -> str:
     """Say where the harness itself is at its end, or that nobody knows: the rates tried end before it."""
     if all(row["saturated"] for row in climbed):
         return f"even at {ceiling_per_s:,.0f}/s the harness was saturated: latency and goodput of this run say nothing"

@@ -1,4 +1,4 @@
-"""What all visits together say: medians and ranges, Skysail against the others, and where it is behind."""
+"""Summarises all visits: medians and ranges, Skysail's ratios to the others, and where it is behind."""
 
 from __future__ import annotations
 

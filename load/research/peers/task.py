@@ -1,4 +1,4 @@
-"""The work that every contender does, and what its process is told: the whole difference is the loop around it.
+"""The task of every contender's process, and the work that all of them share. Only the loop around it differs.
 
 Everybody reads the same queries and writes the same predictions, with fastavro, as one would; Skysail with its codec.
 """

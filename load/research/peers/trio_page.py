@@ -1,4 +1,4 @@
-"""One slow model among three, as a table and as a part of the benchmark page."""
+"""Results of `trio` as a table and as a part of the benchmark page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How queries and answers travel: Skysail's Avro for everybody who can be told; JSON V2 for MLServer, which cannot."""
+"""Wire formats of queries and answers: Skysail's Avro, and JSON V2 for MLServer, which reads nothing else."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Parts of scenarios that are measured in processes of their own."""
+"""Parts that scenarios share, or that are too large for one file."""

@@ -1,4 +1,4 @@
-"""Which batch controller is the best on real models: each beside the best fixed batch, all through busy workers.
+"""Compares batch controllers with the best fixed batch on real models, all through busy workers.
 
 For every model all contenders run at once, each with a worker of its own, and are asked in turn, round by round, with
 half a second's rows waiting. A first round finds the fixed sizes that are worth asking again: those whose batches meet

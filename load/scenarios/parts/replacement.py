@@ -1,4 +1,4 @@
-"""Which keys a cache of a fixed number of them keeps: the two rules that come into question, in their plainest form."""
+"""Two replacement rules of caches in their plainest form: LRU and CLOCK."""
 
 from __future__ import annotations
 

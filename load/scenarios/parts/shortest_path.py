@@ -1,4 +1,4 @@
-"""The shortest path beside one bare hop: what one model in the selection role costs a query on its way."""
+"""Compares the shortest path, one model in the selection role, with one bare hop over Kafka."""
 
 from __future__ import annotations
 

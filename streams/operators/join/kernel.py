@@ -1,8 +1,8 @@
 """Join: prediction + feedback inside a window → one observation; at the window's end the default loss, if there is one.
 
 Time is event time: a window runs from the prediction's timestamp. A prediction is complete when it is joined or its
-window has ended, so what waits is rebuilt from the committed offset. What waits is kept as record bytes, not objects: a
-million pending predictions are an aim (< 700 MB). Feedback may come first, twice, late or wrong; each has one outcome:
+window has ended. So the buffer is rebuilt from the committed offset. It holds record bytes, not objects: it must hold
+a million predictions in less than 700 MB. Feedback may come first, twice, late or wrong. Each has one outcome:
 
     feedback                          outcome
     before its prediction             waits for it, `early_us` beyond what it takes to read the predictions of its time
@@ -14,20 +14,20 @@ million pending predictions are an aim (< 700 MB). Feedback may come first, twic
     without room to wait              dead letter, cause `over_limit`; after a restart, as if joined before
     label or loss of the wrong type   dead letter, cause `invalid_feedback`; the prediction waits on
 
-A window ends when its time is over and the partition's feedback has been read so far; a window later at the latest.
+A window ends when its time is over and the partition's feedback has been read up to that time. It ends one window later
+at the latest.
 
-What a shadow of a model has answered waits for its query's feedback, too, as far as there is room, and for as long as
-any query may wait. It changes no observation: where a model runs in several versions, the joiner's reports say what
-each of them costs.
+Outputs of shadows wait for their query's feedback, too, as far as there is room. They change no observation. For a
+model that runs in several versions, the joiner reports the loss of each version.
 
-What waits is bounded in records and in bytes, with shares (`room`): predictions by application, feedback that comes
-first by partition, what shadows answered by model. Who has its share is turned away, and nobody else: a prediction is
-skipped and counted as `over_limit`, feedback is a dead letter of that cause. While one topic is behind, as after an
-outage, the other is left unread in good time, and nothing is turned away.
+The buffer is bounded in records and in bytes, and shared fairly (`shared_room`): predictions by application, early
+feedback by partition, outputs of shadows by model. Only a holder over its share is turned away. Its prediction is
+skipped and counted as `over_limit`; its feedback becomes a dead letter of that cause. While one topic is behind, as
+after an outage, the kernel pauses the other in time, and nothing is turned away.
 
-After a crash an observation may be made again, or a default loss after the feedback had been joined: the learner
-remembers ids for `JoinerSettings.memory_us` and applies the first. A window that ended longer ago than that, during an
-outage, teaches no default loss.
+After a crash an observation may be made again, or a default loss may follow a feedback that was joined. The learner
+remembers ids for `JoinerSettings.memory_us` and applies the first. A window that ended longer ago, during an outage,
+teaches no default loss.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
-from schemas.records import Feedback, ModelPredictions
+from schemas.records import Feedback, ModelPredictions, new_tuple
 from streams.operators.configuration import Configuration
 from streams.operators.contract import Operator, Skip
 from streams.operators.ids import SECOND_US, seconds
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
 
 _SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
-_new = tuple.__new__  # half the cost of a named tuple's constructor
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
 _AT_ONCE = 2_000
@@ -317,7 +316,7 @@ class Joiner(Operator):
                 matches.clear()
             stored = waiting.get(query_id)
             if stored is not None:
-                matches[query_id] = _new(Match, (query_id, record, feedback, stored))
+                matches[query_id] = new_tuple(Match, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
         partition.feedback_us = min(max(partition.feedback_us, *map(_STAMP, come)), now_us)

@@ -1,4 +1,4 @@
-"""How waiting ends: with an observation, at the end of a window, or as a dead letter."""
+"""How waiting ends: with an observation, with the end of a window, or with a dead letter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from policies.errors import LossError
 from schemas import topics
 from schemas.errors import DecodeError, SchemaError
 from schemas.framing import peek_texts
-from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction
+from schemas.records import Feedback, ModelOutput, Observation, Observations, Prediction, new_tuple
 from streams.operators.contract import DeadLetter, Emit, Position, Record, Skip
 from streams.operators.ids import seconds
 from streams.operators.join.buffer import MAX_ID_BYTES, Ending, is_long, position_of, value_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streams.operators.join.terms import ApplicationTerms, Terms
     from streams.operators.late_outputs import SideOutput
 
-_new = tuple.__new__  # half the cost of a named tuple's constructor
 # Of feedback on a prediction that was turned away, or that comes before its prediction and is.
 NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
 NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
@@ -145,7 +144,7 @@ class JoinOutcomes:
         positions: dict[str, list[Position]] = {state: [] for state in written}
         joined: list[tuple[str, str, int]] = []
         for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(matches, made, strict=True):
-            completes = position_of(stored, record.partition), _new(Position, record[:3])
+            completes = position_of(stored, record.partition), new_tuple(Position, record[:3])
             begun_us = max(now_us, prediction.answered_us)
             joined.append((query_id, prediction.application, begun_us + terms.window_us))
             if has_shares:
@@ -285,7 +284,7 @@ class JoinOutcomes:
 
     def _emitted(self, state: str, value: bytes, completes: tuple[Position, ...]) -> Emit:
         partition, key = _route(state, self._partitions)
-        return _new(Emit, (topics.OBSERVATIONS, partition, key, value, completes, ()))
+        return new_tuple(Emit, (topics.OBSERVATIONS, partition, key, value, completes, ()))
 
 
 @lru_cache(maxsize=65_536)

@@ -1,4 +1,4 @@
-"""What each version of a model costs where several run: of those that answered, and of shadows, whose outputs wait."""
+"""Outputs of shadows, and late outputs, that wait for feedback; and what each version of a model costs."""
 
 from __future__ import annotations
 

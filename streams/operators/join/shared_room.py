@@ -1,10 +1,10 @@
-"""Room for what waits, shared so that nobody can fill it: each may hold as much as is left free for all others.
+"""Room that several holders share: each may hold as much as is left free for all others, so that nobody fills it.
 
     one holder    ██████████······ it, half                    (Choudhury and Hahne 1998, "Dynamic Queue Length
     two           ██████▒▒▒▒▒▒···· a third each                 Thresholds", with a factor of one)
     n             n + 1 equal parts; the last one is free for whoever comes next
 
-Records are bounded by their number, and by what large ones have beyond a usual record's size.
+Two things are bounded: the number of records, and what large records have beyond a usual record's size.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ids that are due by the second: eight bytes an entry, for millions of windows."""
+"""A timer wheel: the ids that are due in each second, at eight bytes an entry, for millions of windows."""
 
 from __future__ import annotations
 

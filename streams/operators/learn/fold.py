@@ -1,4 +1,4 @@
-"""Observations into policy states: a fold of which nothing but the log decides the result, bit for bit."""
+"""Observations into policy states: a fold whose result depends on the log alone, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Learn: observation → new policy state. The state is a deterministic fold over the log, exactly once.
 
-An observation is applied if it is the first with its query id inside the window. States and offset are written in one
-compare-and-set, so a zombie's write is refused and a store that lost its last second rolls both back together.
+The first observation with a query id inside the window is applied; its copies are skipped. States and offset are
+written in one compare-and-set. So a write by a former owner is refused, and a
+store that lost its last second rolls both back.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
 from schemas.errors import DecodeError
-from schemas.records import Observation, Observations
+from schemas.records import Observation, Observations, new_tuple
 from streams.operators.cold_start import states_of
 from streams.operators.contract import DeadLetter, FetchStates, Operator, Position, StateKey, WriteStates
 from streams.operators.ids import SeenIds
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
 
 _PARTITION = itemgetter(1)  # of a record
-_new = tuple.__new__  # half the cost of a named tuple's constructor
 # How soon a store that came back with older data is noticed while nothing is learnt; one round trip a partition.
 CONFIRM_US = 5_000_000
 # Numbers in the states of one write, about a megabyte as they are stored: large states go in several steps.
@@ -214,7 +214,7 @@ class Learner(Operator):
             if faults:
                 effects.append(DeadLetter(record, "impossible_decision", "; ".join(faults)))
             else:
-                completes.append(_new(Position, record[:3]))
+                completes.append(new_tuple(Position, record[:3]))
             if folding.numbers >= WRITE_NUMBERS:
                 writes.append(_write(number, partition, record.offset + 1, folding, completes))
                 folding, completes = Folding(partition.states), []

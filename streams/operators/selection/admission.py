@@ -1,12 +1,12 @@
-"""Admission: what a model cannot do in time is not asked of it, so that what it does is in time.
+"""Admission: a query that a model cannot answer in time is refused at once, so that the others are answered in time.
 
     asked ──▶ rows ahead ──┐
     reports ──▶ a + b·n ───┴──▶ done at ≈ start + ⌈rows/cap⌉·(a + b·cap) ≤ due?  else `overloaded`
 
-Clockwork's rule (OSDI'20): refuse at once what cannot meet its objective. What is ahead is counted here (asked, and not
-yet reported) and by the workers (rows of other selection processes). Without reports, or with no more ahead than a
-handful or one batch of the last size, everything is admitted; and a probe is let through every `PROBE_US`, so an
-estimate that is too high meets the reports that correct it.
+The rule is Clockwork's (OSDI'20). Rows ahead are counted here (asked, not yet reported) and by the workers (rows of
+other selection processes). Everything is admitted without reports, and while only a handful of rows, or one batch of
+the last size, is ahead. Every `PROBE_US` a probe is let through, so an estimate that is too high is corrected by the
+reports that follow.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from policies.combine import agrees, combine
-from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor
+from schemas.records import ModelOutput, Outcome, Prediction, Status, Tensor, new_tuple
 from streams.operators.configuration import RUNNING_MEAN
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def answered(
         query.reply_token,
         query.message,
     )
-    return tuple.__new__(Prediction, fields)
+    return new_tuple(Prediction, fields)
 
 
 def _asked(query: Pending) -> dict[int, ModelOutput]:

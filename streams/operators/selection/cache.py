@@ -1,22 +1,22 @@
-"""Remember what models answered: an input seen before is answered again without asking, one in flight is asked once.
+"""A cache of outputs: an input seen before is answered without asking; an input in flight is asked once.
 
     ask ──▶ not there ──▶ the model is asked; the entry waits for its output ──▶ which answers what waits, and is kept
         ├─▶ in flight ──▶ the query waits with it
         └─▶ answered  ──▶ the query has its output
 
-Below the policy (Clipper, NSDI'17 §4.2): it decides first, so what it learns does not depend on what is remembered. The
-key is the model, its version and package, and the whole input: kind, shape and bytes are compared, and their hash
-(SipHash under a key of this process, so that nobody can make inputs that collide) only finds the place. Only outputs
-that are fine are kept, and only those of the version asked for.
+The cache lies below the policy (Clipper, NSDI'17 §4.2). The policy decides first, so learning does not depend on the
+cache. A key is the model, its version and package, and the whole input: kind, shape and bytes are compared. The hash
+only finds the place; it is SipHash under a key of this process, so nobody can make inputs that collide. Only outputs
+without a fault are kept, and only of the version that was asked for.
 
-Least recently used goes first. On the first 500,000 requests of Twitter's cache cluster 52, LRU hits .6443 with room
-for 1,000 keys and .7731 with room for 10,000, CLOCK .6444 and .7698; in their plainest form a request costs .11 us
-against .10 (CPython 3.11, `skysail load run cache`): LRU hits as often, within .0001, or more, needs no ring, and
-entries of any size leave in order.
+The least recently used entry goes first. On the first 500,000 requests of Twitter's cache cluster 52, LRU hits 0.6443
+with room for 1,000 keys and 0.7731 with room for 10,000; CLOCK hits 0.6444 and 0.7698. A request costs 0.11 us against
+0.10 (CPython 3.11, `skysail load run cache`). So LRU hits as often or more, needs no ring, and lets entries of any size
+leave in order.
 
-Where every input is different, selection and combiner take 8.4 us a query instead of 5.7 (rows of 256 bytes, full
-cache; 13.2 instead of 8.4 of 3 KiB): the hash, two tables, and memory that is not used again at once. So it is off by
-default, also because a model that is no function of its input would be frozen by it.
+The cache is off by default. Where every input is different, selection and combiner take 8.4 us a query instead of 5.7
+(rows of 256 bytes, full cache; for 3 KiB 13.2 instead of 8.4). And it would freeze the answers of a model that is no
+function of its input.
 """
 
 from __future__ import annotations

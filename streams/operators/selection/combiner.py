@@ -1,7 +1,7 @@
-"""Combine: model outputs by query until all are there or the deadline comes, then one answer.
+"""Combine: the outputs of a query's models until all are there or the deadline comes, then one answer.
 
-A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2): at `deadline - margin` the answer is made from
-what has arrived; with nothing usable it is the application's default output, marked so with a reason.
+A late answer is worse than an inaccurate one (Clipper, NSDI'17 §5.2). At `deadline - margin` the answer is made from
+what has arrived. If nothing is usable, the answer is the application's default output, with a reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.errors import SchemaError
-from schemas.records import ModelOutput, Outcome, Status, outputs_of
+from schemas.records import ModelOutput, Outcome, Status, new_tuple, outputs_of
 from streams.operators.configuration import RUNNING_MEAN
 from streams.operators.contract import Emit
 from streams.operators.late_outputs import LateOutputs
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from streams.operators.statistics import Counters
 
 UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
-_NEW = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 _FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # by whose input, and by whose model, is told apart
 _ANSWERED = attrgetter("answered")
 _MESSAGE = 1_000  # characters: an answer has room for them
@@ -221,7 +220,7 @@ class Combiner:
         if now_us > query.deadline_us:
             name = query.application.name if query.application else UNKNOWN
             self._counters["late_answers_total", "application", name, "status", status] += 1
-        return _NEW(Emit, (topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers))
+        return new_tuple(Emit, (topics.PREDICTIONS, query.partition, query.key, value, query.completes, query.headers))
 
 
 def _rename(waiting: dict[str, Pending], query: Pending) -> None:

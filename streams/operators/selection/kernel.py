@@ -4,7 +4,7 @@
                                │ never seen        ▲   ▲
                                └─▶ parked ─────────┘   └─ model-predictions
 
-A query is complete when its prediction is acknowledged. What is pending is rebuilt from the committed offset: a query
+A query is complete when its prediction is acknowledged. What is pending is rebuilt from the committed offset. A query
 that is read again is decided by the same draw, asked again and answered again.
 """
 

@@ -1,10 +1,10 @@
 """Serve: a decided query → the models that can answer it in time → its answer.
 
-    decided ─▶ admission ─▶ cache ─▶ combiner waits ─▶ asking ─▶ models.<m>.queries
+    decided ─▶ admission ─▶ cache ─▶ combiner waits ─▶ dispatch ─▶ models.<m>.queries
                    │ overloaded │ known      ▲
                    └────────────┴──▶ answer ◀┴─ on_outputs ◀─ model-predictions
 
-Admission and the cache are there if the settings say so.
+Admission and the cache are optional; the settings turn them on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from streams.operators.selection.cache import Orphan, PredictionCache
     from streams.operators.selection.dispatch import Row
     from streams.operators.selection.pending import Pending
-    from streams.operators.selection.state_view import Arms, Choice
+    from streams.operators.selection.state_view import ArmChoice, Arms
 
 # The share of the objective that the way back from a worker may claim, however slow it has been.
 MAX_RETURN_SHARE = 0.25
@@ -253,7 +253,7 @@ class Serving:
         cached = self._cache.statistics() if self._cache is not None else {}
         return {**self.combiner.statistics(), **cached, "return_us": self._return_us.value}
 
-    def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> Choice:
+    def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> ArmChoice:
         """Draw what to ask by what the arms' policy may go by; how long models take is watched once it matters."""
         situation = Situation(query.features)
         if is_contextual(arms.policy) and arms.policy.uses == "latencies":

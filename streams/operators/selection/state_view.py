@@ -1,6 +1,6 @@
 """The selection role's bounded view of the policy states that the learners keep in Redis.
 
-A query never waits for Redis once its state has been seen: a stale entry is used and asked for again.
+Once its state has been seen, a query never waits for Redis: a stale entry is used, and read again meanwhile.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ENTRY_BYTES, NUMBER_BYTES = 1_536, 48
 STALE_US = 100_000
 
 
-class Choice(NamedTuple):
+class ArmChoice(NamedTuple):
     """A decision, and where it sends the query: the models that it asks and their topics."""
 
     decision: Decision
@@ -64,17 +64,17 @@ class Arms:
     cumulative: tuple[float, ...]
     weights: tuple[float, ...]
     votes: tuple[float, ...] | VoteWeights
-    choices: tuple[Choice, ...]
+    choices: tuple[ArmChoice, ...]
     propensities_in: Callable[[Situation], tuple[float, ...]] | None = None
     most_features: int = MAX_FEATURES
 
-    def decide(self, u: float) -> Choice:
+    def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
         if len(self.choices) == 1:
             return self.choices[0]
         return self.choices[min(bisect_right(self.cumulative, u * self.cumulative[-1]), len(self.choices) - 1)]
 
-    def decide_in(self, situation: Situation, u: float) -> tuple[Choice, tuple[float, ...] | VoteWeights]:
+    def decide_in(self, situation: Situation, u: float) -> tuple[ArmChoice, tuple[float, ...] | VoteWeights]:
         """Return the choice in a situation, with its features, and the weights for that choice."""
         features = situation.features
         if self.propensities_in is None:
@@ -120,12 +120,12 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
     )
 
 
-def _choice(decision: Decision) -> Choice:
+def _choice(decision: Decision) -> ArmChoice:
     models = tuple(decision.arms[arm] for arm in decision.chosen)
-    return Choice(decision, models, tuple(map(topics.model_queries, models)))
+    return ArmChoice(decision, models, tuple(map(topics.model_queries, models)))
 
 
-class _Entry:
+class _CachedState:
     """One state of the view, when it was read and asked for, the arms worked out from it, and about what it takes."""
 
     __slots__ = ("arms", "asked_us", "read_us", "size", "state")
@@ -138,13 +138,13 @@ class _Entry:
         self.size = 0
 
 
-class _Shelf:
+class _ApplicationStates:
     """The entries of one application, the least recently used first."""
 
     __slots__ = ("entries", "size")
 
     def __init__(self) -> None:
-        self.entries: OrderedDict[StateKey, _Entry] = OrderedDict()
+        self.entries: OrderedDict[StateKey, _CachedState] = OrderedDict()
         self.size = 0
 
 
@@ -161,7 +161,7 @@ class StateView:
     def __init__(self, capacity: int, capacity_bytes: int = maxsize) -> None:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
-        self._shelves: defaultdict[str, _Shelf] = defaultdict(_Shelf)
+        self._shelves: defaultdict[str, _ApplicationStates] = defaultdict(_ApplicationStates)
         self._length = 0
         self.size = 0
 
@@ -218,7 +218,7 @@ class StateView:
         shelf = self._shelves[_application(key)]
         entry = shelf.entries.get(key)
         if entry is None:
-            entry = shelf.entries[key] = _Entry(state, now_us)
+            entry = shelf.entries[key] = _CachedState(state, now_us)
             self._length += 1
         elif state is None or state != entry.state:  # without one of its own, the common state may have changed
             entry.state, entry.arms = state, None
@@ -230,7 +230,7 @@ class StateView:
         while self._length > 1 and (self._length > self._capacity or self.size > self._capacity_bytes):
             self._evict()
 
-    def _find(self, key: StateKey) -> _Entry | None:
+    def _find(self, key: StateKey) -> _CachedState | None:
         shelf = self._shelves.get(_application(key))
         return None if shelf is None else shelf.entries.get(key)
 

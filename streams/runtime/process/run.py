@@ -48,7 +48,7 @@ def kafka_loop(
     version: str = "",
     companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
 ) -> RoleLoop:
-    """Return a loop that consumes, follows and produces on Kafka; run it with `process.run_process`."""
+    """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`."""
     ports = Ports(
         consumer=KafkaConsumer(connection, role.topics, role.name, clock, settings),
         transport=transport,
@@ -64,7 +64,7 @@ def kafka_loop(
 
 
 class Runnable(Protocol):
-    """A role: `loop.RoleLoop`, or something with one inside."""
+    """A role: `role.loop.RoleLoop`, or something with one inside."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set."""

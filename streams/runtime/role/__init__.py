@@ -4,8 +4,7 @@ definition       what a role is, and what its loop is connected to
 loop             puts the parts together and runs them
 reader           polls within bounds, gives records to the kernel, finds the record a kernel fails on
 follower         topics that every member reads from the beginning: applications, models
-timer            calls the kernel when it is due
-guard            stands between the kernel and its callers; what the kernel raises ends here
+kernel_calls     calls the kernel with records and at its deadlines; what the kernel raises ends here
 effects          performs the kernel's effects
 accumulator      records to be produced, by partition; one batch in flight on each
 state_queue      reads and writes policy states, in the order asked for

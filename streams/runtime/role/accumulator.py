@@ -1,4 +1,4 @@
-"""Lanes: what is to be produced, by partition, one batch in flight on each.
+"""The accumulator: what is to be produced, by partition, one batch in flight on each.
 
     send() ──▶ [pending of (topic, partition)] ──▶ one batch in flight ──▶ acknowledged(positions)
                 everything that piled up meanwhile goes into the next batch

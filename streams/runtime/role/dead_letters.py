@@ -1,7 +1,7 @@
 """Dead letters: a record that cannot be used, key and bytes untouched, with its cause in the headers.
 
     skysail.error.cause       one word to group by: undecodable, late, too_large, refused, corrupt_batch, bug, …
-    skysail.error.message     for a person; may quote the record, so whoever may not read that may not read this
+    skysail.error.message     for a person; it may quote the record, so protect it like the record
     skysail.error.topic, .partition, .offset, .timestamp   where it came from (timestamp in µs)
     skysail.error.group, .version                          who refused it
     skysail.error.null        `value`, if the value was null (the copy's is empty)
@@ -9,8 +9,8 @@
     skysail.error.batch       of a batch that cannot be unpacked: its offsets, its size, and why
 
 They stand behind the record's own headers; of two with the same name the last is ours. The source record is complete
-when the dead letter is acknowledged, not before. A letter always fits: what is too large is cut until it does not
-matter how large it was.
+when the dead letter is acknowledged, not before. A dead letter always fits: its value, key and foreign headers are cut
+until the broker takes it.
 """
 
 from __future__ import annotations

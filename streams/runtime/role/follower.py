@@ -11,7 +11,7 @@ from streams.runtime.errors import BrokerUnavailableError
 if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.ports import Broadcast
-    from streams.runtime.role.reader import KernelCaller
+    from streams.runtime.role.kernel_calls import KernelCaller
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,7 @@
-"""Reads: takes records in as far as the role's bounds allow, and gives them to the kernel."""
+"""Polls records within the role's bounds and gives them to the kernel.
+
+consumer ─▶ PollBuffer ─▶ KernelCaller ─▶ guard ─▶ kernel.on_records
+"""
 
 from __future__ import annotations
 
@@ -10,17 +13,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import DeadLetter
-from streams.runtime.corrupt import parted
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Awaitable, Callable, Collection
 
-    from streams.operators.contract import Effects, Operator, Record
+    from streams.operators.contract import Effects, Record
     from streams.runtime.offsets import OffsetTracker
     from streams.runtime.ports import TopicPartition
     from streams.runtime.role.accumulator import Accumulator
     from streams.runtime.role.definition import Ports, Role
-    from streams.runtime.role.guard import Guard
+    from streams.runtime.role.kernel_calls import Guard, KernelCaller
     from streams.runtime.role.state_queue import StateQueue
 
 _log = logging.getLogger(__name__)
@@ -61,35 +63,6 @@ class PollBuffer:
         gone = frozenset(partitions)
         self._closed -= gone
         self.records = [record for record in self.records if _partition(record) not in gone]
-
-
-class KernelCaller:
-    """Gives records to a kernel and performs what it wants done."""
-
-    def __init__(self, kernel: Operator, ports: Ports, guard: Guard) -> None:
-        self._kernel = kernel
-        self._clock = ports.clock
-        self._guard = guard
-
-    @property
-    def held(self) -> int:
-        """What the kernel has in hand."""
-        return self._kernel.held
-
-    @property
-    def paused(self) -> frozenset[str]:
-        """What the kernel wants left unread."""
-        return self._kernel.paused
-
-    def __call__(self, records: list[Record]) -> Exception | None:
-        """Let the kernel decide; an exception of the kernel is returned."""
-        return self._guard.attempt(lambda: self._decide(records))
-
-    def _decide(self, records: Sequence[Record]) -> Effects:
-        """Return what the kernel wants done, and a dead letter for each batch that could not be unpacked."""
-        records, letters = parted(records)
-        effects = self._kernel.on_records(records, self._clock.now_us()) if records else []
-        return [*letters, *effects] if letters else effects
 
 
 class Reader:

@@ -3,6 +3,10 @@
 assigned ──▶ start = committed, or the store's offset ──▶ read from before it ──▶ kernel.on_assigned(starts)
 revoked  ──▶ wait for acknowledgements, commit ──▶ kernel.on_revoked
 refused  ──▶ the store has another offset: that partition starts over from there
+
+A group's offsets may be gone while its output is still there. Kafka forgets them after a week without members
+(`offsets.retention.minutes`), or somebody deletes them. The role then starts near the end of its topics
+(`recent_starts`), and does not repeat everything.
 """
 
 from __future__ import annotations

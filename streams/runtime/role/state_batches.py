@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
 
     from streams.operators.contract import StateKey, WriteStates
-    from streams.runtime.stores.base import Verdict
+    from streams.runtime.stores.base import WriteResult
 
 # States read in one round trip: 5.6 us of client time each (measured), so a full one holds the event loop for 3 ms.
 READ_KEYS = 500
@@ -128,7 +128,7 @@ class WriteQueue:
         self._tried.append(Attempt(write, count, size, token))
         return self._tried[-1]
 
-    def succeeded(self, verdict: Verdict) -> Attempt | None:
+    def succeeded(self, verdict: WriteResult) -> Attempt | None:
         """Take out what the verdict shows to be stored; None: none of the attempts is."""
         done = next((attempt for attempt in self._tried if attempt.token == verdict.token), None)
         if done is None:

@@ -1,11 +1,11 @@
 """Performs `FetchStates` and `WriteStates`, in the order asked for, without holding up anything else.
 
-What piles up while the store is busy (or down) is merged: reads into one round trip, writes of a partition into one
-compare-and-set. No write is given up, nor a read of an owned partition: its kernel gets its answer when the store is
-back. Other reads may be forgotten while it is away; who asked, asks again.
+While the store is busy or down, requests are merged: reads into one round trip, a partition's writes into one
+compare-and-set. No write is dropped, and no read of an owned partition: its kernel gets the answer when the store is
+back. Other reads may be dropped while the store is away; the kernel asks for them again.
 
-Of an owned partition the keeper knows the offset that its states must stand for. States of another offset are nobody's
-to fold on: they count as a refused write, and the partition starts over.
+The queue knows which offset an owned partition's states must stand for. States of another offset count as a refused
+write, and the partition starts over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import Position, StateKey
     from streams.runtime.role.state_batches import WriteQueue
-    from streams.runtime.stores.base import Found, StateStore
+    from streams.runtime.stores.base import StatesRead, StateStore
 
 _log = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ class StateQueue:
         self._reads.done(wanted, found.size_bytes)
         await self._deliver(wanted, found)
 
-    async def _deliver(self, keys: list[StateKey], found: Found) -> None:
+    async def _deliver(self, keys: list[StateKey], found: StatesRead) -> None:
         """Hand out what was read; of owned partitions only what stands for the offset that it is to be folded on."""
         refused = {}
         states: dict[StateKey, PolicyState | None] = {}
@@ -267,7 +267,7 @@ class StateQueue:
         for number, (expected, stored) in refused.items():
             await self._refuse(number, expected, stored)
 
-    def _is_mended(self, key: StateKey, found: Found) -> bool:
+    def _is_mended(self, key: StateKey, found: StatesRead) -> bool:
         """Tell whether a partition that waited for a readable state can start over."""
         return self._blocked.get(key.partition) == key and key not in found.unreadable
 

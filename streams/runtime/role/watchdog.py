@@ -1,6 +1,7 @@
-"""Notices what only a new process helps against: a Kafka client that does nothing, a clock that was set far back.
+"""Notices what only a new process can mend: a Kafka client that does nothing, a clock that was set far back.
 
-aiokafka #625, #703, #1037. Deadlines by a clock that is ahead have passed before their time: all answers are defaults.
+For the client see aiokafka #625, #703 and #1037. A clock that runs ahead passes every deadline too early, so all
+answers would be defaults.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 VALUE_BYTES, STATE_BYTES = 8, 64
 
 
-class Verdict(NamedTuple):
+class WriteResult(NamedTuple):
     """What became of a write.
 
     Attributes:
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
     token: str = ""
 
 
-class Found(NamedTuple):
+class StatesRead(NamedTuple):
     """What a read has found.
 
     Attributes:
@@ -52,7 +52,7 @@ class StateStore(Protocol):
     Every method raises `StoreUnavailableError` when the store does not answer; a write may have happened all the same.
     """
 
-    async def read(self, keys: Iterable[StateKey]) -> Found:
+    async def read(self, keys: Iterable[StateKey]) -> StatesRead:
         """Return states, and for each partition the offset that they stand for."""
         ...
 
@@ -60,7 +60,7 @@ class StateStore(Protocol):
         """Return the next offset to apply; None = nothing stored."""
         ...
 
-    async def write(self, write: WriteStates, token: str) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Store states and offset in one step if the stored offset is `write.expected`, else nothing.
 
         Args:
@@ -84,29 +84,29 @@ class StateTable:
         self.offsets: dict[int, int] = {}
         self.tokens: dict[int, str] = {}
 
-    def find(self, keys: Iterable[StateKey]) -> Found:
+    def find(self, keys: Iterable[StateKey]) -> StatesRead:
         """Return states and the offsets that they stand for."""
         states = {key: self.states.get(key) for key in keys}
         offsets = {key.partition: self.offsets.get(key.partition) for key in states}
-        return Found(states, offsets, {}, sum(size_bytes(state) for state in states.values() if state is not None))
+        return StatesRead(states, offsets, {}, sum(size_bytes(state) for state in states.values() if state is not None))
 
-    def compare_and_set(self, write: WriteStates, token: str) -> Verdict:
+    def compare_and_set(self, write: WriteStates, token: str) -> WriteResult:
         """Store states and offset if the offset is the expected one; recognise a write that is there already."""
         number = write.partition
         current = self.offsets.get(number)
         if current == write.offset and self.tokens.get(number) == token:
-            return Verdict(True, current, token)
+            return WriteResult(True, current, token)
         if current != write.expected:
-            return Verdict(False, current, self.tokens.get(number, ""))
+            return WriteResult(False, current, self.tokens.get(number, ""))
         self.states |= {StateKey(number, name): state for name, state in write.states.items()}
         self.offsets[number], self.tokens[number] = write.offset, token
-        return Verdict(True, write.offset, token)
+        return WriteResult(True, write.offset, token)
 
 
 class MemoryStore(StateTable):
     """A store that lives and dies with the process."""
 
-    async def read(self, keys: Iterable[StateKey]) -> Found:
+    async def read(self, keys: Iterable[StateKey]) -> StatesRead:
         """Return states and offsets; see `StateStore`."""
         return self.find(keys)
 
@@ -114,7 +114,7 @@ class MemoryStore(StateTable):
         """Return the next offset to apply; see `StateStore`."""
         return self.offsets.get(partition)
 
-    async def write(self, write: WriteStates, token: str) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Compare and set; see `StateStore`."""
         return self.compare_and_set(write, token)
 

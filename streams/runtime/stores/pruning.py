@@ -14,9 +14,10 @@ from redis.exceptions import RedisError
 from streams.runtime.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from redis import Redis
+    from redis.commands.core import Script
 
 # Fields that one script looks at: at 180 KB each it holds Redis for some 10 ms, at usual sizes for less than one.
 SCANNED = 100
@@ -72,13 +73,19 @@ def prune(client: Redis, prefix: str, partitions: Iterable[int], older_than_s: f
     total = Pruned()
     try:
         for number in partitions:
-            cursor = b"0"
-            while True:
-                arguments: list[bytes | int] = [cursor, SCANNED, limit, hour.to_bytes(4, "big"), int(not dry_run)]
-                cursor, *found = script(keys=[f"{{{prefix}:{number}}}:states"], args=arguments)
+            for found in _steps(script, f"{{{prefix}:{number}}}:states", limit, hour, is_dry=dry_run):
                 total = Pruned(*map(sum, zip(total, found, strict=True)))
-                if int(cursor) == 0:
-                    break
     except (RedisError, OSError) as fault:
         raise StoreUnavailableError(f"Redis did not answer: {fault!r}; what was pruned so far: {total}") from fault
     return total
+
+
+def _steps(script: Script, key: str, limit: int, hour: int, *, is_dry: bool) -> Iterator[list[int]]:
+    """Look through one partition's states; yields what each step has found."""
+    cursor = b"0"
+    while True:
+        arguments: list[bytes | int] = [cursor, SCANNED, limit, hour.to_bytes(4, "big"), int(not is_dry)]
+        cursor, *found = script(keys=[key], args=arguments)
+        yield found
+        if int(cursor) == 0:
+            return

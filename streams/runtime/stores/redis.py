@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 from schemas.errors import DecodeError
 from schemas.records import PolicyState
 from streams.runtime.errors import StoreUnavailableError
-from streams.runtime.stores.base import Found, Verdict
+from streams.runtime.stores.base import StatesRead, WriteResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -104,7 +104,7 @@ class RedisSettings:
 
 
 class RedisStore:
-    """A store on a Redis server; implements `store.StateStore`.
+    """A store on a Redis server; implements `stores.base.StateStore`.
 
     redis-py's own retries are off: it repeats commands that are not idempotent (one INCR ran three times, measured) and
     takes 3.6 s to notice a server that is down. The loop retries, and the compare-and-set makes that safe.
@@ -125,8 +125,8 @@ class RedisStore:
         self._write = self._client.register_script(_COMPARE_AND_SET)
         self._offset = self._client.register_script(_OFFSET)
 
-    async def read(self, keys: Iterable[StateKey]) -> Found:
-        """Read the states, one HMGET a partition in one round trip; see `store.StateStore`."""
+    async def read(self, keys: Iterable[StateKey]) -> StatesRead:
+        """Read the states, one HMGET a partition in one round trip; see `stores.base.StateStore`."""
         by_partition = [
             (partition, list(group))
             for partition, group in groupby(sorted(keys), key=attrgetter("partition"))
@@ -147,19 +147,19 @@ class RedisStore:
         return await self._decoded(values, offsets)
 
     async def offset(self, partition: int) -> int | None:
-        """Return the next offset to apply; see `store.StateStore`."""
+        """Return the next offset to apply; see `stores.base.StateStore`."""
         async with self._answering(0):
             stored = await self._offset(keys=[self._key(partition, "states"), self._key(partition, "offset")])
         return self._known(partition, stored)
 
-    async def write(self, write: WriteStates, token: str) -> Verdict:
-        """Compare and set in one script; see `store.StateStore`."""
+    async def write(self, write: WriteStates, token: str) -> WriteResult:
+        """Compare and set in one script; see `stores.base.StateStore`."""
         head: tuple[str | int, ...] = ("" if write.expected is None else write.expected, write.offset, token)
         states, size = await self._encoded(write.states)
         async with self._answering(size):
             accepted, stored = await self._write(keys=[self._key(write.partition, "states")], args=[*head, *states])
         offset = self._known(write.partition, stored)
-        return Verdict(bool(accepted), offset, stored.decode(errors="replace").partition(":")[2])
+        return WriteResult(bool(accepted), offset, stored.decode(errors="replace").partition(":")[2])
 
     async def close(self) -> None:
         """Disconnect."""
@@ -193,7 +193,7 @@ class RedisStore:
                 await asyncio.sleep(0)
         return arguments, size
 
-    async def _decoded(self, values: Mapping[StateKey, bytes | None], offsets: Mapping[int, int | None]) -> Found:
+    async def _decoded(self, values: Mapping[StateKey, bytes | None], offsets: Mapping[int, int | None]) -> StatesRead:
         """Decode key by key; many do not hold the event loop."""
         states: dict[StateKey, PolicyState | None] = {}
         unreadable: dict[StateKey, str] = {}
@@ -207,7 +207,7 @@ class RedisStore:
             if at_once > CHUNK_BYTES:
                 at_once = 0
                 await asyncio.sleep(0)
-        return Found(states, offsets, unreadable, size)
+        return StatesRead(states, offsets, unreadable, size)
 
     def _state(self, value: bytes) -> PolicyState:
         return self._codec.decode(PolicyState, unstamped(value))

@@ -59,11 +59,11 @@ def test_an_id_with_another_token_is_new_and_a_copy_of_it_is_not() -> None:
 
 def test_tokens_are_told_apart_alike_in_every_process() -> None:
     """Some pairs are not, one in 4,096: which ones, depends on no process's seed."""
-    program = "from tests.unit.test_recent import taken_for_copies; print(taken_for_copies())"
+    program = "from tests.unit.streams.operators.test_recent_ids import taken_for_copies; print(taken_for_copies())"
     found = {
         subprocess.run(
             [sys.executable, "-c", program],
-            cwd=Path(__file__).parents[2],
+            cwd=Path(__file__).parents[4],
             env={**os.environ, "PYTHONHASHSEED": seed},
             check=True,
             capture_output=True,

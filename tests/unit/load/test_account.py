@@ -10,7 +10,7 @@ from load.harness.driving import Stretch
 from load.harness.recorder import Recorder
 from load.harness.wire import Arrival
 from load.research.account import page
-from load.research.account.figures import Measured, accounted, with_legs
+from load.research.account.measured import Measured, accounted, with_legs
 from load.research.account.page import DONE
 from load.research.account.profile import Profile, Spent, Window, spent_by
 from load.research.account.steps import OTHER, STEPS, step_of

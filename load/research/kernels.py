@@ -1,6 +1,6 @@
 """What a query costs inside the kernels: CPU per step with no broker, no runtime and no model's own time.
 
-    python -m load.kernels [queries]
+    python -m load.research.kernels [queries]
 
 Poll by poll the same queries go through every kernel, one's effects as the next one's records. Best of some rounds,
 since a neighbour on the machine only ever adds.

@@ -10,7 +10,7 @@ import pytest
 from schemas import topics
 from streams.topology import Node, build
 
-TEXT = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 MODEL = "forest"
 TOPOLOGY = build([MODEL])
 NODES = [node for node in TOPOLOGY.nodes if node.role != "control"]

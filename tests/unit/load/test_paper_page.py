@@ -1,6 +1,7 @@
 """What `skysail load run paper` makes of the results of its scenarios: one result, one page."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
     """One lacks its data, one breaks, one is measured; the same scenario runs once for two figures."""
     ran: list[str] = []
 
-    def runs(name: str, error: Exception | None = None) -> parts.Source:
+    def runs(name: str, error: Exception | None = None) -> SimpleNamespace:
         async def scenario(stage: Stage) -> Result:
             ran.append(name)
             assert stage.short
@@ -84,7 +85,7 @@ async def test_a_part_that_fails_costs_no_other(tmp_path: Path, monkeypatch: pyt
                 raise error
             return REPLICAS
 
-        return parts.Source(scenario, Figures())
+        return SimpleNamespace(NAME=name, FIGURES=Figures(), run=scenario)
 
     fakes = {
         "controllers": runs("controllers", RuntimeError("broken")),

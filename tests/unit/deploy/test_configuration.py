@@ -177,7 +177,7 @@ def test_only_what_differs_from_the_defaults_can_be_shown(tmp_path: Path) -> Non
 
 def test_the_settings_page_is_the_one_that_the_settings_write() -> None:
     """A key that is added without its line in docs/settings.md fails here."""
-    page = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+    page = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == reference(), "run: skysail config reference > docs/settings.md"
 
 

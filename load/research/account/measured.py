@@ -1,4 +1,4 @@
-"""What was measured of one stretch of load, as figures to compare and rows to show; all CPU time per answered query."""
+"""Figures and rows of one stretch of load. All CPU times are per answered query."""
 
 from __future__ import annotations
 

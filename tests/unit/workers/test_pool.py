@@ -97,7 +97,7 @@ def test_how_many_processes_a_model_has_is_said_for_all_or_by_name() -> None:
 
 async def test_a_model_with_several_processes_runs_in_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the settings say, by its name."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     manifest = package_function("tests.toys:whereabouts", tmp_path / "w", "w", "1", ["x"])
     model = Model("w", "1", manifest.runtime, str(tmp_path / "w"), digest(tmp_path / "w"), "label", "", ())
     predicting = Predicting(model, "i", WorkerSettings(processes={"w": 2}), Codec(), lambda: 0)

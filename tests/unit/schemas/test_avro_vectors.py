@@ -20,7 +20,7 @@ from schemas.definitions import CURRENT
 from schemas.errors import DecodeError, SchemaError
 from schemas.records import Query
 
-VECTORS = Path(__file__).parents[3] / "shared" / "data" / "vectors" / "avro_share_test_data"
+VECTORS = Path(__file__).parents[4] / "shared" / "data" / "vectors" / "avro_share_test_data"
 needs_vectors = pytest.mark.skipif(not VECTORS.is_dir(), reason="../shared/data/vectors is not on this machine")
 
 # Avro's share/test/data/messageV1: written by the Java implementation.

@@ -22,7 +22,7 @@ from streams.runtime.process.prometheus import MEANINGS, PrometheusExporter, mea
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 
 
 def test_counters_are_told_from_gauges_by_name() -> None:

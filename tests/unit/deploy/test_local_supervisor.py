@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.backoff import Backoff
-from deploy.local.supervisor import Child, Supervisor
+from deploy.local.supervisor import Backoff, Child, Supervisor
 
 
 @dataclass

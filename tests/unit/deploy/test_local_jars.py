@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deploy.local.errors import MissingError
+from deploy.errors import MissingError
 from deploy.local.jars import Jar, cache_folder, ensure, missing, pinned, verify
 
 if TYPE_CHECKING:

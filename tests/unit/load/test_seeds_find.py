@@ -15,7 +15,7 @@ from load.seeds.world import simulate
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue
-from streams.runtime.stores.base import MemoryStore, Verdict
+from streams.runtime.stores.base import MemoryStore, WriteResult
 from streams.testing.consumers import SimulatedConsumer
 from streams.testing.stores import SharedStore
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from load.seeds.plan import Plan
     from streams.operators.contract import Record, StateKey, WriteStates
     from streams.runtime.ports import TopicPartition
-    from streams.runtime.stores.base import Found
+    from streams.runtime.stores.base import StatesRead
 
 LEARNT_TWICE = (7, 18)  # seeds of `busy_learners`
 IDLE = {
@@ -39,15 +39,15 @@ pytestmark = pytest.mark.timeout(120)
 class TrustingStore(MemoryStore):
     """Takes a write whose offset is there already for its own, and does not say which offset states belong to."""
 
-    async def read(self, keys: Iterable[StateKey]) -> Found:
+    async def read(self, keys: Iterable[StateKey]) -> StatesRead:
         """Return states of whatever offset is expected."""
         found = await super().read(keys)
         return found._replace(offsets=dict.fromkeys(found.offsets, ANY))
 
-    async def write(self, write: WriteStates, token: str) -> Verdict:
+    async def write(self, write: WriteStates, token: str) -> WriteResult:
         """Accept it."""
         verdict = await super().write(write, token)
-        return Verdict(True, verdict.stored, token) if verdict.stored == write.offset else verdict
+        return WriteResult(True, verdict.stored, token) if verdict.stored == write.offset else verdict
 
 
 class HastyJoiner(Joiner):

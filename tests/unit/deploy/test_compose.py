@@ -17,7 +17,7 @@ from deploy.config.configuration import load
 from deploy.config.settings import ROLES
 from deploy.diagnose.extensions import EXTENSIONS, absent
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text(encoding="utf-8"))[
     "services"
 ]

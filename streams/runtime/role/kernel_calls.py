@@ -1,0 +1,167 @@
+"""Everything that calls a kernel: with records, at its deadlines, and with a guard around each call.
+
+records                  ─▶ KernelCaller ─▶ Guard.attempt ─▶ a fault goes back to the reader, which finds the culprit
+deadlines                ─▶ Timer ─┬──────▶ Guard.call    ─▶ no record can be blamed: `failed`, and the reader
+states, inline answers   ──────────┘                         starts the kernel over
+
+The guard performs the effects of each call. An exception of the kernel ends here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from typing import TYPE_CHECKING
+
+from streams.runtime.corrupt import parted
+from streams.runtime.errors import KernelError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streams.operators.contract import Effects, Operator, Record
+    from streams.runtime.clock import Clock
+    from streams.runtime.role.definition import Ports
+
+_log = logging.getLogger(__name__)
+
+# A deadline that passed once does not pass again: whatever fails more often than this fails for ever.
+FAILURES = 3
+WITHIN_US = 60_000_000
+
+# asyncio and uvloop round timers to a millisecond and may fire early; waiting at least half of one avoids spinning.
+MIN_S = 0.0005
+# Event loops refuse timers of years; whoever is called too early says again when it is due.
+MAX_S = 3600.0
+
+
+class Guard:
+    """Stands between one kernel and everything that calls it.
+
+    Args:
+        name: of the role.
+        clock: says how often it has failed lately.
+        perform: takes the effects.
+
+    Attributes:
+        failed: the kernel's memory is not to be trusted; it is called no more until it has been started over.
+    """
+
+    def __init__(self, name: str, clock: Clock, perform: Callable[[Effects], None]) -> None:
+        self._name = name
+        self._clock = clock
+        self._perform = perform
+        self._lately: deque[int] = deque()
+        self.failed = False
+        self.counters: Counter[str] = Counter()
+
+    def attempt(self, decide: Callable[[], Effects]) -> Exception | None:
+        """Let the kernel decide; its exception is returned.
+
+        This is the process's one broad `except`: whatever a kernel stumbles over must not stop its partitions.
+        """
+        try:
+            effects = decide()
+        except Exception as fault:  # noqa: BLE001  # the kernel's boundary: see the module's picture
+            self.counters["kernel_failures_total"] += 1
+            return fault
+        self._perform(effects)
+        return None
+
+    def call(self, what: str, decide: Callable[[], Effects]) -> Exception | None:
+        """Let the kernel decide where no record can be blamed, unless it has to be started over; returns its exception.
+
+        Raises:
+            KernelError: it fails again and again.
+        """
+        if self.failed:
+            return None
+        fault = self.attempt(decide)
+        if fault is not None:
+            self._note(what, fault)
+        return fault
+
+    def _note(self, what: str, fault: Exception) -> None:
+        now_us = self._clock.now_us()
+        self._lately.append(now_us)
+        while self._lately[0] < now_us - WITHIN_US:
+            self._lately.popleft()
+        if len(self._lately) > FAILURES:
+            raise KernelError(
+                f"{self._name} failed {len(self._lately)} times within a minute, now on {what}: {fault!r}; this process"
+                " ends so that it is started again: report it with the traceback in the log"
+            ) from fault
+        self.failed = True
+        _log.error("%s failed on %s; it starts over from what is not complete", self._name, what, exc_info=fault)
+
+
+class KernelCaller:
+    """Gives records to a kernel and performs what it wants done."""
+
+    def __init__(self, kernel: Operator, ports: Ports, guard: Guard) -> None:
+        self._kernel = kernel
+        self._clock = ports.clock
+        self._guard = guard
+
+    @property
+    def held(self) -> int:
+        """What the kernel has in hand."""
+        return self._kernel.held
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """What the kernel wants left unread."""
+        return self._kernel.paused
+
+    def __call__(self, records: list[Record]) -> Exception | None:
+        """Let the kernel decide; an exception of the kernel is returned."""
+        return self._guard.attempt(lambda: self._decide(records))
+
+    def _decide(self, records: Sequence[Record]) -> Effects:
+        """Return what the kernel wants done, and a dead letter for each batch that could not be unpacked."""
+        records, letters = parted(records)
+        effects = self._kernel.on_records(records, self._clock.now_us()) if records else []
+        return [*letters, *effects] if letters else effects
+
+
+class Timer:
+    """One timer, set to the kernel's next deadline after everything that may have changed it.
+
+    Args:
+        kernel: whose `on_timer` is called.
+        clock: says when.
+        guard: calls it; what performs its effects calls `set` again.
+        note_unread: tells the kernel what is still to be read, before it ends what that may belong to.
+    """
+
+    def __init__(self, kernel: Operator, clock: Clock, guard: Guard, note_unread: Callable[[], None]) -> None:
+        self._kernel = kernel
+        self._clock = clock
+        self._guard = guard
+        self._note_unread = note_unread
+        self._due = asyncio.Event()
+        self._handle: asyncio.TimerHandle | None = None
+        self._deadline_us: int | None = None
+
+    async def run(self) -> None:
+        """Call the kernel whenever it is due, until cancelled."""
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            self._deadline_us = None
+            self._note_unread()
+            self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us()))
+
+    def set(self) -> None:
+        """Follow the kernel's next deadline."""
+        deadline_us = self._kernel.next_deadline()
+        if deadline_us == self._deadline_us:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._deadline_us = deadline_us
+        if deadline_us is not None:
+            delay_s = min(max((deadline_us - self._clock.now_us()) / 1_000_000, MIN_S), MAX_S)
+            self._handle = asyncio.get_running_loop().call_later(delay_s, self._due.set)
