@@ -20,6 +20,7 @@ from schemas.errors import SchemaError
 from schemas.records import STOPPED
 from streams.operators.contract import Emit, Operator
 from streams.runtime.clock import off_ms
+from streams.runtime.deadline import AFTER_COMMIT_S, AFTER_LEAVING_S, AFTER_WORK_S
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
@@ -27,12 +28,12 @@ from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
 from streams.runtime.role.follower import Follower
-from streams.runtime.role.guard import Guard
-from streams.runtime.role.reader import KernelCaller, PollBuffer, Reader
+from streams.runtime.role.kernel_calls import Guard, KernelCaller, Timer
+from streams.runtime.role.reader import PollBuffer, Reader
 from streams.runtime.role.rebalance import RebalanceHandler
 from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
-from streams.runtime.role.timer import Timer
 from streams.runtime.role.watchdog import Watchdog
+from streams.runtime.stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -47,7 +48,6 @@ _log = logging.getLogger(__name__)
 COMMIT_S = 0.5
 REPORT_S = 1.0
 NOTHING_MORE: Final[Mapping[str, float]] = MappingProxyType({})
-STOP_S = 5.0
 BACKOFF_S = 0.5
 # How long a role waits for the policy states that its configuration names before it takes queries. A store that is slow
 # or being connected to has answered by then; without one that is down the role goes on.
@@ -93,26 +93,25 @@ class RoleLoop:
         self._joined = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until `stop` is set, then finish what is in hand, commit and leave.
+        """Run until `stop` is set, then finish what is in hand, commit and leave, each by its deadline.
 
         Raises:
             ExceptionGroup: of the one cause that ended the role.
         """
+        stopping = Stopping(stop)
         async with asyncio.TaskGroup() as tasks:
             self._connect(tasks)
             helpers = [tasks.create_task(job) for job in self._jobs()]
             try:
-                await self._join(stop)
-                await self._reader.run(stop)
-                await self._finish()
+                async with stopping.limit(AFTER_WORK_S):
+                    await self._join(stop)
+                    await self._reader.run(stop)
+                await self._finish(stopping)
             finally:
                 self._accumulator.abandon()
                 for helper in helpers:
                     helper.cancel()
-                await self._ports.consumer.stop(STOP_S)
-                await self._follower.stop(STOP_S)
-                if self._ports.store is not None:
-                    await self._ports.store.close()
+                await self._leave(stopping)
 
     def perform(self, effects: Effects) -> None:
         """Perform effects; also for what a companion has found out."""
@@ -180,15 +179,24 @@ class RoleLoop:
         for task in (reading, stopping):
             task.cancel()
 
-    async def _finish(self) -> None:
+    async def _finish(self, stopping: Stopping) -> None:
         """Wait for what is on its way, then commit."""
         if not self._joined:
             return
         self._report({STOPPED: 1.0})
         if self._state_queue is not None:
-            await self._state_queue.flush(STOP_S)
-        await self._accumulator.flush(STOP_S)
-        await self._rebalance.commit()
+            await self._state_queue.flush(stopping.left_s(AFTER_WORK_S))
+        if not await self._accumulator.flush(stopping.left_s(AFTER_WORK_S)):
+            _log.warning("%s: stops with unacknowledged records; their sources will be read again", self._role.name)
+        if not await stopping.within(self._rebalance.commit(), AFTER_COMMIT_S):
+            _log.warning("%s: stops without a last commit; what it has done since is read again", self._role.name)
+
+    async def _leave(self, stopping: Stopping) -> None:
+        """Leave the group, and disconnect from whatever is read beside it."""
+        await self._ports.consumer.stop(stopping.left_s(AFTER_LEAVING_S))
+        await self._follower.stop(stopping.left_s(AFTER_LEAVING_S))
+        if self._ports.store is not None:
+            await stopping.within(self._ports.store.close(), AFTER_LEAVING_S)
 
     async def _commit_regularly(self) -> None:
         """Commit twice a second, and look whether the consumer lives."""
