@@ -36,6 +36,7 @@ from deploy.state import desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError
 from schemas.records import Report
+from streams.runtime.deadline import PATIENCE_S
 from streams.runtime.kafka.tail import KafkaTail
 from streams.topology import worker_role
 
@@ -57,7 +58,6 @@ READY_S = 60.0
 PAGE = "control"
 PAGE_S = 10.0
 POLL_MS = 200
-GRACE_S = 8.0
 LAST_PORT = 65_535
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -186,7 +186,7 @@ class System:
         self._require_ports({child.name for child in children})  # and those of models that were published before
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
         await reports.start()
-        self._supervisor = Supervisor(children, grace_s=GRACE_S)
+        self._supervisor = Supervisor(children, grace_s=PATIENCE_S)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(asyncio.to_thread, self._supervisor.stop)
             try:

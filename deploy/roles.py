@@ -25,12 +25,14 @@ from deploy.ports import fault_of
 from schemas import topics
 from streams import topology
 from streams.runtime.clock import SystemClock
+from streams.runtime.deadline import AFTER_ROLES_S
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
+from streams.runtime.stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -313,10 +315,15 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
         app = create(place, common.codec)
         await app.start()
         _log.info("control is ready: http://%s:%d/", given.control.host, given.control.port)
+        stopping = Stopping(stop)
         try:
             await app.wait(stop.wait())
         finally:
-            await app.stop()
+            # It waits for a broker that is away; nothing of the page is lost.
+            leaving = asyncio.create_task(app.stop())
+            await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
+            if leaving.done():
+                leaving.result()
 
 
 def _note_end(page: asyncio.Task[None]) -> None:

@@ -56,7 +56,17 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     )
 
 
+class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc, valid-type]  # Faust has no types
+    """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
+
+    def __init__(self, service: Any, **options: Any) -> None:
+        super().__init__(service, **options)
+        self.daemon = True
+
+
 class _Thread(driver.AIOKafkaConsumerThread):
+    Worker = _Daemon
+
     def _create_worker_consumer(self, transport: driver.Transport) -> Any:
         consumer = super()._create_worker_consumer(transport)
         if private.supported() is None:  # no setting of Faust's leads there

@@ -11,12 +11,14 @@ import logging
 import signal
 from typing import TYPE_CHECKING, Protocol
 
+from streams.runtime.deadline import AFTER_ROLES_S
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
 from streams.runtime.process.gc_schedule import swept
 from streams.runtime.role.definition import Ports
 from streams.runtime.role.loop import RoleLoop
+from streams.runtime.stopping import Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -72,23 +74,25 @@ class Runnable(Protocol):
 
 
 async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop: asyncio.Event | None = None) -> None:
-    """Run roles until SIGTERM, SIGINT or `stop`; returns when all have left their groups.
+    """Run roles until SIGTERM, SIGINT or `stop`; returns when all have left their groups, or at the deadline.
 
     Raises:
         ExceptionGroup: of what ended a role; the others are ended with it, so that the supervisor starts all anew.
     """
     stop = stop or asyncio.Event()
+    stopping = Stopping(stop)
     running = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         running.add_signal_handler(number, stop.set)
     try:
         with swept(running):
-            if await _connected(transport, stop):
-                await _run_all(loops, stop)
+            async with stopping.limit(AFTER_ROLES_S):
+                if await _connected(transport, stop):
+                    await _run_all(loops, stop)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             running.remove_signal_handler(number)
-        await transport.stop()
+        await stopping.within(transport.stop())
 
 
 async def _run_all(loops: Sequence[Runnable], stop: asyncio.Event) -> None:

@@ -12,9 +12,11 @@ A group's offsets may be gone while its output is still there. Kafka forgets the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
+from streams.runtime.deadline import Deadline
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-# Waiting for acknowledgements before a hand-over: hundreds of round trips, and far less than a rebalance may take.
-FLUSH_S = 2.0
+
+# Waiting for acknowledgements, a write and a commit before a hand-over: far less than a rebalance may take. Each step
+# leaves these seconds to those after it.
+HAND_OVER_S = 5.0
+AFTER_FLUSH_S = 3.0
+AFTER_SETTLING_S = 1.0
 BACKOFF_S = 0.25
 # How often the end of a log is looked up before it is believed: a new leader may take a moment to know its own.
 END_ATTEMPTS = 8
@@ -188,13 +194,16 @@ class RebalanceHandler:
         self._buffer.drop(partitions)
         if not partitions:
             return
-        if not await self._accumulator.flush(FLUSH_S):
+        deadline = Deadline.after(HAND_OVER_S, _now_s())
+        if not await self._accumulator.flush(deadline.before(AFTER_FLUSH_S).left_s(_now_s())):
             _log.warning("handing over with unacknowledged records; their sources will be read again")
         numbers = self._main_numbers(partitions)
         if self._state_queue is not None and self._role.owns_states:
             self._state_queue.forget(numbers)
-            await self._state_queue.settle(FLUSH_S)
-        await self.commit()
+            await self._state_queue.settle(deadline.before(AFTER_SETTLING_S).left_s(_now_s()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(deadline.at_s):
+                await self.commit()
         for partition in partitions:
             self._tracker.revoke(partition)
         if self._state_queue is not None and self._role.owns_states:
@@ -251,6 +260,10 @@ class RebalanceHandler:
         positions = self._ports.positions
         assert positions is not None, "a role that owns states or reads back has log positions"
         return await _persist(lambda: positions.before(starts, self._kernel.read_back_us))
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _behind(stored: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.errors import MissingError
-from deploy.local.jars import Jar, cache_folder, ensure, missing, pinned, verify
+from deploy.local.jars import VERSION_VARIABLE, Jar, cache_folder, ensure, missing, pinned, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +50,22 @@ def test_every_pin_is_complete_and_unique() -> None:
         _, artifact, version = one.coordinates.split(":")
         assert one.name == f"{artifact}-{version}.jar"
         assert len(bytes.fromhex(one.sha256)) == 32
+
+
+def test_another_version_has_the_same_jars_and_kafka_s_own_unverified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To try a Kafka before it is pinned: third-party jars are the pinned ones."""
+    monkeypatch.setenv(VERSION_VARIABLE, "9.9.9")
+    tried, usual = pinned.__wrapped__(), pinned()
+    assert tried.version == "9.9.9"
+    for jar, before in zip(tried.jars, usual.jars, strict=True):
+        if before.coordinates.startswith("org.apache.kafka:"):
+            assert (jar.name, jar.coordinates.split(":")[2], jar.sha256) == (
+                before.name.replace(usual.version, "9.9.9"),
+                "9.9.9",
+                "",
+            )
+        else:
+            assert jar == before
 
 
 def test_kafka_s_own_jars_all_have_the_pinned_version() -> None:

@@ -24,7 +24,7 @@ from workers.packages.variants import runtime_module
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 PINS = (ROOT / "deploy/constraints.txt").read_text(encoding="utf-8")
 OURS = {"schemas", "policies", "streams", "workers", "deploy", "load"}

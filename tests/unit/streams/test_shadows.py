@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # An editable installation: modules of ours are found last, by name, and their folder is not on the path.
 EDITABLE = f"""
 import importlib.machinery, importlib.util, os, sys

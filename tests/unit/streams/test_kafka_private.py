@@ -16,7 +16,7 @@ from streams.runtime.kafka.connection import KafkaConnection
 if TYPE_CHECKING:
     import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 # Prints every attribute of aiokafka's classes, and its loggers, before and after Skysail is imported.
 LOOK = """

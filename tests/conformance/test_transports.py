@@ -1,0 +1,165 @@
+"""What every `ports.Transport` does: in memory, over aiokafka's public interface, and with our own requests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streams.operators.contract import Emit
+from streams.runtime.errors import (
+    BrokerUnavailableError,
+    RecordRefusedError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+)
+from tests.ports import joined, play
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streams.runtime.ports import Transport
+    from tests.ports import Memory, OnEmbedded, OnKafka, Place
+
+PRODUCE = 0  # ApiKey
+NOT_LEADER, TIMED_OUT = 6, 7
+
+
+def emits(*values: bytes, topic: str = "in", key: bytes | None = b"k") -> list[Emit]:
+    """Return records for partition 0."""
+    return [Emit(topic, 0, key, value) for value in values]
+
+
+async def send_all(transport: Transport, records: Sequence[Emit], tries: int = 1) -> None:
+    """Send records as lanes do: the rest with the next batch, and again while the broker is away."""
+    while records:
+        try:
+            records = records[await transport.send(records[0].topic, records[0].partition, records) :]
+        except BrokerUnavailableError:
+            tries -= 1
+            if not tries:
+                raise
+            await asyncio.sleep(0.2)
+
+
+async def values(place: Place, count: int) -> list[bytes | None]:
+    """Return what topic `in` has."""
+    member = await joined(place)
+    await member.read_count(count)
+    await member.consumer.stop(3)
+    return [record.value for record in member.records]
+
+
+def test_records_arrive_in_order_and_whole(place: Place) -> None:
+    """Keys, missing keys, empty values and headers, in as many batches as they take."""
+    records = [
+        Emit("in", 0, None if n % 3 else b"%d" % n, b"%d" % n * (n % 7), (), (("n", b"%d" % n),)) for n in range(999)
+    ]
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 1})
+        await send_all(await place.transport(), records, 9)
+        member = await joined(place)
+        await member.read_count(999)
+        assert [(r.key, r.value, r.headers) for r in member.records] == [(r.key, r.value, r.headers) for r in records]
+        await member.consumer.stop(3)
+
+    play(place, act)
+
+
+def test_batches_of_several_lanes_all_arrive(place: Place) -> None:
+    """Two roles of one process may write to the same partition in the same turn."""
+
+    async def act(place: Place) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        await asyncio.gather(*(send_all(transport, emits(b"%d" % n), 9) for n in range(20)))
+        assert sorted(await values(place, 20), key=str) == sorted((b"%d" % n for n in range(20)), key=str)
+
+    play(place, act)
+
+
+def test_a_topic_or_partition_that_is_not_there_is_named(kafka_place: OnKafka) -> None:
+    """The transport can be used for others after that."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        with pytest.raises(UnknownPartitionError, match="create it"):
+            await transport.send("nowhere", 0, [Emit("nowhere", 0, None, b"x")])
+        with pytest.raises(UnknownPartitionError, match="not 9"):
+            await transport.send("in", 9, [Emit("in", 9, None, b"x")])
+        await send_all(transport, emits(b"x"), 9)
+        assert await values(place, 1) == [b"x"]
+
+    play(kafka_place, act)
+
+
+def test_only_the_record_over_the_limit_is_refused(kafka_place: OnKafka) -> None:
+    """The topic's own limit is lower than the producer's: its neighbours are delivered all the same."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1}, {"in": {"max.message.bytes": "10000"}})
+        transport = await place.transport()
+        records = emits(*(bytes(size) for size in (4_000, 4_000, 20_000, 4_000)))
+        assert await transport.send("in", 0, records) == 2
+        with pytest.raises(RecordTooLargeError):
+            await transport.send("in", 0, records[2:])
+        assert await transport.send("in", 0, records[3:]) == 1
+        with pytest.raises(RecordTooLargeError, match="limit"):
+            await transport.send("in", 0, emits(bytes(5_000_000)))
+
+    play(kafka_place, act)
+
+
+def test_only_the_record_that_the_topic_never_takes_is_refused(kafka_place: OnKafka) -> None:
+    """A compacted topic wants keys; the records that have one are delivered."""
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1}, {"in": {"cleanup.policy": "compact"}})
+        transport = await place.transport()
+        records = [*emits(b"1", b"2"), *emits(b"3", key=None), *emits(b"4")]
+        assert await transport.send("in", 0, records) == 2
+        with pytest.raises(RecordRefusedError, match="InvalidRecord"):
+            await transport.send("in", 0, records[2:])
+        assert await transport.send("in", 0, records[3:]) == 1
+        assert await values(place, 3) == [b"1", b"2", b"4"]
+
+    play(kafka_place, act)
+
+
+def test_a_broker_that_goes_away_is_come_back_to(away_place: Memory | OnEmbedded) -> None:
+    """Sends fail as long as it is away, within their time; then the same transport delivers."""
+
+    async def act(place: Any) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        await send_all(transport, emits(b"before"), 9)
+        place.go_away()
+        with pytest.raises(BrokerUnavailableError):
+            async with asyncio.timeout(20):
+                await transport.send("in", 0, emits(b"meanwhile"))
+        place.come_back()
+        await send_all(transport, emits(b"after"), 50)
+        found = await values(place, 2)
+        assert [value for value in found if value != b"meanwhile"] == [b"before", b"after"]
+
+    play(away_place, act)
+
+
+@pytest.mark.parametrize("code", [NOT_LEADER, TIMED_OUT])
+def test_what_a_leader_refuses_for_now_is_delivered_later(away_place: Memory | OnEmbedded, code: int) -> None:
+    """Whether the transport tries again by itself or its caller does."""
+    if away_place.name == "memory":
+        pytest.skip("no codes in memory: see the test above")
+
+    async def act(place: Any) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        await send_all(transport, emits(b"1"), 9)
+        place.embedded.cluster.push_request_errors(PRODUCE, [code, code])
+        await send_all(transport, emits(b"2", b"3"), 9)
+        assert await values(place, 3) == [b"1", b"2", b"3"]
+
+    play(away_place, act)
