@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from policies.errors import require
 from policies.linger import Linger
 
-# A batch this far over the objective costs two steps: with one, a model that turns twice as slow breaks it for nine
+# A batch this far over the objective costs two steps. With one, a model that becomes twice as slow breaks it for nine
 # batches (5 ms and 0.1 ms a row, under 20 ms), with two for five.
 _FAR_OVER = 1.08
 # Below this part of the objective the cap grows by a factor of at most its inverse, which cannot pass the objective

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 # One in twenty is what an application's users notice; fewer answers than this say little.
 MANY, FEW = 0.05, 20
-# Losses lie in [0, 1]. A mean this large is that of losses which are all the largest: they tell no model from another.
+# Losses lie in [0, 1]. With a mean this large nearly all are 1, and distinguish no models.
 ALL_LOST = 0.98
 # Why answers are late: a process has one thread, so it is at its limit before it uses a core in full.
 BUSY = "selection is at its limit, start another one", run("selection")
 NOT_BUSY = "queries come late to selection, or the machine is too busy with other things", skysail("doctor")
-# Why answers were defaults: what it means, and what to type next (`{application}` and `{model}` are filled in).
+# Meanings of the reasons for defaults, each with the next command (`{application}` and `{model}` are filled in).
 _NEXT = ("tail", "model-predictions", "--count", "5")
 _SHOW = ("app", "show", "{application}")
 _WORKER = ("run", "--role", "worker", "--model", "{model}")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The page asks once a second, and shows steps of five.
 WAIT_MS = 500
-# More than reports come to in that time, so that it passes; a table that is read again at start has as much at once.
+# More than reports amount to in that time; a table that is read at start has as much at once.
 ENOUGH_BYTES = 1 << 16
 REST_S = 0.1  # between two attempts to connect
 

@@ -15,9 +15,9 @@ LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 USUAL_PORTS = {"kafka": "9092", "redis": "6379"}  # of `skysail kafka start` and `skysail redis start`
 # Roles that stand still without Redis; selection goes on with what it has read.
 WITHOUT_REDIS = frozenset({"learner"})
-# A failure of seconds ago is over: a store that fails is tried once a second, and a report may come a second late.
+# A failure some seconds ago is over: a failing store is retried once a second, and reports may be a second late.
 LATELY_US = 10_000_000
-# What the outage made late or a default stands in the figures of the last minute.
+# Late and default answers of an outage stay in the figures of the last minute.
 AFTERWARDS_US = 60_000_000
 
 
