@@ -35,8 +35,7 @@ from streams.runtime.role.definition import Ports, Role
 from streams.runtime.stopping import Stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -45,9 +44,9 @@ if TYPE_CHECKING:
     from streams.operators.join.kernel import JoinerSettings
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.metrics import MetricsHook
+    from streams.runtime.ports import Executors
     from streams.runtime.role.loop import RoleLoop
     from streams.runtime.stores.redis import RedisStore
-    from workers.inline import InlineLoop
     from workers.runner import Worker
     from workers.settings import WorkerSettings
 
@@ -61,7 +60,7 @@ JOINER_OUTSTANDING = 4_000_000
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
-Runnable: TypeAlias = "RoleLoop | Worker | InlineLoop"
+Runnable: TypeAlias = "RoleLoop | Worker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +103,19 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         admission=given.admission,
         places=role.outstanding,
         state_bytes=given.states_mib << 20,
+        inside=frozenset(topics.model_queries(model.name) for model in inline),
     )
     kernel = Selection(common.codec, settings)
     if not inline:
         return _loop(role, kernel, common, _store(common))
-    from workers.inline import Inline
+    from streams.runtime.role.local import Local
+    from workers.executors.factory import executors_of
+    from workers.kernel.worker import ModelWorker
 
-    models = Inline(kernel, inline, role.instance, _worker_settings(common), common.codec, common.clock.now_us)
-    return models.within(_loop(role, models.kernel, common, _store(common), models.companions))
+    how = _worker_settings(common)
+    models = {model.name: ModelWorker(common.codec, model, role.instance, how) for model in inline}
+    executors = executors_of(how, common.clock.now_us)
+    return _loop(role, Local(kernel, models, common.codec), common, _store(common), executors)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -217,7 +221,7 @@ def _loop(
     kernel: Operator,
     common: Shared,
     store: RedisStore | None = None,
-    companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
+    executors: Executors | None = None,
 ) -> RoleLoop:
     return kafka_loop(
         role,
@@ -230,7 +234,7 @@ def _loop(
         _consumer(common),
         common.hooks,
         version=VERSION,
-        companions=companions,
+        executors=executors,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from streams.operators.contract import Emit, Operator, Record
+from streams.operators.contract import NONE_UNREAD, Emit, Needs, Operator, Record
 from streams.runtime.errors import RecordRefusedError, RecordTooLargeError, StoreUnavailableError, UnknownPartitionError
 from streams.runtime.ports import Vitals
 from streams.runtime.role.definition import Ports
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, StateKey, WriteStates
-    from streams.runtime.ports import Rebalanced, TopicPartition
+    from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, WriteStates
+    from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker
 
@@ -217,6 +217,50 @@ class FakeRecent:
         return self._records[-count:]
 
 
+class FakeExecutors:
+    """Runs no model; subclasses answer by `events`.
+
+    Attributes:
+        events: who is told.
+    """
+
+    def __init__(self) -> None:
+        self._ready = asyncio.Event()
+
+    def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
+        """Remember who is told."""
+        self.events = events
+
+    def later(self, seconds: float, tell: Callable[[], None]) -> None:
+        """Tell something after a while; from then on whoever waits for models goes on."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, tell)
+        loop.call_later(seconds, self._ready.set)
+
+    def load(self, load: Load) -> None:
+        """Never end."""
+
+    def unload(self, unload: Unload) -> None:
+        """Do nothing."""
+
+    def predict(self, predict: Predict) -> None:
+        """Never end."""
+
+    def go_on(self) -> None:
+        """Do nothing."""
+
+    async def loaded(self) -> None:
+        """Return when something was told."""
+        await self._ready.wait()
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return nothing."""
+        return {}
+
+
 class FaultyStore(MemoryStore):
     """A store in memory that can be down, slow, or lose answers.
 
@@ -286,38 +330,24 @@ class ScriptedKernel(Operator):
     fired_us: list[int] = field(default_factory=list)
     starts: list[dict[int, int]] = field(default_factory=list)
     revoked: list[tuple[int, ...]] = field(default_factory=list)
-    refused: list[tuple[int, int | None]] = field(default_factory=list)
+    held: int = 0
     answers: list[dict[StateKey, PolicyState | None]] = field(default_factory=list)
 
-    @property
-    def paused(self) -> frozenset[str]:
-        """Return what is to be left unread."""
-        return self.pauses
-
-    @property
-    def read_back_us(self) -> int:
-        """Return the window."""
-        return self.window_us
-
-    @property
-    def also_read_back(self) -> frozenset[str]:
-        """Return the topics beside the main one."""
-        return self.others
+    def needs(self) -> Needs:
+        """Return what the script says."""
+        wake = self.wakes[0] if self.wakes else None
+        return Needs(wake, self.held, self.pauses, self.window_us, self.others)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Decide each record."""
         self.calls.append(list(records))
         return [effect for record in records for effect in self.decide(record)]
 
-    def on_timer(self, now_us: int) -> Effects:
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Fire."""
         self.wakes = [wake for wake in self.wakes if wake > now_us]
         self.fired_us.append(now_us)
         return self.timer(now_us)
-
-    def next_deadline(self) -> int | None:
-        """Return the first wake."""
-        return self.wakes[0] if self.wakes else None
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take states."""
@@ -331,10 +361,6 @@ class ScriptedKernel(Operator):
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Remember what was taken."""
         self.revoked.append(tuple(partitions))
-
-    def on_refused(self, partition: int, stored: int | None) -> None:
-        """Remember the refusal."""
-        self.refused.append((partition, stored))
 
     def statistics(self) -> Mapping[str, float]:
         """Count calls."""

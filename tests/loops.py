@@ -21,19 +21,22 @@ from schemas.records import (
     Query,
     Tensor,
 )
-from streams.operators.contract import Emit, Operator, Skip
+from streams.operators.contract import Emit, Operator, Predicted, Skip
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
-from streams.testing import START_US, Driver
+from streams.testing import START_US, Driver, Service
 from streams.topology import build, worker_role
 from workers.inputs.columns import Column
+from workers.kernel.worker import ModelWorker
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
 
     from schemas.records import Input, Observation, Value
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, Predict, Record
     from streams.testing import Fault
 
 CODEC = Codec()
@@ -94,6 +97,30 @@ def model_predictions(
     )
 
 
+def version(model: str, name: str = "1", shares: Mapping[str, float] | None = None) -> Model:
+    """Make the record of a version of a model, with others beside it."""
+    return Model(model, name, "function", name, f"digest {name}", "label", "float32", (1,), shares=shares or {})
+
+
+def served(
+    answer: Callable[[Row], Value | Outcome | None], call_us: int = 1_000, row_us: int = 100, **more: Any
+) -> Service:
+    """Return a model that takes so long for each batch, and for each of its rows; None for a row: it hangs.
+
+    Rows come without the ids of their queries.
+    """
+
+    def predict(batch: Predict) -> tuple[Predicted, int] | None:
+        answers = [answer(Row("", given)) for given in batch.rows]
+        if None in answers:
+            return None
+        outcomes = tuple(each if isinstance(each, Outcome) else Outcome.OK for each in answers)
+        labels = np.array([0 if isinstance(each, Outcome) else each for each in answers])
+        return Predicted(outcomes, labels), call_us + row_us * len(batch.rows)
+
+    return Service(predict, **more)
+
+
 def row(value: float = 0.0) -> Tensor:
     """Make a one-number input."""
     return Tensor.of(np.array([value], dtype=np.float32))
@@ -101,13 +128,18 @@ def row(value: float = 0.0) -> Tensor:
 
 @dataclass
 class Loop:
-    """Selection, one scripted worker a model, joiner and learner around one application `digits`."""
+    """Selection, one worker a model, joiner and learner around one application `digits`.
+
+    Attributes:
+        has_workers: whether real workers answer, with scripted service times, and not scripted ones at once.
+    """
 
     models: dict[str, Callable[[Row], Value | Outcome | None]]
     application: Application
     faults: Iterable[Fault] = ()
     partitions: int = 1
     margin_us: int | None = None
+    has_workers: bool = False
     driver: Driver = field(init=False)
     sent: int = 0
 
@@ -122,14 +154,16 @@ class Loop:
             **{worker_role(name): self._worker(name) for name in self.models},
         }
         topology = build(self.models, self.partitions, model_partitions=1)
-        self.driver = Driver(topology, operators, self.faults)
+        services = {name: served(answer) for name, answer in self.models.items()}
+        self.driver = Driver(topology, operators, self.faults, services)
         self.configure(self.application)
         for name in self.models:
-            model = Model(name, "1", "function", "", "", "label", "float32", (1,))
-            self.driver.produce(topics.MODELS, 0, CODEC.encode(model), name.encode())
+            self.driver.produce(topics.MODELS, 0, CODEC.encode(version(name)), name.encode())
         self.driver.run(0)
 
     def _worker(self, name: str) -> Callable[[], Operator]:
+        if self.has_workers:
+            return lambda: ModelWorker(CODEC, version(name), "w", WorkerSettings(self.partitions))
         return lambda: ScriptedModel(name, self.models[name])
 
     def configure(self, application: Application) -> None:
@@ -180,4 +214,4 @@ def digits(**changes: object) -> Application:
     return Application("digits", **(fields | changes))  # type: ignore[arg-type]
 
 
-__all__ = ["CODEC", "START_US", "Loop", "ScriptedModel", "digits", "model_predictions", "row"]
+__all__ = ["CODEC", "START_US", "Loop", "ScriptedModel", "digits", "model_predictions", "row", "served", "version"]

@@ -1,20 +1,16 @@
-"""Runs one replica of one model: the role's loop reads and writes, and beside it one task predicts.
-
-    loop: queries ─▶ kernel (queue) ─▶ wake ─┐                   ┌─▶ loop.perform ─▶ model-predictions
-    predicting:                              └▶ take ─▶ predict ─┤
-                                                 ▲               └─▶ the next take, while the last one is written
-                                                 └───────────────────┘
+"""Runs one replica of one model: a role's loop around the worker's kernel, and what runs its versions.
 
 The model is loaded before the group is joined, so that no query waits for a model that is not there; where it cannot be
 loaded its rows fail, which says more than silence, until another version or a mended one can be. When topic
-`models` names another version, that is loaded beside it and takes over between two batches (`versions`). While the
-consumer holds `queue_rows` unfinished queries it reads no more: Kafka keeps them.
+`models` names another version, that is loaded beside it and takes over between two batches (`kernel.rollout`). While
+the consumer holds `queue_rows` unfinished queries it reads no more: Kafka keeps them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from schemas import topics
@@ -22,16 +18,15 @@ from streams.runtime.errors import StreamError
 from streams.runtime.role.definition import Ports, Role
 from streams.runtime.role.loop import RoleLoop
 from streams.topology import worker_role
-from workers.predict_loop import Predicting
-from workers.rollout.warm_up import asked_in
+from workers.executors.factory import executors_of
+from workers.kernel.warm_up import asked_in
+from workers.kernel.worker import ModelWorker
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from schemas.codec import Codec
-    from schemas.records import Input, Model
-    from streams.runtime.ports import RecentRecords
+    from schemas.records import Model
     from workers.executors.thread import Executor
     from workers.settings import WorkerSettings
 
@@ -51,7 +46,6 @@ class Worker:
         settings: WorkerSettings,
         ports: Ports,
         codec: Codec,
-        executor: Executor | None = None,
         make: Callable[[Model], Executor] | None = None,
     ) -> None:
         """Nothing runs before `run`.
@@ -64,26 +58,23 @@ class Worker:
                 `models` the worker follows which version is wanted, and with a reader of recent records it tries one on
                 what was asked before this start.
             codec: of all records.
-            executor: runs the model; None = as the settings say.
-            make: returns what runs a later version; None = as the settings say.
+            make: returns what runs a version; None = as the settings say.
         """
-        recent = ports.recent
-        rows = settings.warm_up_rows
-        recall = None if recent is None else partial(_recalled, recent, topics.model_queries(model.name), codec, rows)
-        self._predicting = Predicting(
-            model, instance, settings, codec, ports.clock.now_us, executor, make, recall=recall
-        )
+        self._topic = topics.model_queries(model.name)
+        self._rows = settings.warm_up_rows
+        self._codec = codec
+        self._recent = ports.recent
+        self._kernel = ModelWorker(codec, model, instance, settings)
+        executors = executors_of(settings, ports.clock.now_us, make)
         role = Role(
             name=worker_role(model.name),
             instance=instance,
-            topics=(topics.model_queries(model.name),),
+            topics=(self._topic,),
             follows=(topics.MODELS,) if ports.broadcast is not None else (),
             outstanding=settings.queue_rows,
             drain_s=DRAIN_S,
         )
-        self._loop = RoleLoop(
-            role, self._predicting.kernel, ports, companions=(lambda loop: self._predicting.run(loop.perform),)
-        )
+        self._loop = RoleLoop(role, self._kernel, replace(ports, executors=executors))
 
     @property
     def ready(self) -> asyncio.Event:
@@ -94,20 +85,21 @@ class Worker:
         """Load the model, then serve until `stop` is set.
 
         Raises:
-            HungError: loading the model does not end.
             ExceptionGroup: of the one cause that ended the role, e.g. a HungError.
         """
+        recalling = asyncio.create_task(self._recall())
         try:
-            await self._predicting.start()
             await self._loop.run(stop)
         finally:
-            await self._predicting.stop()
+            recalling.cancel()
 
-
-async def _recalled(recent: RecentRecords, topic: str, codec: Codec, rows: int) -> Sequence[Input]:
-    """Return the last rows of the model's own topic; where it cannot be read, none: no version waits for it."""
-    try:
-        return asked_in(await recent.last(topic, rows), codec, rows)
-    except StreamError as fault:
-        _log.warning("a version is not warmed up by the last queries of %s: %s", topic, fault)
-        return ()
+    async def _recall(self) -> None:
+        """Tell the kernel what was asked last; where that cannot be read, nothing: no version waits for it."""
+        if self._recent is None:
+            return
+        try:
+            records = await self._recent.last(self._topic, self._rows)
+        except StreamError as fault:
+            _log.warning("no version is warmed up by the last queries of %s: %s", self._topic, fault)
+        else:
+            self._kernel.recall(asked_in(records, self._codec, self._rows))

@@ -17,21 +17,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from policies.batching import create_controller
 from schemas import topics
 from schemas.codec import Codec
 from schemas.framing import peek_id
 from schemas.records import Application, Feedback, Model, Query, Tensor
-from streams.operators.contract import Effects, Emit, FetchStates, Record, WriteStates
+from streams.operators.contract import Effects, Emit, FetchStates, Predict, Record, WriteStates
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from workers.inputs.rows import predict_rows
-from workers.kernel.batcher import Batcher
-from workers.kernel.results import Asked, Identity, inputs_of
 from workers.kernel.worker import ModelWorker
 from workers.manifest import Manifest, Signature
 from workers.runtimes.contract import Outputs, Rows
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -67,13 +65,11 @@ class Bench:
         self._joiner = Joiner(codec, JoinerSettings(PARTITIONS))
         self._learner = Learner(codec)
         self._manifest = Manifest("a", "1", "function", Signature("tensor", "float32", (FEATURES,)), "label")
-        self._batchers: dict[str, Batcher[Asked]] = {
-            model: Batcher(create_controller("fixed", {"rows": BATCH}), objective_us=20_000) for model in MODELS
-        }
-        self._workers = {
-            model: ModelWorker(codec, Identity(model, "1", "bench"), batcher, PARTITIONS)
-            for model, batcher in self._batchers.items()
-        }
+        how = WorkerSettings(PARTITIONS, "fixed", {"rows": BATCH}, objective_us=20_000)
+        self._workers = {name: ModelWorker(codec, _model(name), "bench", how) for name in MODELS}
+        for name, worker in self._workers.items():
+            worker.on_timer(NOW_US)
+            worker.on_loaded(name, "1", None, 0, NOW_US)
         for kernel in (self._selection, self._joiner, self._learner):
             kernel.on_assigned(dict.fromkeys(range(PARTITIONS), 0))
             kernel.on_records(self._configuration(), NOW_US)
@@ -102,15 +98,15 @@ class Bench:
         with self._timed("work: queue"):
             effects += worker.on_records(mine, NOW_US)
         while True:
-            with self._timed("work: queue"):
-                take = worker.take(NOW_US)
-            if not take.rows:
+            given = [effect for effect in effects if isinstance(effect, Predict)]
+            if not given:
                 return self._records(effects)
-            with self._timed("work: rows"):
-                predicted = predict_rows(Zero(), self._manifest, inputs_of(take.rows))
-            with self._timed("work: answer"):
-                worker.done(take, 1_000, NOW_US)
-                effects += worker.answer(take, predicted, NOW_US, 1_000)
+            effects = [effect for effect in effects if not isinstance(effect, Predict)]
+            for batch in given:
+                with self._timed("work: rows"):
+                    predicted = predict_rows(Zero(), self._manifest, batch.rows)
+                with self._timed("work: answer"):
+                    effects += worker.on_predicted(batch.batch_id, predicted, 1_000, NOW_US, is_blocking=True)
 
     def _through(self, step: str, kernel: Operator, records: list[Record]) -> list[Record]:
         """Hand records to a kernel by polls; what it wants to know of the store is answered untimed."""
@@ -135,7 +131,7 @@ class Bench:
 
     def _configuration(self) -> list[Record]:
         encode = self._codec.encode
-        models = [Model(name, "1", "function", "", "", "label", "float32", (FEATURES,)) for name in MODELS]
+        models = [_model(name) for name in MODELS]
         return [
             self._record(topics.APPLICATIONS, 0, encode(Application("digits", MODELS, default_output=0)), b"digits"),
             *(self._record(topics.MODELS, 0, encode(model), model.name.encode()) for model in models),
@@ -146,6 +142,10 @@ class Bench:
         started_s = time.process_time()
         yield
         self.spent_s[step] += time.process_time() - started_s
+
+
+def _model(name: str) -> Model:
+    return Model(name, "1", "function", "", "", "label", "float32", (FEATURES,))
 
 
 def measure(queries: int) -> dict[str, float]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from schemas.records import Model, Outcome, Tensor
+from streams.operators.contract import Predicted
 from workers.errors import HungError
 from workers.executors.thread import Elsewhere, Timed
-from workers.inputs.rows import Predicted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -88,7 +88,7 @@ class Builder:
             return SimulatedModel(name, random, self._plan.faulty)
 
         settings = WorkerSettings(partitions=self._plan.selection.partitions)
-        return Worker(model(name), process.name, settings, ports, self._codec, make(), make)
+        return Worker(model(name), process.name, settings, ports, self._codec, make)
 
     def _ports(self, node: Node, process: Process, hook: MetricsHook) -> Ports:
         store = SimulatedStore(self._store, process.random, lambda: process.dead) if node.states else None

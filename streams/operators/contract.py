@@ -1,8 +1,9 @@
 """The one contract that every operator fulfils, and the effects it may ask for.
 
-    records ──▶ on_records ─┐
-    timer   ──▶ on_timer   ─┼──▶ effects ──▶ a runtime performs them, or a test compares them
-    states  ──▶ on_states  ─┘
+    records ──▶ on_records ────────────────┐
+    timer   ──▶ on_timer ──────────────────┼──▶ effects ──▶ a runtime performs them, or a test compares them
+    states  ──▶ on_states ─────────────────┤
+    models  ──▶ on_predicted, on_loaded ───┘
 
 An operator does no I/O and reads no clock: `now_us` (microseconds since the epoch) is an argument. An input record is
 *complete* when its outcome is acknowledged: an effect names in `completes` the positions that are done once it has been
@@ -11,12 +12,19 @@ performed. The runtime commits only the contiguous prefix of completed offsets.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from schemas.records import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.records import ModelPredictions, ModelQueries, PolicyState
+    from numpy.typing import NDArray
+
+    from schemas.records import Input, Model, PolicyState
 
 # Named tuples, not dataclasses, for what is made once a record: they cost a third (0.25 against 0.7 us, CPython 3.11).
 
@@ -89,7 +97,7 @@ class WriteStates(NamedTuple):
     """Compare-and-set one partition's states together with its offset, in one step.
 
     Refused if the stored offset is not `expected` (someone else wrote, or the store lost its last second); the runtime
-    then calls `on_refused` with what is stored.
+    then calls `on_revoked` and seeks to what is stored, less what is read back.
     """
 
     partition: int
@@ -99,16 +107,93 @@ class WriteStates(NamedTuple):
     completes: tuple[Position, ...]
 
 
-class HandOver(NamedTuple):
-    """Give a batch, unencoded, to a kernel of the same process: only where `Operator.hand_over` asked for it."""
+class Load(NamedTuple):
+    """Load a version of a model; the runtime answers with `on_loaded`.
 
-    topic: str  # that it would be written to
-    partition: int
-    batch: ModelQueries | ModelPredictions
+    Several copies of one version may be loaded at a time.
+    """
+
+    model: Model
+    copy: int = 0
+    is_vital: bool = False  # the role ends if loading hangs: nothing answers before this version is there
+    is_beside: bool = False  # it runs beside the version that serves
 
 
-Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | WriteStates | HandOver
+class Unload(NamedTuple):
+    """Let go of one copy of a version; it is asked no more."""
+
+    model: str
+    version: str
+    copy: int = 0
+
+
+class Predict(NamedTuple):
+    """Have a loaded copy predict these rows; the runtime answers with `on_predicted`.
+
+    A copy predicts one batch at a time.
+    """
+
+    batch_id: int
+    model: str
+    version: str
+    rows: Sequence[Input]
+    patience_us: int  # after which the model counts as hung
+    copy: int = 0
+    queued: int = 0  # rows that wait for the next batch
+    is_vital: bool = False  # the role ends if the model hangs and cannot be replaced
+
+
+class Log(NamedTuple):
+    """Tell whoever reads the log."""
+
+    message: str
+    is_fault: bool = False
+
+
+Effect: TypeAlias = Emit | DeadLetter | Skip | FetchStates | WriteStates | Load | Unload | Predict | Log
 Effects: TypeAlias = list[Effect]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A batch's results as columns, one entry a row; answers and scores mean nothing where the outcome is not OK."""
+
+    outcomes: tuple[Outcome, ...]
+    answers: tuple[str, ...] | NDArray[np.generic]
+    scores: NDArray[np.generic] | None = None
+    reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
+    fault: str | None = None  # what the model raised first
+    messages: Mapping[int, str] = field(default_factory=dict)  # to whoever asked, of the INVALID rows
+
+    @classmethod
+    def failed(cls, rows: int, fault: str) -> Predicted:
+        """Say that no row was answered, and why."""
+        return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
+
+
+class Needs(NamedTuple):
+    """What an operator needs of the runtime.
+
+    Attributes:
+        deadline_us: when `on_timer` wants to be called next; None = never.
+        held: how much is in hand, where one record may be many: counts against the role's bound like records do.
+        paused: consumed topics to leave unread for now, since the operator holds as much of them as it may.
+        read_back_us: how far before the first incomplete record of its main topic it wants to read again. Only to
+            rebuild what it must remember (ids it has seen); what lies before the start is already complete.
+        also_read_back: consumed topics beside the main one of which as much is read again.
+        is_told_unread: whether `on_timer` wants to know what is still to be read.
+    """
+
+    deadline_us: int | None = None
+    held: int = 0
+    paused: frozenset[str] = frozenset()
+    read_back_us: int = 0
+    also_read_back: frozenset[str] = frozenset()
+    is_told_unread: bool = False
+
+
+NO_NEEDS: Final = Needs()
+NONE_UNREAD: Final[frozenset[tuple[str, int]]] = frozenset()
 
 
 class Operator(Protocol):
@@ -121,73 +206,65 @@ class Operator(Protocol):
         """Take a poll's records, in order within each partition."""
         ...
 
-    def on_timer(self, now_us: int) -> Effects:
-        """Do what is due at `now_us`."""
-        return []
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+        """Do what is due at `now_us`.
 
-    def next_deadline(self) -> int | None:
-        """When `on_timer` wants to be called next (us), or None."""
-        return None
+        Args:
+            now_us: the time.
+            unread: partitions of consumed topics with records that `on_records` has not been given yet; told to who
+                wants to know, when it is due and twice a second.
+        """
+        return []
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
         """Take the answer to a `FetchStates`; None = nothing stored under that key."""
         return []
 
-    def hand_over(self, topics: frozenset[str]) -> None:
-        """What is written to these topics is taken in the same process: it is a `HandOver` from now on."""
-        raise RuntimeError("only kernels that can run beside one another override this")
+    def on_predicted(
+        self,
+        batch_id: int,
+        results: Predicted,
+        took_us: int,
+        now_us: int,
+        *,
+        is_blocking: bool = False,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Take the answer to a `Predict`.
 
-    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
-        """Take what another kernel handed over, as if it had been read."""
-        raise RuntimeError("only kernels that can run beside one another override this")
-
-    @property
-    def read_back_us(self) -> int:
-        """How far before the first incomplete record of its main topic the operator wants to read again (0: not).
-
-        Only to rebuild what it must remember (ids it has seen); what lies before the start is already complete.
+        Args:
+            batch_id: of the batch.
+            results: an entry a row.
+            took_us: how long the model took.
+            now_us: the time.
+            is_blocking: nothing was read or written meanwhile.
+            is_lost: the model has to be loaded again before it is asked again; `on_loaded` follows.
         """
-        return 0
+        raise RuntimeError("who asks models overrides this; nobody else is answered")
 
-    @property
-    def also_read_back(self) -> frozenset[str]:
-        """Consumed topics beside the main one of which as much is read again."""
-        return frozenset()
-
-    @property
-    def held(self) -> int:
-        """How much is in hand, where one record may be many: counts against the role's bound like records do."""
-        return 0
-
-    @property
-    def paused(self) -> frozenset[str]:
-        """The consumed topics to leave unread for now, since the operator holds as much of them as it may."""
-        return frozenset()
-
-    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
-        """These partitions of consumed topics hold records that `on_records` has not been given yet.
-
-        Told before each `on_timer`, and twice a second.
-        """
-        return
+    def on_loaded(
+        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+    ) -> Effects:
+        """Take the answer to a `Load`; with a `fault` the copy is of no use, and has been let go of."""
+        raise RuntimeError("who loads models overrides this; nobody else is answered")
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """These partitions are ours from here on.
 
         `starts[p]` is the first offset of the main topic that is not complete: as committed to the group, or, where
         the operator writes states, as stored with them (0 where nothing is stored yet). Earlier records may follow, by
-        `read_back_us`.
+        what it needs to read back.
         """
-
-    def on_refused(self, partition: int, stored: int | None) -> None:
-        """A `WriteStates` was refused: drop what is cached of this partition and ignore its records.
-
-        The runtime seeks to `stored` (less `read_back_us`) and calls `on_assigned`; records count again from there.
-        """
-        raise RuntimeError("who writes states overrides this; nobody else can be refused")
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget everything about these partitions; their new owner starts from what is committed."""
+        """Forget everything about these partitions; their new owner starts from what is committed.
+
+        So after a `WriteStates` was refused: the partition starts over with `on_assigned`, from what is stored.
+        """
+
+    def needs(self) -> Needs:
+        """Say what is needed of the runtime; asked after every call, so it should cost little."""
+        return NO_NEEDS
 
     def statistics(self) -> Mapping[str, float]:
         """Counters since the start (names end in `_total`) and gauges, labels as in `answers_total{status=default}`."""

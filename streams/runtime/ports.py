@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    import asyncio
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from streams.operators.contract import Emit, Record
+    from streams.operators.contract import Emit, Load, Predict, Predicted, Record, Unload
 
 # A logical topic name (without the deployment's prefix) and a partition number.
 TopicPartition: TypeAlias = tuple[str, int]
@@ -165,6 +166,63 @@ class RecentRecords(Protocol):
         Raises:
             BrokerUnavailableError: this cannot be had now, within seconds.
         """
+        ...
+
+
+class Ran(NamedTuple):
+    """What became of a batch; see `Operator.on_predicted`."""
+
+    results: Predicted
+    took_us: int
+    is_blocking: bool = False
+    is_lost: bool = False
+
+
+class ExecutorEvents(NamedTuple):
+    """What executors tell, on the event loop's thread.
+
+    Attributes:
+        predicted: a batch has been predicted, or has failed.
+        loaded: a copy has been loaded, or is of no use: why, and how long that took (us).
+    """
+
+    predicted: Callable[[Predict, Ran], None]
+    loaded: Callable[[Load, str | None, int], None]
+
+
+class Executors(Protocol):
+    """Runs models: in the event loop's thread, in another one, or in child processes. No call waits."""
+
+    def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
+        """Say who is told, and who owns the tasks: what ends one of them ends the role."""
+        ...
+
+    def load(self, load: Load) -> None:
+        """Load a copy of a version, once what is being unloaded of its model has gone."""
+        ...
+
+    def unload(self, unload: Unload) -> None:
+        """Let go of a copy; one that is not there is no fault."""
+        ...
+
+    def predict(self, predict: Predict) -> None:
+        """Predict a batch; what runs on the event loop's own thread waits for `go_on`."""
+        ...
+
+    def go_on(self) -> None:
+        """Run what is to run on the event loop's own thread, in its next turn."""
+        ...
+
+    async def loaded(self) -> None:
+        """Return when no vital copy is being loaded."""
+        ...
+
+    async def stop(self) -> None:
+        """Let go of all models, without waiting for them."""
+        ...
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return what is known of the models that are loaded."""
         ...
 
 

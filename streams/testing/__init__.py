@@ -1,6 +1,7 @@
 """Tests without Kafka, Redis and waiting. Public, for your own tests too.
 
 driver       the operators of a topology, in virtual time, with scripted faults: no runtime, no event loop
+models       what operators ask models in the driver: scripted answers, service times and hangs
 virtual      an event loop whose time jumps, and on which a process can stand still
 broker       logs and consumer groups in memory; `weather` says which faults hold
 connections  a role's consumer, transport, follower, log positions and store on such a broker
@@ -18,5 +19,6 @@ from streams.testing.driver import (
     StoreDown,
     StoreLoss,
 )
+from streams.testing.models import Service
 
-__all__ = ["START_US", "Crash", "Delay", "Driver", "Duplicate", "Fault", "Reorder", "StoreDown", "StoreLoss"]
+__all__ = ["START_US", "Crash", "Delay", "Driver", "Duplicate", "Fault", "Reorder", "Service", "StoreDown", "StoreLoss"]

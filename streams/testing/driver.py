@@ -10,7 +10,8 @@ whether the store decides its start. An operator that writes elsewhere, or uses 
 
 A fault is a value with a time. `Crash` ends a role; its uncommitted records are read again. `Duplicate`, `Delay` and
 `Reorder` change the records produced to a topic. `StoreDown` takes the store down for a while, and `StoreLoss` loses
-its last seconds. Everything is deterministic: the same script gives the same records.
+its last seconds. `models` scripts the answers and service times of the models that real workers run. Everything is
+deterministic: the same script gives the same records.
 """
 
 from __future__ import annotations
@@ -18,18 +19,33 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from schemas import topics
-from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Record, Skip, StateKey, WriteStates
+from streams.operators.contract import (
+    DeadLetter,
+    Emit,
+    FetchStates,
+    Load,
+    Log,
+    Position,
+    Predict,
+    Record,
+    Skip,
+    StateKey,
+    Unload,
+    WriteStates,
+)
 from streams.runtime.offsets import OffsetTracker
 from streams.runtime.stores.base import StateTable
+from streams.testing.models import Services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Operator
+    from streams.testing.models import Service
     from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
@@ -95,6 +111,8 @@ class _Role:
     tracker: OffsetTracker = field(init=False)
     positions: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
     states_at: dict[int, int | None] = field(init=False, default_factory=dict)  # the offsets that its states stand for
+    starts: int = field(init=False, default=0)
+    is_blocked: bool = field(init=False, default=False)  # by a model that predicts
 
     @property
     def main(self) -> str:
@@ -129,7 +147,11 @@ class Driver:
     """Runs roles over in-memory logs until nothing is left to do at the current virtual time, then lets time pass."""
 
     def __init__(
-        self, topology: Topology, operators: Mapping[str, Callable[[], Operator]], faults: Iterable[Fault] = ()
+        self,
+        topology: Topology,
+        operators: Mapping[str, Callable[[], Operator]],
+        faults: Iterable[Fault] = (),
+        models: Mapping[str, Service] | None = None,
     ) -> None:
         """Start every role that has an operator; the others do not run.
 
@@ -137,6 +159,7 @@ class Driver:
             topology: of the deployment under test.
             operators: how to make each role's operator, by name: `selection`, `joiner`, `learner`, `worker.<model>`.
             faults: what goes wrong, and when.
+            models: how the models behave that operators ask, by name.
 
         Raises:
             LookupError: the topology has no such role.
@@ -154,6 +177,7 @@ class Driver:
         self._faults = list(faults)
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
         self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
+        self._services = Services(dict(models or {}))
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
             self._start(role)
@@ -193,6 +217,9 @@ class Driver:
         return [(name, p) for name in names for p in range(self._topology.topics[name].partitions)]
 
     def _start(self, role: _Role) -> None:
+        """Start a role, perhaps again: what it had asked of the store and of models is nobody's any more."""
+        self._asked = [asked for asked in self._asked if asked[0] is not role]
+        role.starts, role.is_blocked = role.starts + 1, False
         role.operator, role.tracker = role.make(), OffsetTracker()
         committed = self._committed[role.node.group]
         role.positions = {place: committed.get(place, 0) for place in self._places(role.node.consumes)}
@@ -212,13 +239,13 @@ class Driver:
         for partition, start in starts.items():
             role.positions[role.main, partition] = self._back(role, role.main, partition, start)
             role.tracker.assign((role.main, partition), start)
-        for topic, partition in self._places(sorted(role.operator.also_read_back)):
+        for topic, partition in self._places(sorted(role.operator.needs().also_read_back)):
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
 
     def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
-        log, window_us = self._logs[topic, partition], role.operator.read_back_us
+        log, window_us = self._logs[topic, partition], role.operator.needs().read_back_us
         oldest_us = (log[start - 1].timestamp_us if start else 0) - window_us
         while start and window_us and log[start - 1].timestamp_us >= oldest_us:
             start -= 1
@@ -230,11 +257,13 @@ class Driver:
         while busy:
             self._strike()
             delivered = sum(map(self._deliver, self._roles))
-            busy = bool(delivered) or self._fire() or self._ask_store() or self._release()
+            busy = bool(delivered) or self._fire() or self._tell() or self._ask_store() or self._release()
             self._commit()
 
     def _deliver(self, role: _Role) -> bool:
         batch: list[Record] = []
+        if role.is_blocked:
+            return False
         for assigned, position in role.positions.items():
             log = self._logs[assigned]
             if position < len(log):
@@ -256,12 +285,26 @@ class Driver:
     def _fire(self) -> bool:
         fired = False
         for role in self._roles:
-            due = role.operator.next_deadline()
+            due = None if role.is_blocked else role.operator.needs().deadline_us
             if due is not None and due <= self.now_us:
-                role.operator.on_unread(self._unread(role))
-                self._perform(role, role.operator.on_timer(self.now_us))
+                self._perform(role, role.operator.on_timer(self.now_us, self._unread(role)))
                 fired = True
         return fired
+
+    def _tell(self) -> bool:
+        """Tell what a model has done; a role whose vital model hangs is started again."""
+        outcome = self._services.due(self.now_us)
+        if outcome is None:
+            return False
+        role = self._role(outcome.role)
+        if role.starts != outcome.start:
+            return True
+        if outcome.tell is None:
+            self._start(role)
+            return True
+        role.is_blocked = role.is_blocked and not outcome.is_over
+        self._perform(role, outcome.tell(role.operator, self.now_us))
+        return True
 
     def _unread(self, role: _Role) -> frozenset[tuple[str, int]]:
         """Return the consumed partitions with records that are still to be delivered."""
@@ -286,6 +329,15 @@ class Driver:
                 case FetchStates() | WriteStates():
                     assert role.node.states, f"{role.node.role} is not said to use the store"
                     self._asked.append((role, effect))
+                case Predict():
+                    if self._services.predict(effect, role.node.role, role.starts, self.now_us):
+                        role.is_blocked = True
+                case Load():
+                    self._services.load(effect, role.node.role, role.starts, self.now_us)
+                case Unload() | Log():
+                    pass  # a copy that is let go of costs nothing here, and nobody reads a log
+                case _:
+                    assert_never(effect)
 
     def _ask_store(self) -> bool:
         """Do what was asked of the store, in order; what waits while it is down is done when it is back."""
@@ -322,7 +374,7 @@ class Driver:
 
     def _start_over(self, role: _Role, number: int) -> None:
         stored = self.store.offsets.get(number)
-        role.operator.on_refused(number, stored)
+        role.operator.on_revoked([number])
         self._begin(role, {number: stored or 0})
 
     def _append(self, emit: Emit, value: bytes | None) -> None:
@@ -369,7 +421,6 @@ class Driver:
         for fault in list(self._faults):
             if isinstance(fault, Crash) and START_US + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
-                self._asked = [asked for asked in self._asked if asked[0].node.role != fault.role]
                 self._start(self._role(fault.role))
             elif isinstance(fault, StoreLoss) and START_US + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
@@ -380,7 +431,10 @@ class Driver:
         return any(isinstance(f, StoreDown) and f.from_us <= passed_us < f.to_us for f in self._faults)
 
     def _next_event_us(self) -> int | None:
-        times = [due for role in self._roles if (due := role.operator.next_deadline()) is not None]
+        asked = [role.operator for role in self._roles if not role.is_blocked]
+        times = [due for operator in asked if (due := operator.needs().deadline_us) is not None]
+        told_us = self._services.next_us()
+        times += [] if told_us is None else [told_us]
         times += [visible for visible in self._visible.values() if visible > self.now_us]
         times += [START_US + f.at_us for f in self._faults if isinstance(f, Crash | StoreLoss)]
         times += [

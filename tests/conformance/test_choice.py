@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import logging
@@ -28,10 +29,12 @@ from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from schemas.codec import Codec
 from schemas.records import Model
+from streams.operators.contract import Load
+from streams.runtime.ports import ExecutorEvents
 from workers.errors import PackageError, WorkerError
 from workers.executors import frames
+from workers.executors.factory import executors_of
 from workers.manifest import MANIFEST, digest
 from workers.packages.autotune import (
     EXAMPLES,
@@ -47,12 +50,13 @@ from workers.packages.autotune import (
 from workers.packages.loading import load_package
 from workers.packages.packaging import package_onnx, package_sklearn
 from workers.packages.variants import CONVERTERS, RUNTIMES
-from workers.predict_loop import Predicting
 from workers.runtimes.contract import Outputs
 from workers.runtimes.trees import TreesRuntime
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workers.runtimes.contract import Rows
 
 NEEDS_ONNX = pytest.mark.skipif(
@@ -476,16 +480,25 @@ def test_a_graph_as_it_is_exported_by_default_answers_labels(tmp_path: Path) -> 
     assert list(load_package(tmp_path / "p").runtime.predict_batch(X).answers) == forest.predict(X).tolist()
 
 
+async def reported(model: Model, settings: WorkerSettings) -> Mapping[str, float]:
+    """Load a model; return what its executors report."""
+    executors, faults = executors_of(settings, lambda: 0), list[str | None]()
+    async with asyncio.TaskGroup() as tasks:
+        executors.connect(ExecutorEvents(lambda _batch, _ran: None, lambda _load, why, _us: faults.append(why)), tasks)
+        executors.load(Load(model, is_vital=True))
+        await executors.loaded()
+        await executors.stop()
+    assert faults == [None]
+    return executors.statistics()
+
+
 @NEEDS_ONNX
 async def test_a_worker_reports_its_choice_and_what_it_measured(tmp_path: Path) -> None:
     """At the one size that is in use, where that is fixed."""
     package(tmp_path / "p", "auto")
     model = Model("forest", "1", "sklearn", str(tmp_path / "p"), digest(tmp_path / "p"), "label", "float32", (4,))
     settings = WorkerSettings(controller="fixed", parameters={"rows": 32})
-    predicting = Predicting(model, "w", settings, Codec(), lambda: 0)
-    await predicting.start()
-    found = predicting.kernel.statistics()
-    await predicting.stop()
+    found = await reported(model, settings)
     times = {
         name: found[f"measured_us{{model=forest,rows=32,runtime={name}}}"] for name in ("sklearn", "onnx", "trees")
     }
@@ -499,9 +512,6 @@ async def test_the_choice_of_a_model_in_a_process_of_its_own_is_reported_too(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     package(tmp_path / "p", "auto", LogisticRegression().fit(X, Y))
     model = Model("forest", "1", "sklearn", str(tmp_path / "p"), digest(tmp_path / "p"), "label", "float32", (4,))
-    predicting = Predicting(model, "w", WorkerSettings(processes={"forest": 1}), Codec(), lambda: 0)
-    await predicting.start()
-    found = predicting.kernel.statistics()
-    await predicting.stop()
+    found = await reported(model, WorkerSettings(processes={"forest": 1}))
     assert found["runtime{model=forest,runtime=linear}"] == 1
     assert found["measured_us{model=forest,rows=1,runtime=linear}"] > 0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from workers.inputs.rows import Predicted
+    from streams.operators.contract import Predicted
     from workers.packages.loading import LoadedModel
 
 DATA = Path(__file__).parents[3] / "shared/data"

@@ -36,7 +36,7 @@ from sklearn.tree import DecisionTreeClassifier
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
 from workers.inputs.padding import Padded
-from workers.inputs.rows import Predicted, predict_rows
+from workers.inputs.rows import predict_rows
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
 from workers.packages.autotune import Choice
 from workers.packages.loading import load_package
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.records import Input
+    from streams.operators.contract import Predicted
     from workers.packages.loading import LoadedModel
 
 ROWS = 41  # odd, so that no split is even

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from schemas.records import Outcome
+from streams.operators.contract import Predicted
 from workers.errors import HungError, OutputError, PackageError, WorkerError
 from workers.executors import frames
 from workers.executors.loop_budget import PROOFS, SURPRISE_US
 from workers.executors.pool import PoolExecutor
 from workers.executors.process import ProcessExecutor
-from workers.executors.thread import ThreadExecutor, patience_s
-from workers.inputs.rows import Predicted
+from workers.executors.thread import ThreadExecutor
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ TIRED = """
 import asyncio, logging, threading, time
 from schemas.records import Outcome
 from workers.executors.thread import ThreadExecutor
-from workers.inputs.rows import Predicted
+from streams.operators.contract import Predicted
 
 served = 0
 
@@ -272,12 +272,6 @@ async def test_the_event_loop_runs_on_while_the_model_predicts() -> None:
     release.set()
     assert (await running).predicted.outcomes == (OK,)
     await executor.stop()
-
-
-def test_patience_is_ten_objectives_and_at_least_five_seconds() -> None:
-    """A short objective must not make a slow start look like a hang."""
-    assert patience_s(20_000) == 5.0
-    assert patience_s(2_000_000) == 20.0
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ with EmbeddedBroker() as broker:
 ROLE = """
 import logging, sys, uvloop
 from deploy.config.settings import Settings
-from deploy.connect.codec import codec_for
+from deploy.connect.schema_registry import codec_for
 from deploy.roles import run
 logging.basicConfig(level="INFO", stream=sys.stdout)
 logging.getLogger("aiokafka").setLevel("WARNING")

@@ -22,9 +22,9 @@ from streams.runtime.kafka.tail import KafkaTail
 from streams.runtime.role.definition import Ports
 from streams.topology import worker_role
 from tests.samples import model_query
+from workers.kernel.warm_up import asked_in
 from workers.manifest import digest
 from workers.packages.packaging import package_function
-from workers.rollout.warm_up import asked_in
 from workers.runner import Worker
 from workers.settings import WARM_UP_ROWS, WorkerSettings
 

@@ -1,4 +1,4 @@
-"""Laws of the whole loop, under every script of faults that can be drawn."""
+"""Laws of the whole loop, workers included, under every script of faults that can be drawn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ FAULTS = st.one_of(
 
 def run(faults: list[Fault], policy: str) -> Loop:
     """Send sixty queries with feedback over six virtual seconds, then wait until every window is over."""
-    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, window_s=20.0), faults)
+    loop = Loop(
+        {"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, window_s=20.0), faults, has_workers=True
+    )
     for number in range(60):
         query_id = loop.query()
         loop.driver.run(0.05)

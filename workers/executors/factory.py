@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from workers.executors.models import ModelExecutors
 from workers.executors.pool import PoolExecutor
 from workers.executors.predictor import predictor
 from workers.executors.process import ProcessExecutor
@@ -15,9 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input, Model
-    from workers.inputs.rows import Predicted
+    from streams.operators.contract import Predicted
     from workers.packages.autotune import Choice
     from workers.settings import WorkerSettings
+
+
+def executors_of(
+    settings: WorkerSettings, now_us: Callable[[], int], make: Callable[[Model], Executor] | None = None
+) -> ModelExecutors:
+    """Return what runs the versions of a role's models.
+
+    Args:
+        settings: how they are run.
+        now_us: the clock.
+        make: returns what runs a version; None = as the settings say.
+    """
+    if make is not None:
+        return ModelExecutors(lambda model, _: make(model))
+    return ModelExecutors(lambda model, chose: executor_of(model, settings, now_us, chose))
 
 
 def executor_of(

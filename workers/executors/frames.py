@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import numpy as np
 
 from schemas.records import Outcome
+from streams.operators.contract import Predicted
 from workers.errors import OutputError, PackageError
-from workers.inputs.rows import Predicted
 from workers.packages.autotune import Choice
 
 if TYPE_CHECKING:

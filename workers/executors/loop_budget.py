@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from workers.kernel.service_times import SAMPLES, ServiceTimes
+from workers.kernel.service_times import QUICK_US, SAMPLES, ServiceTimes
 
-# What the event loop may be kept from its other work at a time. A thread would not free it for so long either: a model
-# that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms; and to hand a batch to a thread
-# and its results back takes 100 to 150 us of CPU and two changes of threads, each of which a busy machine may put off.
-QUICK_US = 1_000
-# The same where more rows wait: the least that handing over costs, as the loop writes the last answers meanwhile.
+# Where more rows wait, so much instead of `QUICK_US`: the least that handing over costs, as the loop writes the last
+# answers meanwhile.
 HAND_OVER_US = 100
 # The same of a model that keeps the lock: a batch within half of 100 ms. A forest of scikit-learn lets the lock go for
 # microseconds at a time, less than another thread needs to wake up: beside its thread the loop was late by 3 ms at p50

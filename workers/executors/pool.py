@@ -13,8 +13,8 @@ import numpy as np
 
 from policies.allowed_sizes import padded
 from schemas.records import Outcome
+from streams.operators.contract import Predicted
 from workers.executors.thread import Elsewhere, Timed
-from workers.inputs.rows import Predicted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

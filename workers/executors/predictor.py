@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input
-    from workers.inputs.rows import Predicted
+    from streams.operators.contract import Predicted
     from workers.manifest import Signature
     from workers.packages.loading import LoadedModel
     from workers.runtimes.contract import Runtime

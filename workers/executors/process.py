@@ -9,10 +9,10 @@ import pickle
 import sys
 from typing import TYPE_CHECKING
 
+from streams.operators.contract import Predicted
 from workers.errors import OutputError, PackageError, WorkerError
 from workers.executors import frames
 from workers.executors.thread import LOAD_S, Elsewhere, Timed
-from workers.inputs.rows import Predicted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,7 +3,6 @@
     ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
                        Batches known to take less than a millisecond skip it, and those of a model that keeps
                        Python's lock: it only watches them
-    Missing            no model at all: what cannot be loaded fails its rows
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
     PoolExecutor       several of these, among which each batch is divided
 
@@ -23,26 +22,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 from workers.errors import HungError
 from workers.executors.hang_monitor import Sentinel, hung
 from workers.executors.loop_budget import Quickness
-from workers.inputs.rows import Predicted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.records import Input
+    from streams.operators.contract import Predicted
 
     Predict: TypeAlias = Callable[[Sequence[Input]], Predicted]
 
 R = TypeVar("R")
 
-# A model that needs longer is taken for hung; no batch objective comes near, and loading into a cache may take seconds.
-MIN_PATIENCE_S = 5.0
 # A large network is read from a disk within this; only a model that hangs takes longer.
 LOAD_S = 120.0
-
-
-def patience_s(objective_us: int) -> float:
-    """Return how long a batch may take before the model counts as hung: 10 objectives, at least 5 s."""
-    return max(MIN_PATIENCE_S, 10 * objective_us / 1e6)
 
 
 class Timed(NamedTuple):
@@ -114,26 +106,6 @@ class Elsewhere:
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
         """Leave it to `run`."""
         return None
-
-
-class Missing(Elsewhere):
-    """Stands in for a model that cannot be loaded: every row fails at once."""
-
-    ready = True
-
-    def __init__(self, fault: str) -> None:
-        """Say why with every batch."""
-        self._fault = fault
-
-    async def start(self) -> None:
-        """Do nothing."""
-
-    async def run(self, inputs: Sequence[Input], patience_s: float) -> Timed:
-        """Fail."""
-        return Timed(Predicted.failed(len(inputs), self._fault), 0)
-
-    async def stop(self) -> None:
-        """Do nothing."""
 
 
 class ThreadExecutor:

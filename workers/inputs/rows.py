@@ -6,47 +6,31 @@ inputs ──▶ validate and stack ──▶ predict, halving what raises ─�
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from schemas.records import Outcome
+from streams.operators.contract import Predicted
 from workers.errors import OutputError
 from workers.inputs.validation import validate
 from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from schemas.records import Input
     from workers.inputs.validation import Checked
     from workers.manifest import Manifest
-    from workers.runtimes.contract import Answers, Rows, Runtime
+    from workers.runtimes.contract import Rows, Runtime
 
 # A model that fails on more rows of one batch than this is broken itself: the rest fails untried, or a batch of n would
 # cost 2n calls of a model that raises on everything.
 MAX_CULPRITS = 16
 MAX_MESSAGE = 400  # characters of what a row's owner is told
-
-
-@dataclass(frozen=True, slots=True)
-class Predicted:
-    """A batch's results as columns, one entry a row; answers and scores mean nothing where the outcome is not OK."""
-
-    outcomes: tuple[Outcome, ...]
-    answers: Answers
-    scores: NDArray[np.generic] | None = None
-    reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
-    fault: str | None = None  # what the model raised first
-    messages: Mapping[int, str] = field(default_factory=dict)  # to whoever asked, of the INVALID rows
-
-    @classmethod
-    def failed(cls, rows: int, fault: str) -> Predicted:
-        """Say that no row was answered, and why."""
-        return cls((Outcome.FAILED,) * rows, np.zeros(rows, dtype=np.int64), fault=fault)
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:

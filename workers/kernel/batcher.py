@@ -124,6 +124,11 @@ class Batcher(Generic[T]):
         return self._limit - len(self._queue)
 
     @property
+    def room_in_batch(self) -> int:
+        """Rows that the next take has room for beside those that wait."""
+        return self.cap - len(self._queue)
+
+    @property
     def mark(self) -> int:
         """What comes after everything that has been offered so far; see `waits_before`."""
         return self._order

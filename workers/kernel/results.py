@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from schemas.errors import SchemaError
-from schemas.records import DTYPES, ModelPredictions, Outcome, Tensor
-from streams.operators.contract import Emit, HandOver
+from schemas.records import ModelPredictions, Outcome, Tensor
+from streams.operators.contract import Emit
 from workers.inputs.columns import Column, stacked
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Input, ModelQueries
-    from streams.operators.contract import Effects, Position
-    from workers.inputs.rows import Predicted
+    from streams.operators.contract import Effects, Position, Predicted
     from workers.kernel.batcher import Take, Waiting
     from workers.runtimes.contract import Answers
 
@@ -164,12 +163,11 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """Writes batches in one name, to one topic; or hands them over, unencoded."""
+    """Writes batches in one name, to one topic."""
 
     codec: Codec
     topic: str
     identity: Identity
-    is_handed: bool = False
 
     def records(self, batch: Batch) -> Effects:
         """Return the batch as records; a source whose last row is among them is complete."""
@@ -185,8 +183,6 @@ class Answering:
     def _answers(self, batch: Batch, partition: int) -> Effects:
         """Make one record; what is too large for one (many classes, many rows) is halved."""
         record = batch.record(self.identity)
-        if self.is_handed and _is_plain(record):
-            return [HandOver(self.topic, partition, record)]
         try:
             value = self.codec.encode(record)
         except SchemaError:
@@ -194,15 +190,8 @@ class Answering:
                 return [answer for half in batch.halves() for answer in self._answers(half, partition)]
             record = batch.unanswered().record(self.identity)
             value = self.codec.encode(record)
-        if self.is_handed:
-            return [HandOver(self.topic, partition, record)]
         done = tuple(_finished([row.item.source for row in batch.asked]))
         return [Emit(self.topic, partition, None, value, done)]
-
-
-def _is_plain(record: ModelPredictions) -> bool:
-    """Tell whether a record can be encoded for sure: numbers can, texts and scores have to be tried."""
-    return record.scores is None and isinstance(record.answers, Tensor) and record.answers.dtype in DTYPES
 
 
 def _finished(sources: list[Source]) -> Iterator[Position]:

@@ -1,37 +1,61 @@
 """The worker's kernel: model queries in, one ModelPredictions record per batch and reply partition out.
 
-    models.<m>.queries ─▶ on_records ─▶ batcher ─▶ take ─▶ (a runtime predicts) ─▶ done, answer ─▶ model-predictions
-                              │                      │                                 ▲
-                              └ undecodable: DLQ     └─ expired, refused ──────────────┘
+    models.<m>.queries ─▶ rows by version ─▶ lanes ─▶ Predict ─▶ on_predicted ─▶ model-predictions
+            │                                  │                     ▲
+            └ undecodable: DLQ                 └─ expired, refused ──┘
+    models ─▶ rollout ─▶ Load, Unload ─▶ on_loaded ─▶ another version serves, or runs beside
 
-Whoever runs it takes a batch, predicts it, says with `done` how long that took, and hands the results to `answer`,
-perhaps while the next batch is being predicted. A record is complete when the outcome of its last row is acknowledged:
-all its rows are answered to one partition, in whose lane what was written before is acknowledged before.
+A batch is answered after the next one has been given to the model, which then has its rows first. A record is complete
+when the outcome of its last row is acknowledged: all its rows are answered to one partition, in whose lane what was
+written before is acknowledged before.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
+from policies.allowed_sizes import AllowedSizes
+from policies.batching import create_controller
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.records import ModelQueries, Outcome
-from streams.operators.contract import DeadLetter, Operator, Position, Skip
-from streams.operators.statistics import Counters, Durations, render
-from workers.kernel.batcher import Take, Waiting
-from workers.kernel.results import Answering, Batch, Source, asked_of
-from workers.kernel.routing import SHADOW, Routes, label, named
+from streams.operators.contract import NONE_UNREAD, DeadLetter, Needs, Operator, Predict, Skip
+from streams.operators.statistics import render
+from workers.kernel.batcher import Batcher, Take, Waiting
+from workers.kernel.lane import Lane
+from workers.kernel.loading import Loader
+from workers.kernel.results import Identity, asked_of, size_of
+from workers.kernel.rollout import Rollout
+from workers.kernel.routing import SHADOW, label, named
+from workers.kernel.warm_up import Recent
+from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from streams.operators.contract import Effects, HandOver, Record
-    from workers.inputs.rows import Predicted
-    from workers.kernel.batcher import Batcher
-    from workers.kernel.results import Asked, Identity
+    from schemas.records import Input, Model
+    from streams.operators.contract import Effects, Predicted, Record
+    from workers.kernel.lane import Running
+    from workers.kernel.results import Asked
+    from workers.kernel.versions import Wanted
+
+# The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
+# of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
+OVERSHOOT_ROWS = 50_000
+# The same in bytes: of 4 partitions, unpacked.
+OVERSHOOT_BYTES = 64 << 20
+
+
+class _Unwritten(NamedTuple):
+    """A predicted batch whose answers are still to be written."""
+
+    lane: Lane
+    running: Running
+    results: Predicted
+    took_us: int
 
 
 class ModelWorker(Operator):
@@ -40,36 +64,46 @@ class ModelWorker(Operator):
     def __init__(
         self,
         codec: Codec,
-        identity: Identity,
-        batcher: Batcher[Asked],
-        partitions: int,
-        beside: str = "",
-        row_bytes: int = 1 << 40,
+        model: Model,
+        instance: str,
+        settings: WorkerSettings | None = None,
+        queue: Callable[[], Batcher[Asked]] | None = None,
     ) -> None:
-        """Start with an empty queue.
+        """Start with empty queues; the first `on_timer` loads the model.
 
         Args:
             codec: for model queries and predictions.
-            identity: goes into every record.
-            batcher: holds the queue and sizes the batches.
-            partitions: of `model-predictions`; a query that asks for another one is refused.
-            beside: its label, if the version runs beside the one that serves: its figures carry the version.
-            row_bytes: that a waiting row may take, on average, before rows count for more than they are.
+            model: which.
+            instance: unique in the deployment.
+            settings: how it batches, and how versions follow each other.
+            queue: returns the queue of the version that serves; None = as the settings say.
         """
-        self.gauges: Mapping[str, float] = {}  # reported besides: what is known of the model once it is loaded
         self._codec = codec
-        self._batcher = batcher
-        self._row_bytes = row_bytes
-        self._partitions = partitions
-        self._counters = Counters()
-        self._durations = Durations("model", "model")
-        self._beside = beside
-        topic = topics.SHADOWS if beside == SHADOW else topics.MODEL_PREDICTIONS
-        self._answering = Answering(codec, topic, identity)
-        self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
-        self._routes: Routes[ModelWorker] = Routes({}, {})
-        self._handed: frozenset[str] = frozenset()
-        self._now_us = 0
+        self._model = model
+        self._instance = instance
+        self._settings = settings = settings or WorkerSettings()
+        self._row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
+        self._number = count().__next__
+        self._loader = Loader(self._number)
+        self._serving = self._lane(model.version, queue() if queue is not None else self._batcher(""), "", 0)
+        self._recent = Recent(settings.warm_up_rows)
+        self._rollout = Rollout(
+            model,
+            self._serving,
+            self._loader,
+            self._lane_beside,
+            self._recent,
+            settings.drain_us,
+            unload_first=settings.unload_first,
+        )
+        self._beside = self._rollout.beside
+        self._running: dict[int, tuple[Lane, Sequence[Input]]] = {}
+        self._unwritten: list[_Unwritten] = []
+        self._written_us = 0
+
+    def recall(self, rows: Sequence[Input]) -> None:
+        """Take what the model was asked last before this start; versions are tried on it."""
+        self._recent.recall(rows)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Decode and queue; what is no model query is dead, what the queue has no room for is expired."""
@@ -78,120 +112,82 @@ class ModelWorker(Operator):
         ranks: dict[int, int] = {}
         for record in records:
             if record.topic == topics.MODELS:
-                self.on_model(record)
+                effects += self._rollout.versions.on_record(record, self._codec)
+                self._beside.route()
                 continue
             try:
                 queries = self._codec.decode(ModelQueries, record.value)
             except DecodeError as error:
-                effects.append(DeadLetter(record, error.cause, str(error)))
+                effects.append(self._dead(record, error.cause, str(error)))
                 continue
             fault = self._fault(queries)
             if fault is not None:
-                effects.append(DeadLetter(record, *fault))
+                effects.append(self._dead(record, *fault))
                 continue
-            self._gather(queries, record.position, now_us, items, ranks, effects)
+            self._gather(queries, record, now_us, items, ranks, effects)
             if not queries.query_ids:
                 effects.append(Skip((record.position,), ""))
-        self._counters["dead_letters_total", *self._label] += sum(isinstance(e, DeadLetter) for e in effects)
-        effects += self.offer(items, now_us, ranks)
+        if items:
+            effects += self._serving.offer(items, now_us, ranks)
+        return effects + self._go_on(now_us)
+
+    def needs(self) -> Needs:
+        """Be called when something is due; rows that wait count."""
+        return Needs(self.next_deadline(), self.held)
+
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+        """Write what is still to be written, and do what is due."""
+        return self._write() + self._go_on(now_us)
+
+    def next_deadline(self) -> int | None:
+        """Return when something is due (us)."""
+        if self._unwritten:
+            return self._written_us
+        dues = [self._rollout.next_deadline(), *(lane.next_start() for lane in self._lanes())]
+        return min((due for due in dues if due is not None), default=None)
+
+    def on_predicted(
+        self,
+        batch_id: int,
+        results: Predicted,
+        took_us: int,
+        now_us: int,
+        *,
+        is_blocking: bool = False,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Take a batch's results: give the model its next rows, then answer."""
+        effects = self._write()
+        if self._loader.on_predicted(batch_id, results, is_lost=is_lost):
+            return effects + self._go_on(now_us)
+        lane, rows = self._running.pop(batch_id)
+        running = lane.running
+        lane.is_ready = not is_lost
+        lane.finish(took_us, now_us, is_blocking=is_blocking)
+        if running is None:
+            return effects + self._go_on(now_us)
+        if lane is self._serving:
+            self._recent.note(rows, results.outcomes)
+        if is_blocking:
+            return effects + lane.answers(running, results, took_us) + self._go_on(now_us)
+        effects += self._go_on(now_us)
+        if lane.running is None:
+            return effects + lane.answers(running, results, took_us)
+        self._unwritten.append(_Unwritten(lane, running, results, took_us))
+        self._written_us = now_us
         return effects
 
-    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
-        """Queue what a kernel of this process asks: it has been checked there."""
-        effects: Effects = []
-        items: list[tuple[int, Asked]] = []
-        ranks: dict[int, int] = {}
-        for topic, partition, queries in handed:
-            assert isinstance(queries, ModelQueries)
-            self._gather(queries, Position(topic, partition, 0), now_us, items, ranks, effects)
-        return effects + self.offer(items, now_us, ranks)
-
-    def hand_over(self, topics: frozenset[str]) -> None:
-        """Give answers to these topics as they are; those of a shadow go elsewhere."""
-        self._handed = topics
-        self._answering = replace(self._answering, is_handed=self._answering.topic in topics)
-        self.route(self._routes)
-
-    def _gather(
-        self,
-        queries: ModelQueries,
-        position: Position,
-        now_us: int,
-        items: list[tuple[int, Asked]],
-        ranks: dict[int, int],
-        effects: Effects,
-    ) -> None:
-        """Add a record's rows, and their ranks, to what is to be queued; another version's rows go there."""
-        self.spare(queries.spare_us)
-        asked = asked_of(queries, position)
-        ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
-        if self._routes.takers or queries.version:
-            asked = self._routed(asked, queries.version, ranked, now_us, effects)
-        ranks |= _ranks(asked, ranked, len(items))
-        items += asked
-
-    def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
-        """Queue rows (due_us, row) that have just been fetched; what there is no room for is expired.
-
-        Args:
-            items: the rows.
-            now_us: the time.
-            ranks: priorities by index, of those that have one.
-        """
-        refused = self._batcher.offer(items, now_us, ranks)
-        if not refused:
-            return []
-        self._counters["refused_total", *self._label] += len(refused)
-        return self.expire(Take((), tuple(refused), self._batcher.cap, len(self._batcher)), now_us)
-
-    def spare(self, spare_us: int) -> None:
-        """Take rows for so long after they are due, whichever version they go to."""
-        self._batcher.spare_us = spare_us
-        for beside in self._routes.takers.values():
-            beside.spare(spare_us)
-
-    def route(self, routes: Routes[ModelWorker]) -> None:
-        """Give these versions their share of what is asked from now on; they answer as this one does."""
-        self._routes = routes
-        for beside in routes.takers.values() if self._handed else ():
-            beside.hand_over(self._handed)
-
-    def on_model(self, record: Record) -> None:
-        """Take a record about a model, perhaps another version of this one; the kernel alone does nothing about it."""
-
-    def ring(self) -> None:
-        """Wake who predicts; the kernel alone has nobody to wake."""
-
-    def succeed(self, version: str) -> None:
-        """Answer in the name of this version from now on; what another one predicted has been answered."""
-        self._answering = replace(self._answering, identity=self.identity._replace(version=version))
-
-    def take(self, now_us: int) -> Take[Asked]:
-        """Take the next batch; its rows wait for `answer`, and with no rows `expire` says so of the expired."""
-        self._now_us = now_us
-        return self._batcher.take(now_us)
-
-    def done(self, take: Take[Asked], predict_us: int, now_us: int, *, deaf: bool = False) -> None:
-        """Learn from how long a batch took, `deaf` if nothing was fetched meanwhile; `answer` may come after a take."""
-        self._batcher.done(len(take.rows), predict_us, now_us, deaf=deaf)
-
-    def answer(self, take: Take[Asked], predicted: Predicted, started_us: int, predict_us: int) -> Effects:
-        """Turn a predicted batch into records.
-
-        Args:
-            take: the batch; its expired rows go into the same records.
-            predicted: the results of `take.rows`, in their order.
-            started_us: when predicting began.
-            predict_us: how long it took, the whole batch.
-        """
-        self._count(take, predicted, predict_us)
-        done_us = started_us + predict_us
-        self._durations.latest[self.identity.model].extend([done_us - row.fetched_us for row in take.rows])
-        return self._answering.records(Batch.of(take, predicted, started_us, predict_us))
-
-    def expire(self, take: Take[Asked], now_us: int) -> Effects:
-        """Say of a take without rows that its queries are expired."""
-        return self._unpredicted(take, Outcome.EXPIRED, now_us)
+    def on_loaded(
+        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+    ) -> Effects:
+        """Take what became of a version that was to be loaded, or loaded again."""
+        self._loader.on_loaded(copy, fault)
+        for lane in self._lanes():
+            if lane.copy == copy and not lane.is_ready and fault is None:
+                lane.is_ready = copy in self._loader.loaded
+        if fault is not None:
+            self._beside.break_down(copy, fault)
+        return self._go_on(now_us)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start these partitions with nothing queued."""
@@ -200,44 +196,73 @@ class ModelWorker(Operator):
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Drop what is queued from these partitions: their new owner reads it again."""
         gone = frozenset(partitions)
-        self._batcher.forget(lambda asked: asked.source.position.partition in gone)
-        for beside in self._routes.takers.values():
-            beside.on_revoked(partitions)
-
-    @property
-    def identity(self) -> Identity:
-        """Who answers."""
-        return self._answering.identity
+        for lane in self._lanes():
+            lane.drop(gone)
 
     @property
     def held(self) -> int:
         """Rows that wait, for whichever version: a record may hold hundreds; of large rows each counts as several."""
-        answering = (taker for version, taker in self._routes.takers.items() if self._routes.shares[version])
-        rows = max(len(self._batcher), -(-self._batcher.bytes // self._row_bytes))
-        return rows + sum(taker.held for taker in answering)
+        routes = self._beside.routes
+        answering = [self._serving, *(routes.takers[version] for version, share in routes.shares.items() if share)]
+        return sum(max(len(lane.batcher), -(-lane.batcher.bytes // self._row_bytes)) for lane in answering)
 
     def statistics(self) -> Mapping[str, float]:
-        """Return rows by outcome, batches by reason, and gauges of cap, queue and objective, all with the model."""
-        figures = {
-            **self._counters.rendered(),
-            **({} if self._beside else self._durations.rendered()),
-            **self.gauges,
-            render(("batch_cap", *self._label)): float(self._batcher.cap),
-            render(("queue_rows", *self._label)): float(len(self._batcher)),
-            render(("queue_bytes", *self._label)): float(self._batcher.bytes),
-            render(("objective_us", *self._label)): float(self._batcher.objective(self._now_us)),
-        }
-        model, version, _ = self.identity
-        if not self._beside:
-            figures[render(("serving", "model", model, "version", version))] = 1.0
-        for beside, share in self._routes.shares.items():
+        """Return the figures of all versions, and how they changed."""
+        model, version, _ = self._serving.identity
+        figures = {**self._serving.statistics(), **self._rollout.statistics()}
+        figures[render(("serving", "model", model, "version", version))] = 1.0
+        routes = self._beside.routes
+        for beside, share in routes.shares.items():
             figures[render((label(share), "model", model, "version", beside))] = share or 1.0
-            figures |= self._routes.takers[beside].statistics()
+            figures |= routes.takers[beside].statistics()
         return figures
 
-    def _unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Effects:
-        self._counters["rows_total", *self._label, "outcome", outcome.value] += len(take.expired)
-        return self._answering.records(Batch.unpredicted(take, outcome, now_us, message))
+    def _lanes(self) -> Sequence[Lane]:
+        return (self._serving, *self._beside.lanes)
+
+    def _go_on(self, now_us: int) -> Effects:
+        """Do everything that can be done now: versions change, models get their next rows."""
+        effects: Effects = []
+        rollout, number = self._rollout, self._number
+        while True:
+            if rollout.is_stirred(now_us):
+                effects += rollout.advance(now_us)
+            for lane in self._lanes():
+                started = lane.start(now_us, number, is_vital=lane is self._serving)
+                for effect in started:
+                    if isinstance(effect, Predict):
+                        self._running[effect.batch_id] = lane, effect.rows
+                effects += started
+            if not rollout.is_stirred(now_us):
+                return effects
+
+    def _write(self) -> Effects:
+        """Answer the batches that have been predicted."""
+        unwritten, self._unwritten = self._unwritten, []
+        return [effect for each in unwritten for effect in each.lane.answers(each.running, each.results, each.took_us)]
+
+    def _gather(
+        self,
+        queries: ModelQueries,
+        record: Record,
+        now_us: int,
+        items: list[tuple[int, Asked]],
+        ranks: dict[int, int],
+        effects: Effects,
+    ) -> None:
+        """Add a record's rows, and their ranks, to what is to be queued; another version's rows go there."""
+        routes = self._beside.routes
+        self._serving.batcher.spare_us = queries.spare_us
+        for lane in routes.takers.values():
+            lane.batcher.spare_us = queries.spare_us
+        asked = asked_of(queries, record.position)
+        if asked:
+            self._recent.ask(asked[0][1].source.column, len(asked))
+        ranked = dict(zip(queries.query_ids, queries.priorities, strict=True)) if queries.priorities else {}
+        if routes.takers or queries.version:
+            asked = self._routed(asked, queries.version, ranked, now_us, effects)
+        ranks |= _ranks(asked, ranked, len(items))
+        items += asked
 
     def _routed(
         self,
@@ -247,64 +272,70 @@ class ModelWorker(Operator):
         now_us: int,
         effects: Effects,
     ) -> list[tuple[int, Asked]]:
-        """Give the rows of a record to the versions that answer them; returns what is left for this one."""
-        for shadow in self._routes.shadows:
+        """Give the rows of a record to the versions that answer them; returns what is left for the one that serves."""
+        routes, serving = self._beside.routes, self._serving
+        for shadow in routes.shadows:
             shadow.mirror(asked, now_us)
-        name = named(version, self.identity.model)
+        name = named(version, self._model.name)
         if not name:
-            groups = self._routes.split(asked)
+            groups = routes.split(asked)
         else:
-            found = self._routes.named(name, self.identity.version, asked)
+            found = routes.named(name, serving.identity.version, asked)
             groups = found or {}
             if found is None and asked:
                 rows = tuple(Waiting(due_us, 0, now_us, row) for due_us, row in asked)
-                take = Take((), rows, self._batcher.cap, len(self._batcher))
-                effects += self._unpredicted(take, Outcome.UNKNOWN_VERSION, now_us, self._running(name))
+                take = Take((), rows, serving.batcher.cap, len(serving.batcher))
+                effects += serving.unpredicted(take, Outcome.UNKNOWN_VERSION, now_us, self._told(name))
         for beside, rows_beside in groups.items():
             if beside:
-                effects += self._routes.takers[beside].offer(rows_beside, now_us, _ranks(rows_beside, ranked, 0))
+                effects += routes.takers[beside].offer(rows_beside, now_us, _ranks(rows_beside, ranked, 0))
         return groups.get("", [])
 
-    def _running(self, name: str) -> str:
+    def _told(self, name: str) -> str:
         """Say which versions run instead of the one that was named."""
-        model, version, _ = self.identity
-        beside = [f"{found} ({label(share)})" for found, share in self._routes.shares.items()]
+        model, version, _ = self._serving.identity
+        beside = [f"{found} ({label(share)})" for found, share in self._beside.routes.shares.items()]
         return f"model {model} runs {', '.join([version, *beside])}, not {name}"
 
-    def mirror(self, asked: Sequence[tuple[int, Asked]], now_us: int) -> None:
-        """Queue copies of rows that another version answers, as far as there is room: nobody waits for them."""
-        copies: dict[int, Source] = {}
-        items = []
-        for due_us, row in asked[: max(0, self._batcher.room)]:
-            source = copies.get(id(row.source))
-            if source is None:  # one row more than there are: it is never the last, and completes nothing
-                given = row.source
-                source = copies[id(given)] = Source(given.position, given.reply_partition, given.column, given.left + 1)
-            items.append((due_us, row._replace(source=source)))
-        self.offer(items, now_us, {})
+    def _dead(self, record: Record, cause: str, message: str) -> DeadLetter:
+        self._serving.count("dead_letters_total", 1)
+        return DeadLetter(record, cause, message)
 
     def _fault(self, queries: ModelQueries) -> tuple[str, str] | None:
         """Return cause and message if these decode and yet cannot be answered."""
-        partition = queries.reply_partition
-        if not 0 <= partition < self._partitions:
-            return "reply_partition", f"reply partition {partition} is not one of the {self._partitions} there are"
+        partition, there_are = queries.reply_partition, self._settings.partitions
+        if not 0 <= partition < there_are:
+            return "reply_partition", f"reply partition {partition} is not one of the {there_are} there are"
         longest = max(map(len, queries.query_ids), default=0)
         if longest > MAX_TEXT:
             return "invalid", f"ModelQueries: a query id of {longest} characters, over {MAX_TEXT}"
         return None
 
-    def _count(self, take: Take[Asked], predicted: Predicted, predict_us: int) -> None:
-        counters, label = self._counters, self._label
-        counters["rows_total", *label, "outcome", Outcome.OK.value] += predicted.outcomes.count(Outcome.OK)
-        for outcome in predicted.outcomes:  # one by one, as they are few: to hash an outcome takes a call
-            if outcome is not Outcome.OK:
-                counters["rows_total", *label, "outcome", outcome.value] += 1
-        counters["rows_total", *label, "outcome", Outcome.EXPIRED.value] += len(take.expired)
-        for reason in predicted.reasons.values():
-            counters["invalid_total", *label, "reason", reason] += 1
-        counters["batches_total", *label, "reason", take.reason] += 1
-        counters["batch_rows_total", *label] += len(take.rows)
-        counters["predict_us_total", *label] += predict_us
+    def _lane_beside(self, wanted: Wanted, copy: int) -> Lane:
+        """Make the lane of a version that runs beside the one that serves."""
+        beside = label(wanted.share)
+        return self._lane(wanted.model.version, self._batcher(beside), beside, copy)
+
+    def _lane(self, version: str, batcher: Batcher[Asked], beside: str, copy: int) -> Lane:
+        name = self._model.name
+        given_s = self._settings.patience_of(name)
+        identity = Identity(name, version, self._instance)
+        return Lane(self._codec, identity, batcher, None if given_s is None else int(given_s * 1e6), beside, copy)
+
+    def _batcher(self, beside: str) -> Batcher[Asked]:
+        settings = self._settings
+        controller = create_controller(settings.controller, settings.parameters)
+        sizes = settings.allowed_batch_sizes.get(self._model.name)
+        if sizes:
+            controller = AllowedSizes(controller, sizes)
+        is_bounded = beside == SHADOW
+        return Batcher(
+            controller,
+            limit=settings.queue_rows + (0 if is_bounded else OVERSHOOT_ROWS),
+            objective_us=settings.objective_us,
+            limit_bytes=settings.queue_bytes + (0 if is_bounded else OVERSHOOT_BYTES),
+            size=size_of,
+        )
 
 
 def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:

@@ -140,18 +140,18 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.executors.thread": "hand over",
     "workers.kernel.worker": "gather",
     "workers.kernel.worker:ModelWorker.on_records": "heap",
-    "workers.kernel.worker:ModelWorker.take": "heap",
     "workers.kernel.worker:ModelWorker._gather": "heap",
-    "workers.kernel.worker:ModelWorker.on_handed": "heap",
+    "workers.kernel.lane": "gather",
+    "workers.kernel.lane:Lane.offer": "heap",
+    "workers.kernel.lane:Lane.start": "heap",
     "workers.inputs.padding": STACK,
     "workers.executors.pool": "hand over",
-    "workers.predict_loop": "hand over",
+    "workers.executors.models": "hand over",
     "workers.executors.predictor": STACK,
     "workers.executors.process": "hand over",
     "workers.inputs.rows": STACK,
     "workers.runtimes": PREDICT,
     "workers.executors.hang_monitor": "hand over",
-    "workers.waking": "hand over",
 }
 # Of stacks that no rule knows: what the event loop called by itself.
 _LOOP_RULES: Final[Mapping[str, str]] = {

@@ -43,7 +43,7 @@ from schemas.errors import DecodeError
 from schemas.framing import may_be_decided, peek_texts
 from schemas.records import Feedback, ModelPredictions, new_tuple
 from streams.operators.configuration import Configuration
-from streams.operators.contract import Operator, Skip
+from streams.operators.contract import NONE_UNREAD, Needs, Operator, Skip
 from streams.operators.ids import SECOND_US, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.outcomes import LATE, JoinOutcomes, Match
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record
 
 _SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
+_SHADOWS = frozenset((topics.SHADOWS,))
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
 _AT_ONCE = 2_000
@@ -118,15 +119,12 @@ class Joiner(Operator):
         self._paused_us = 0  # when predictions were last left unread
         self._again_us = 0  # when windows that are held open are to be looked at again
 
-    @property
-    def read_back_us(self) -> int:
-        """One window: predictions that were completed before the start are remembered as closed."""
-        return self._settings.window_us
+    def needs(self) -> Needs:
+        """Read back one window: predictions that were completed before the start are remembered as closed.
 
-    @property
-    def also_read_back(self) -> frozenset[str]:
-        """What shadows answered waits as predictions do, though its records are complete."""
-        return frozenset((topics.SHADOWS,))
+        What shadows answered waits as predictions do, though its records are complete.
+        """
+        return Needs(self.next_deadline(), 0, self.paused, self._settings.window_us, _SHADOWS, is_told_unread=True)
 
     @property
     def paused(self) -> frozenset[str]:
@@ -136,10 +134,6 @@ class Joiner(Operator):
         if self._room.is_pressed and self._is_behind(topics.FEEDBACK):
             return frozenset((topics.PREDICTIONS,))
         return frozenset()
-
-    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
-        """Know which partitions hold records that are still to come."""
-        self._unread = unread
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take predictions, feedback and configuration."""
@@ -154,9 +148,13 @@ class Joiner(Operator):
         self._note_pause(now_us)
         return effects
 
-    def on_timer(self, now_us: int) -> Effects:
-        """End the windows that are over, as many as one turn allows; what is left is due at once."""
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+        """End the windows that are over, as many as one turn allows; what is left is due at once.
+
+        A window is held open while feedback that was written in it may still be to come.
+        """
         effects: Effects = []
+        self._unread = unread
         self._note_pause(now_us)
         left = _AT_ONCE
         for partition in self._partitions.values():

@@ -17,7 +17,16 @@ from policies.errors import PolicyError
 from schemas.errors import DecodeError
 from schemas.records import Observation, Observations, new_tuple
 from streams.operators.cold_start import states_of
-from streams.operators.contract import DeadLetter, FetchStates, Operator, Position, StateKey, WriteStates
+from streams.operators.contract import (
+    NONE_UNREAD,
+    DeadLetter,
+    FetchStates,
+    Needs,
+    Operator,
+    Position,
+    StateKey,
+    WriteStates,
+)
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import Folding
 from streams.operators.statistics import Counters, Losses
@@ -78,7 +87,7 @@ class Learner(Operator):
         self._losses = Losses()
         self._partitions: dict[int, _Partition] = {}
 
-    def on_timer(self, now_us: int) -> Effects:
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Confirm the offsets of idle partitions: a store that lost its last writes is noticed without a new record."""
         effects: Effects = []
         for number, partition in self._partitions.items():
@@ -97,10 +106,9 @@ class Learner(Operator):
         """Observations that wait for their states: one record may hold many."""
         return sum(partition.queued for partition in self._partitions.values())
 
-    @property
-    def read_back_us(self) -> int:
-        """The window of ids and a minute for brokers whose clocks disagree."""
-        return self._window_us + 60_000_000
+    def needs(self) -> Needs:
+        """Read back the window of ids and a minute for brokers whose clocks disagree."""
+        return Needs(self.next_deadline(), self.held, read_back_us=self._window_us + 60_000_000)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
         """Take observations, in order within each partition."""
@@ -134,14 +142,9 @@ class Learner(Operator):
             self._partitions[number] = _Partition(start, start or None, SeenIds(self._window_us))
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget these partitions."""
+        """Forget these partitions, and what was folded on a state that the store does not have."""
         for number in partitions:
             self._partitions.pop(number, None)
-
-    def on_refused(self, partition: int, stored: int | None) -> None:
-        """Drop what was folded on a state that the store does not have; records count again from `on_assigned`."""
-        self._counters["refused_writes_total",] += 1
-        self._partitions.pop(partition, None)
 
     def statistics(self) -> Mapping[str, float]:
         """Return how many observations were applied and skipped, and what they cost, by application."""

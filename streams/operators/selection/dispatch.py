@@ -17,7 +17,7 @@ from policies.draw import uniform
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
 from schemas.topics import MODEL_VERSION
-from streams.operators.contract import Emit, HandOver
+from streams.operators.contract import Emit
 from streams.operators.selection.pending import size
 
 if TYPE_CHECKING:
@@ -82,24 +82,26 @@ class Dispatcher:
 
     Attributes:
         spare_us: how much later than due an output may still be of use: as the latest query has it.
-        handed: topics whose models run in this process: what they are asked is handed over.
     """
 
-    __slots__ = ("_codec", "_groups", "_is_ranked", "_refuse", "handed", "spare_us")
+    __slots__ = ("_codec", "_groups", "_inside", "_is_ranked", "_refuse", "spare_us")
 
-    def __init__(self, codec: Codec, refuse: Callable[[Pending], Effects]) -> None:
+    def __init__(
+        self, codec: Codec, refuse: Callable[[Pending], Effects], inside: frozenset[str] = frozenset()
+    ) -> None:
         """Start with nothing to ask.
 
         Args:
             codec: of the records.
             refuse: answers a query whose input fits the query's record, but not the larger one to the model.
+            inside: topics whose models run in this process.
         """
         self._codec = codec
         self._refuse = refuse
+        self._inside = inside
         self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
-        self.handed: frozenset[str] = frozenset()
 
     def add(self, topics: tuple[str, ...], rows: Iterable[Row]) -> None:
         """Ask the models behind these topics."""
@@ -143,12 +145,10 @@ class Dispatcher:
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
         version = queries[0].version or ""
-        handed = self.handed.intersection(topics)
-        spare_us = 0 if handed else self.spare_us  # what is handed over has no way back that may be quicker
+        spare_us = 0 if self._inside.issuperset(topics) else self.spare_us  # no way back may be quicker than none
         batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
         try:
-            is_small = len(handed) == len(topics) and size(column) <= _RECORD_BYTES
-            value = b"" if is_small else self._codec.encode(batch)
+            value = self._codec.encode(batch)
         except SchemaError:
             middle = len(rows) // 2
             if not middle:
@@ -157,10 +157,7 @@ class Dispatcher:
             for half in (rows[:middle], rows[middle:]):
                 self._emit(topics, partition, reply_partition, form, half, effects)
         else:
-            effects += [
-                HandOver(topic, reply_partition, batch) if topic in handed else Emit(topic, partition, None, value)
-                for topic in topics
-            ]
+            effects += [Emit(topic, partition, None, value) for topic in topics]
 
 
 def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:

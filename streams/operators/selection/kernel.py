@@ -21,9 +21,9 @@ from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
 from schemas.inputs import MAX_FEATURES
-from schemas.records import ModelPredictions, Query
+from schemas.records import Query
 from streams.operators.configuration import MAX_SLO_MS, Configuration, Deployed
-from streams.operators.contract import DeadLetter, FetchStates, Operator, Skip, StateKey
+from streams.operators.contract import NONE_UNREAD, DeadLetter, FetchStates, Needs, Operator, Skip, StateKey
 from streams.operators.selection.admission import Admission
 from streams.operators.selection.cache import PredictionCache
 from streams.operators.selection.combiner import UNKNOWN
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, HandOver, Record
+    from streams.operators.contract import Effects, Record
     from streams.operators.selection.state_view import Arms
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
@@ -67,6 +67,7 @@ class SelectionSettings:
         admission: whether queries that a model cannot answer in time are answered with the default at once.
         places: that queries in hand may take, see `quota`: what the role may have outstanding.
         state_bytes: that the policy states may take, as far as is known; the first of both bounds holds.
+        inside: topics whose models run in this process: their answers need no time for the way back.
     """
 
     partitions: int = 4
@@ -78,6 +79,7 @@ class SelectionSettings:
     admission: bool = False
     places: int = 50_000
     state_bytes: int = 1 << 28
+    inside: frozenset[str] = frozenset()
 
 
 class Selection(Operator):
@@ -95,6 +97,7 @@ class Selection(Operator):
             PredictionCache(settings.cache_bytes) if settings.cache_bytes else None,
             Admission() if settings.admission else None,
             self._counters,
+            settings.inside,
         )
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
@@ -120,20 +123,11 @@ class Selection(Operator):
                 self._asked_us = now_us
         return effects
 
-    def on_handed(self, handed: Sequence[HandOver], now_us: int) -> Effects:
-        """Take what models in this process answered."""
-        effects: Effects = []
-        for _, partition, batch in handed:
-            assert isinstance(batch, ModelPredictions)
-            self._serving.on_batch(partition, batch, now_us, effects)
-        self._serving.flush(self._turn, now_us, effects)
-        return effects
+    def needs(self) -> Needs:
+        """Be called when an answer or a parked query is due."""
+        return Needs(self.next_deadline())
 
-    def hand_over(self, topics: frozenset[str]) -> None:
-        """Hand over what is asked of the models behind these topics."""
-        self._serving.hand_over(topics)
-
-    def on_timer(self, now_us: int) -> Effects:
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Answer what is due, and decide for contexts whose state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
         for key, waiting in self._parked.due(now_us):

@@ -52,6 +52,7 @@ class Serving:
         cache: PredictionCache | None,
         admission: Admission | None,
         counters: Counters,
+        inside: frozenset[str] = frozenset(),
     ) -> None:
         """Start with nothing pending.
 
@@ -61,6 +62,7 @@ class Serving:
             cache: of outputs by input; None = every query is asked.
             admission: refuses what a model cannot answer in time; None = everything is asked.
             counters: of the role.
+            inside: topics whose models run in this process.
         """
         self.combiner = Combiner(codec, counters)
         self._codec = codec
@@ -68,7 +70,8 @@ class Serving:
         self._cache = cache
         self._admission = admission
         self._counters = counters
-        self._dispatcher = Dispatcher(codec, self._refuse)
+        self._inside = inside
+        self._dispatcher = Dispatcher(codec, self._refuse, inside)
         self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
         # From a worker's record timestamp to here, µs; starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
@@ -82,7 +85,7 @@ class Serving:
         asked: dict[tuple[str, ...], list[Row]] = {}
         opened: list[Pending] = []
         slack_us = return_budget_us = -1
-        inside = self._dispatcher.handed  # their answers need no way back
+        inside = self._inside  # their answers need no way back
         for query in queries:
             query.weights = arms.votes
             choice: tuple[Decision | None, tuple[str, ...], tuple[str, ...]]
@@ -181,10 +184,6 @@ class Serving:
         if self._admission is not None:
             self._admission.ask(models, due_us, now_us)
         return model_topics
-
-    def hand_over(self, topics: frozenset[str]) -> None:
-        """Hand over what is asked of the models behind these topics."""
-        self._dispatcher.handed = topics
 
     def flush(self, partition: int, now_us: int, effects: Effects) -> None:
         """Ask what has been gathered, and for themselves those who waited for another's output in vain."""

@@ -21,8 +21,7 @@ from streams.runtime.role.loop import RoleLoop
 from streams.runtime.stopping import Stopping
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-    from typing import Any
+    from collections.abc import Callable, Sequence
 
     from schemas.records import Report
     from streams.operators.contract import Operator
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.producer import KafkaTransport
     from streams.runtime.metrics import MetricsHook
+    from streams.runtime.ports import Executors
     from streams.runtime.role.definition import Role
     from streams.runtime.stores.base import StateStore
 
@@ -48,7 +48,7 @@ def kafka_loop(
     settings: ConsumerSettings | None = None,
     hooks: tuple[MetricsHook, ...] = (),
     version: str = "",
-    companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
+    executors: Executors | None = None,
 ) -> RoleLoop:
     """Return a loop that consumes, follows and produces on Kafka; run it with `run_process`."""
     ports = Ports(
@@ -60,9 +60,10 @@ def kafka_loop(
         broadcast=KafkaBroadcast(connection, role.follows) if role.follows else None,
         store=store,
         positions=KafkaPositions(connection),
+        executors=executors,
         hooks=hooks,
     )
-    return RoleLoop(role, kernel, ports, companions=companions)
+    return RoleLoop(role, kernel, ports)
 
 
 class Runnable(Protocol):

@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from schemas.records import Report
     from streams.runtime.clock import Clock
     from streams.runtime.metrics import MetricsHook
-    from streams.runtime.ports import Broadcast, Consumer, LogPositions, RecentRecords, TopicPartition, Transport
+    from streams.runtime.ports import (
+        Broadcast,
+        Consumer,
+        Executors,
+        LogPositions,
+        RecentRecords,
+        TopicPartition,
+        Transport,
+    )
     from streams.runtime.stores.base import StateStore
 
 
@@ -64,6 +72,7 @@ class Ports:
         store: needed where the kernel reads or writes states; closed by the loop.
         positions: needed where the role owns states or the kernel reads back.
         recent: for a worker, which tries a version on what was asked last; None = on what it has answered itself.
+        executors: needed where the kernel asks models.
         hooks: are given every report.
     """
 
@@ -76,4 +85,5 @@ class Ports:
     store: StateStore | None = None
     positions: LogPositions | None = None
     recent: RecentRecords | None = None
+    executors: Executors | None = None
     hooks: tuple[MetricsHook, ...] = ()

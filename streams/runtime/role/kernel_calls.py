@@ -20,7 +20,7 @@ from streams.runtime.errors import KernelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streams.operators.contract import Effects, Operator, Record
+    from streams.operators.contract import Effects, Needs, Operator, Record
     from streams.runtime.clock import Clock
     from streams.runtime.role.definition import Ports
 
@@ -105,14 +105,9 @@ class KernelCaller:
         self._guard = guard
 
     @property
-    def held(self) -> int:
-        """What the kernel has in hand."""
-        return self._kernel.held
-
-    @property
-    def paused(self) -> frozenset[str]:
-        """What the kernel wants left unread."""
-        return self._kernel.paused
+    def needs(self) -> Needs:
+        """What the kernel needs."""
+        return self._kernel.needs()
 
     def __call__(self, records: list[Record]) -> Exception | None:
         """Let the kernel decide; an exception of the kernel is returned."""
@@ -132,14 +127,16 @@ class Timer:
         kernel: whose `on_timer` is called.
         clock: says when.
         guard: calls it; what performs its effects calls `set` again.
-        note_unread: tells the kernel what is still to be read, before it ends what that may belong to.
+        unread: returns what is still to be read: a kernel may wait for it before it ends what that belongs to.
     """
 
-    def __init__(self, kernel: Operator, clock: Clock, guard: Guard, note_unread: Callable[[], None]) -> None:
+    def __init__(
+        self, kernel: Operator, clock: Clock, guard: Guard, unread: Callable[[], frozenset[tuple[str, int]]]
+    ) -> None:
         self._kernel = kernel
         self._clock = clock
         self._guard = guard
-        self._note_unread = note_unread
+        self._unread = unread
         self._due = asyncio.Event()
         self._handle: asyncio.TimerHandle | None = None
         self._deadline_us: int | None = None
@@ -150,18 +147,25 @@ class Timer:
             await self._due.wait()
             self._due.clear()
             self._deadline_us = None
-            self._note_unread()
-            self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us()))
+            self.fire()
 
-    def set(self) -> None:
-        """Follow the kernel's next deadline."""
-        deadline_us = self._kernel.next_deadline()
+    def fire(self) -> None:
+        """Call the kernel now."""
+        self._guard.call("its timer", lambda: self._kernel.on_timer(self._clock.now_us(), self._unread()))
+
+    def set(self, deadline_us: int | None) -> None:
+        """Be due at the kernel's next deadline."""
         if deadline_us == self._deadline_us:
             return
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
         self._deadline_us = deadline_us
-        if deadline_us is not None:
-            delay_s = min(max((deadline_us - self._clock.now_us()) / 1_000_000, MIN_S), MAX_S)
+        if deadline_us is None:
+            return
+        now_us = self._clock.now_us()
+        if deadline_us <= now_us:
+            self._due.set()
+        else:
+            delay_s = min(max((deadline_us - now_us) / 1_000_000, MIN_S), MAX_S)
             self._handle = asyncio.get_running_loop().call_later(delay_s, self._due.set)

@@ -2,7 +2,8 @@
 
     consumer ──▶ reader ───▶ kernel.on_records ─┐           ┌─▶ accumulator ─▶ acknowledged ─▶ tracker ─▶ commit
     broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─┼─▶ state queue ─▶ store ────────▶ tracker
-                 timer ────▶ kernel.on_timer ───┘           └─▶ skipped ─────────────────────▶ tracker
+                 timer ────▶ kernel.on_timer ───┤           ├─▶ skipped ─────────────────────▶ tracker
+    executors ──▶ on_predicted, on_loaded ──────┘           └─▶ executors
 
 Everything runs on one event loop. Kernel calls and `perform()` never wait, so nothing changes in the middle of them.
 The timer does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import STOPPED
-from streams.operators.contract import Emit, Operator
+from streams.operators.contract import NONE_UNREAD, Emit
 from streams.runtime.clock import off_ms
 from streams.runtime.deadline import AFTER_COMMIT_S, AFTER_LEAVING_S, AFTER_WORK_S
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
+from streams.runtime.ports import ExecutorEvents
 from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 from streams.runtime.role.dead_letters import DeadLetters
 from streams.runtime.role.effects import Performer
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Position, StateKey
+    from streams.operators.contract import Effects, Load, Operator, Position, Predict, StateKey
     from streams.runtime.errors import RecordRefusedError
+    from streams.runtime.ports import Ran, TopicPartition
     from streams.runtime.role.definition import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -62,7 +65,6 @@ class RoleLoop:
         kernel: decides.
         ports: the outside.
         watchdog: ends the process when the consumer is stuck, or the clock.
-        companions: further tasks of the role (a worker's predictor), given the loop, ended with it.
 
     Attributes:
         ready: set when partitions have been assigned for the first time.
@@ -74,20 +76,19 @@ class RoleLoop:
         kernel: Operator,
         ports: Ports,
         watchdog: Watchdog | None = None,
-        companions: tuple[Callable[[RoleLoop], Coroutine[Any, Any, None]], ...] = (),
     ) -> None:
         self.ready = asyncio.Event()
         self._role = role
         self._kernel = kernel
         self._ports = ports
         self._watchdog = watchdog or Watchdog()
-        self._companions = companions
+        self._executors = ports.executors
+        self._postponed: list[tuple[str, Callable[[], Effects]]] = []  # until the kernel has started over
         self._composer = Composer(role.instance, role.name)
         self._tracker = OffsetTracker()
         self._buffer = PollBuffer()
-        self._asks_unread = type(kernel).on_unread is not Operator.on_unread  # others are spared the cost
         self._guard = Guard(role.name, ports.clock, self.perform)
-        self._timer = Timer(kernel, ports.clock, self._guard, self._note_unread)
+        self._timer = Timer(kernel, ports.clock, self._guard, self._unread)
         self._kernel_caller = KernelCaller(kernel, ports, self._guard)
         self._follower = Follower(ports.broadcast, self._kernel_caller)
         self._joined = False
@@ -114,18 +115,28 @@ class RoleLoop:
                 await self._leave(stopping)
 
     def perform(self, effects: Effects) -> None:
-        """Perform effects; also for what a companion has found out."""
+        """Perform effects."""
         self._performer.perform(effects)
-        self._timer.set()
-        self._reader.relieve()
+        needs = self._kernel.needs()
+        self._timer.set(needs.deadline_us)
+        if self._executors is not None:
+            self._executors.go_on()
+        self._reader.relieve(needs.held)
+        if self._postponed and not self._guard.failed:
+            postponed, self._postponed = self._postponed, []
+            for what, decide in postponed:
+                self._call(what, decide)
 
-    def call(self, what: str, decide: Callable[[], Effects]) -> Exception | None:
-        """Perform what a call of the kernel decides; an exception of it is returned, and the kernel starts over.
+    def _call(self, what: str, decide: Callable[[], Effects]) -> None:
+        """Perform what the kernel decides about an outcome; one that fails meanwhile is told when it has started over.
 
         Raises:
             KernelError: it fails again and again.
         """
-        return self._guard.call(what, decide)
+        if self._guard.failed:
+            self._postponed.append((what, decide))
+        else:
+            self._guard.call(what, decide)
 
     def _connect(self, tasks: asyncio.TaskGroup) -> None:
         """Put the parts together; those with tasks of their own need the group."""
@@ -136,7 +147,11 @@ class RoleLoop:
         )
         events = StateQueueEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         state_queue = self._state_queue = StateQueue(ports.store, events) if ports.store else None
-        self._performer = Performer(accumulator, tracker, DeadLetters(role.name, ports.version), state_queue)
+        if self._executors is not None:
+            self._executors.connect(ExecutorEvents(self._on_predicted, self._on_loaded), tasks)
+        self._performer = Performer(
+            accumulator, tracker, DeadLetters(role.name, ports.version), state_queue, self._executors
+        )
         self._rebalance = RebalanceHandler(role, kernel, ports, tracker, accumulator, state_queue, buffer, self.ready)
         self._reader = Reader(
             role,
@@ -153,12 +168,17 @@ class RoleLoop:
 
     def _jobs(self) -> list[Coroutine[Any, Any, None]]:
         jobs = [self._timer.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
-        jobs += [companion(self) for companion in self._companions]
         return [*jobs, self._state_queue.run()] if self._state_queue else jobs
 
     async def _join(self, stop: asyncio.Event) -> None:
-        """Join the group once what is followed, and the states it asks for, are known; who is not up is waited for."""
-        await _either(stop, self._follower.caught_up)
+        """Join the group once models, what is followed, and the states it asks for are there.
+
+        No query waits for a model that is not loaded. Who is not up is waited for.
+        """
+        if self._executors is not None:
+            self._call("its start", lambda: self._kernel.on_timer(self._ports.clock.now_us()))
+            await _first(stop.wait(), self._executors.loaded())
+        await _first(stop.wait(), self._follower.caught_up.wait())
         if self._state_queue is not None and not stop.is_set():
             await self._read_states(self._state_queue, stop)
         while not stop.is_set() and not self._joined:
@@ -192,7 +212,9 @@ class RoleLoop:
             _log.warning("%s: stops without a last commit; what it has done since is read again", self._role.name)
 
     async def _leave(self, stopping: Stopping) -> None:
-        """Leave the group, and disconnect from whatever is read beside it."""
+        """Leave the group, and disconnect from whatever is read beside it; models end first."""
+        if self._executors is not None:
+            await stopping.within(self._executors.stop(), AFTER_LEAVING_S)
         await self._ports.consumer.stop(stopping.left_s(AFTER_LEAVING_S))
         await self._follower.stop(stopping.left_s(AFTER_LEAVING_S))
         if self._ports.store is not None:
@@ -204,7 +226,8 @@ class RoleLoop:
             await asyncio.sleep(COMMIT_S)
             if self._joined:
                 await self._rebalance.commit()
-                self._note_unread()
+                if self._kernel.needs().is_told_unread:
+                    self._timer.fire()
                 self._check_life()
 
     def _check_life(self) -> None:
@@ -212,10 +235,11 @@ class RoleLoop:
         now_us = ports.clock.now_us()
         self._watchdog.check(ports.consumer.vitals(), now_us, throttled=throttled, ahead_ms=off_ms(ports.clock))
 
-    def _note_unread(self) -> None:
-        """Tell the kernel which partitions hold records that it has not been given."""
-        if self._joined and self._asks_unread:
-            self._kernel.on_unread(self._ports.consumer.unread() | self._buffer.partitions())
+    def _unread(self) -> frozenset[TopicPartition]:
+        """Return which partitions hold records that the kernel has not been given, if it wants to know."""
+        if not self._joined or not self._kernel.needs().is_told_unread:
+            return NONE_UNREAD
+        return self._ports.consumer.unread() | self._buffer.partitions()
 
     async def _report_regularly(self) -> None:
         while True:
@@ -246,7 +270,8 @@ class RoleLoop:
             vitals = self._ports.consumer.vitals()
             own |= {"lag": float(vitals.lag), "partitions": float(vitals.assigned)}
         state_queue = self._state_queue.statistics() if self._state_queue else {}
-        return [own, self._guard.counters, self._accumulator.counters, self._performer.counters, state_queue]
+        models = self._executors.statistics() if self._executors else {}
+        return [own, self._guard.counters, self._accumulator.counters, self._performer.counters, state_queue, models]
 
     def _complete(self, positions: Collection[Position]) -> None:
         self._tracker.complete(positions)
@@ -258,18 +283,38 @@ class RoleLoop:
         self._performer.refuse(emit, fault)
 
     def _on_states(self, states: Mapping[StateKey, PolicyState | None]) -> None:
-        self.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
+        self._guard.call("policy states", lambda: self._kernel.on_states(states, self._ports.clock.now_us()))
+
+    def _on_predicted(self, predict: Predict, ran: Ran) -> None:
+        number, clock = predict.batch_id, self._ports.clock
+        results, took_us, is_blocking, is_lost = ran
+        self._call(
+            "what a model answered",
+            lambda: self._kernel.on_predicted(
+                number, results, took_us, clock.now_us(), is_blocking=is_blocking, is_lost=is_lost
+            ),
+        )
+
+    def _on_loaded(self, load: Load, fault: str | None, took_us: int) -> None:
+        model, clock = load.model, self._ports.clock
+        self._call(
+            "a model that was loaded",
+            lambda: self._kernel.on_loaded(model.name, model.version, fault, took_us, clock.now_us(), copy=load.copy),
+        )
 
     async def _on_refused(self, partition: int, stored: int | None) -> None:
+        self._performer.counters["refused_writes_total"] += 1
         await self._rebalance.on_refused(partition, stored)
 
     def _on_blocked(self, partition: int) -> None:
         self._rebalance.on_blocked(partition)
 
 
-async def _either(*events: asyncio.Event) -> None:
-    """Wait until one of them is set."""
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for task in waiting:
-        task.cancel()
+async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+    """Return when one of them has ended; the others are cancelled."""
+    waiting = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()

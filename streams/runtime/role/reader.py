@@ -107,6 +107,7 @@ class Reader:
         self._suspects: dict[TopicPartition, int] = {}  # below these offsets, one record at a time
         self._drain_until_us: int | None = None
         self._relief = asyncio.Event()
+        self._held = 0
 
     async def run(self, stop: asyncio.Event) -> None:
         """Read until `stop` is set and what is in hand has got its outcome, or `drain_s` is over."""
@@ -124,24 +125,28 @@ class Reader:
     @property
     def throttled(self) -> bool:
         """Whether less than everything is read, on purpose."""
-        return self._is_pressed() or bool(self._kernel_caller.paused)
+        needs = self._kernel_caller.needs
+        return self._is_pressed(needs.held) or bool(needs.paused)
 
-    def relieve(self) -> None:
-        """Look at the bounds again: something was completed."""
-        if not self._full():
+    def relieve(self, held: int | None = None) -> None:
+        """Look at the bounds again: something was completed, or the kernel has so much in hand now."""
+        if held is not None:
+            self._held = held
+        if not self._full(self._held):
             self._relief.set()
 
-    def _full(self) -> bool:
-        return max(self._tracker.outstanding(), self._kernel_caller.held) >= self._role.outstanding
+    def _full(self, held: int) -> bool:
+        return max(self._tracker.outstanding(), held) >= self._role.outstanding
 
-    def _is_pressed(self) -> bool:
+    def _is_pressed(self, held: int) -> bool:
         pressure = max(self._accumulator.pressure(), self._state_queue.pressure() if self._state_queue else 0.0)
-        return self._drain_until_us is not None or self._full() or pressure >= 1
+        return self._drain_until_us is not None or self._full(held) or pressure >= 1
 
     def _only(self) -> frozenset[str] | None:
         """Return the topics to read from; None = from all."""
-        paused = self._kernel_caller.paused
-        if self._is_pressed():
+        needs = self._kernel_caller.needs
+        paused = needs.paused
+        if self._is_pressed(needs.held):
             return self._role.replies - paused
         return frozenset(self._role.topics) - paused if paused else None
 

@@ -131,7 +131,7 @@ class RebalanceHandler:
 
     async def on_refused(self, number: int, stored: int | None) -> None:
         """Start one partition over from what the store has."""
-        self._kernel.on_refused(number, stored)
+        self._kernel.on_revoked([number])
         partition = (self._role.main, number)
         generation = self._ports.consumer.generation
         async with self._changing:
@@ -180,8 +180,8 @@ class RebalanceHandler:
         if self._role.owns_states:
             starts |= {partition: await self._stored(partition[1]) for partition in main}
             await self._check_logs({partition: starts[partition] for partition in main})
-        if self._role.owns_states or self._kernel.read_back_us > 0:
-            others = [p for p in committed if p[0] in self._kernel.also_read_back]
+        if self._role.owns_states or self._kernel.needs().read_back_us > 0:
+            others = [p for p in committed if p[0] in self._kernel.needs().also_read_back]
             positions |= await self._read_from({partition: starts[partition] for partition in (*main, *others)})
         for partition, offset in committed.items():
             self._tracker.assign(partition, starts[partition], offset)
@@ -231,7 +231,7 @@ class RebalanceHandler:
 
     async def _recent(self, committed: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int]:
         """Return where to begin if the group's offsets were lost."""
-        role, positions, window_us = self._role, self._ports.positions, self._kernel.read_back_us
+        role, positions, window_us = self._role, self._ports.positions, self._kernel.needs().read_back_us
         if positions is None:
             return {}
         return await _persist(lambda: recent_starts(role.name, committed, role.wrote, positions, window_us))
@@ -259,7 +259,7 @@ class RebalanceHandler:
     async def _read_from(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         positions = self._ports.positions
         assert positions is not None, "a role that owns states or reads back has log positions"
-        return await _persist(lambda: positions.before(starts, self._kernel.read_back_us))
+        return await _persist(lambda: positions.before(starts, self._kernel.needs().read_back_us))
 
 
 def _now_s() -> float:

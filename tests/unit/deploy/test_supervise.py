@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from deploy.launch import System
 
-LOG = """2026-01-01 10:00:00,000 INFO workers.rollout.switch: forest 2 is ready
-2026-01-01 10:00:01,000 ERROR workers.rollout.switch: forest 3 cannot take over, 2 goes on: no such file
+LOG = """2026-01-01 10:00:00,000 INFO streams.runtime.role.effects: forest 2 is ready
+2026-01-01 10:00:01,000 ERROR streams.runtime.role.effects: forest 3 cannot take over, 2 goes on: no such file
 Traceback (most recent call last): ERROR
 """
 

@@ -47,7 +47,10 @@ ENVIRONMENT = {"cores_usable": 2, "processor": "some", "broker": "Kafka", "pytho
             "predict",
         ),
         (("numpy:max", "workers.inputs.rows:validate", "workers.executors.thread:ThreadExecutor.run_quick"), "stack"),
-        (("workers.executors.thread:ThreadExecutor.run_quick", "workers.predict_loop:Predicting._batch"), "hand over"),
+        (
+            ("workers.executors.thread:ThreadExecutor.run_quick", "workers.executors.models:ModelExecutors._run_quick"),
+            "hand over",
+        ),
         (("asyncio.events:Handle._run",), "loop"),
         ((LOOP,), "loop"),
         ((THREADS,), "predict"),

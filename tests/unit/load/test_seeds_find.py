@@ -12,6 +12,7 @@ import pytest
 from load.seeds.faults import Fault
 from load.seeds.plan import Burst, plan
 from load.seeds.world import simulate
+from streams.operators.contract import NONE_UNREAD
 from streams.operators.join.kernel import Joiner, JoinerSettings
 from streams.runtime.role import accumulator as lanes
 from streams.runtime.role.state_queue import StateQueue
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from load.seeds.plan import Plan
-    from streams.operators.contract import Record, StateKey, WriteStates
+    from streams.operators.contract import Effects, Record, StateKey, WriteStates
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
 
-LEARNT_TWICE = (7, 18)  # seeds of `busy_learners`
+LEARNT_TWICE = (18, 28)  # seeds of `busy_learners`
 IDLE = {
     "a transaction's end": Fault(20.0, "transaction", target="queries-0"),
     "retention": Fault(10.0, "overtaken", 20.0, "worker.good"),
@@ -53,9 +54,9 @@ class TrustingStore(MemoryStore):
 class HastyJoiner(Joiner):
     """Ends windows by the clock, whatever feedback is still to be read."""
 
-    def on_unread(self, unread: frozenset[tuple[str, int]]) -> None:
-        """Forget it."""
-        super().on_unread(frozenset())
+    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+        """Forget what is unread."""
+        return super().on_timer(now_us)
 
 
 class CountingConsumer(SimulatedConsumer):

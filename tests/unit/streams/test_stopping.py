@@ -13,7 +13,7 @@ import pytest
 
 from deploy import launch
 from deploy.local.supervisor import Supervisor
-from streams.control import unhurried
+from streams.control import faust_kafka
 from streams.runtime.deadline import (
     AFTER_COMMIT_S,
     AFTER_LEAVING_S,
@@ -274,7 +274,7 @@ def test_whoever_stops_roles_waits_for_their_deadline() -> None:
 
 def test_the_thread_of_the_page_keeps_no_process_alive() -> None:
     """Faust's consumer has one that waits for a broker that is away without a limit."""
-    assert unhurried._Thread.Worker(None).daemon
+    assert faust_kafka._Thread.Worker(None).daemon
 
 
 def now_s() -> float:

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.codec import Codec
 from schemas.records import Model, Outcome
+from streams.operators.contract import Predicted
+from workers.executors.factory import executor_of
 from workers.executors.pool import edges_of, joined
-from workers.inputs.rows import Predicted
 from workers.manifest import digest
 from workers.packages.packaging import package_function
-from workers.predict_loop import Predicting
 from workers.settings import WorkerSettings
 
 OK, FAILED, INVALID = Outcome.OK, Outcome.FAILED, Outcome.INVALID
@@ -100,8 +99,8 @@ async def test_a_model_with_several_processes_runs_in_a_pool(tmp_path: Path, mon
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     manifest = package_function("tests.toys:whereabouts", tmp_path / "w", "w", "1", ["x"])
     model = Model("w", "1", manifest.runtime, str(tmp_path / "w"), digest(tmp_path / "w"), "label", "", ())
-    predicting = Predicting(model, "i", WorkerSettings(processes={"w": 2}), Codec(), lambda: 0)
-    await predicting.start()
-    answers = (await predicting._executor.run(["a", "b"], 30.0)).predicted.answers
-    await predicting.stop()
+    executor = executor_of(model, WorkerSettings(processes={"w": 2}), lambda: 0, lambda _: None)
+    await executor.start()
+    answers = (await executor.run(["a", "b"], 30.0)).predicted.answers
+    await executor.stop()
     assert len({str(answer).split()[1] for answer in answers}) == 2

@@ -1,4 +1,4 @@
-"""The task that predicts: it wakes for records, and for the end of a wait."""
+"""A worker's kernel, its timer and what runs its model: when batches start, and when they are answered."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from policies.deferred import Deferred
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Tensor
-from streams.operators.contract import Emit, Record
+from streams.operators.contract import Emit, Predicted, Record
 from tests.virtual import VirtualClock, elapse, run
+from tests.workers import Replica
 from workers.executors.thread import Timed
-from workers.inputs.rows import Predicted
-from workers.predict_loop import Predicting
+from workers.kernel.lane import patience_us
+from workers.kernel.worker import ModelWorker
 from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.records import Input
-    from streams.operators.contract import Effects
 
 CODEC = Codec()
 BATCH_S = 0.005
@@ -89,22 +89,19 @@ async def scene(controller: str, parameters: dict[str, float]) -> tuple[list[tup
     clock, batches = VirtualClock(), list[tuple[int, int]]()
     model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
     settings = WorkerSettings(controller=controller, parameters=parameters, objective_us=20 * MS)
-    predicting = Predicting(model, "w", settings, CODEC, clock.now_us, Slow())
+    kernel = ModelWorker(CODEC, model, "w", settings)
 
-    def perform(effects: Effects) -> None:
-        for effect in effects:
-            assert isinstance(effect, Emit)
-            batches.append((clock.now_us(), CODEC.decode(ModelPredictions, effect.value).batch_rows))
+    def write(emit: Emit) -> None:
+        batches.append((clock.now_us(), CODEC.decode(ModelPredictions, emit.value).batch_rows))
 
-    task = asyncio.create_task(predicting.run(perform))
-    for offset, pause_s in enumerate((0.1, 0.1, 0.1, 0.1, 0.004, 0.2)):
-        if offset == 4:
-            start_us = clock.now_us()
-        predicting.kernel.on_records([asked(offset, clock.now_us() + 1_000 * MS)], clock.now_us())
-        await elapse(pause_s)
-    task.cancel()
+    async with Replica(kernel, Slow(), write) as replica:
+        for offset, pause_s in enumerate((0.1, 0.1, 0.1, 0.1, 0.004, 0.2)):
+            if offset == 4:
+                start_us = clock.now_us()
+            replica.read([asked(offset, clock.now_us() + 1_000 * MS)])
+            await elapse(pause_s)
     found = [((at - start_us) / MS, rows) for at, rows in batches if at >= start_us]
-    return found, dict(predicting.kernel.statistics())
+    return found, dict(kernel.statistics())
 
 
 def test_a_timer_ends_the_wait_of_a_batch_that_is_not_full() -> None:
@@ -128,8 +125,7 @@ def test_allowed_batch_sizes_are_those_of_the_model_that_they_name() -> None:
     for name in ("m", "other"):
         settings = WorkerSettings(allowed_batch_sizes={"m": (8, 32)})
         model = Model(name, "1", "function", "nowhere", "", "label", "float32", (2,))
-        predicting = Predicting(model, "w", settings, CODEC, VirtualClock().now_us, Slow())
-        caps.append(predicting.kernel.statistics()[f"batch_cap{{model={name}}}"])
+        caps.append(ModelWorker(CODEC, model, "w", settings).statistics()[f"batch_cap{{model={name}}}"])
     assert caps == [8, 1]
 
 
@@ -140,24 +136,19 @@ async def answers(
     clock, written = VirtualClock(), list[tuple[float, str]]()
     model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
     settings = WorkerSettings(controller="fixed", parameters={"rows": float(rows)})
-    predicting = Predicting(model, "w", settings, CODEC, clock.now_us, executor)
     start_us = clock.now_us()
 
-    def perform(effects: Effects) -> None:
-        for effect in effects:
-            assert isinstance(effect, Emit)
-            ids = CODEC.decode(ModelPredictions, effect.value).query_ids
-            written.extend(((clock.now_us() - start_us) / MS, query_id) for query_id in ids)
-            if log is not None:
-                log.extend(ids)
+    def write(emit: Emit) -> None:
+        ids = CODEC.decode(ModelPredictions, emit.value).query_ids
+        written.extend(((clock.now_us() - start_us) / MS, query_id) for query_id in ids)
+        if log is not None:
+            log.extend(ids)
 
-    task = asyncio.create_task(predicting.run(perform))
-    for offsets in offers:
-        now_us = clock.now_us()
-        predicting.kernel.on_records([asked(offset, now_us + 1_000 * MS) for offset in offsets], now_us)
-        await elapse(pause_s)
-    await elapse(0.1)
-    task.cancel()
+    async with Replica(ModelWorker(CODEC, model, "w", settings), executor, write) as replica:
+        for offsets in offers:
+            replica.read([asked(offset, clock.now_us() + 1_000 * MS) for offset in offsets])
+            await elapse(pause_s)
+        await elapse(0.1)
     return written
 
 
@@ -206,12 +197,13 @@ def test_a_backlog_of_quick_batches_leaves_turns_to_others() -> None:
         turns, seen, clock = [0], list[int](), VirtualClock()
         model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
         settings = WorkerSettings(controller="fixed")
-        predicting = Predicting(model, "w", settings, CODEC, clock.now_us, Fast([True] * 20))
-        predicting.kernel.on_records([asked(n, clock.now_us() + 1_000 * MS) for n in range(20)], clock.now_us())
-        predicting.drain()
-        counting = asyncio.create_task(count(turns))
-        await predicting.run(lambda _: seen.append(turns[0]))
-        counting.cancel()
+        kernel = ModelWorker(CODEC, model, "w", settings)
+        async with Replica(kernel, Fast([True] * 20), lambda _: seen.append(turns[0])) as replica:
+            replica.read([asked(n, clock.now_us() + 1_000 * MS) for n in range(20)])
+            counting = asyncio.create_task(count(turns))
+            for _ in range(500):
+                await asyncio.sleep(0)
+            counting.cancel()
         return seen
 
     seen = run(scene())
@@ -226,31 +218,13 @@ async def count(turns: list[int]) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_bell_that_rings_before_anybody_waits_is_heard() -> None:
-    """Once: the next wait lasts until it rings again, or until its time is over."""
-
-    async def scene() -> list[float]:
-        loop = asyncio.get_running_loop()
-        model = Model("m", "1", "function", "nowhere", "", "label", "float32", (2,))
-        kernel = Predicting(model, "w", WorkerSettings(), CODEC, VirtualClock().now_us, Slow()).kernel
-        ends = []
-        kernel.ring()
-        kernel.ring()
-        await kernel.wait_records()
-        ends.append(loop.time())
-        await kernel.wait_records(2.0)
-        ends.append(loop.time())
-        loop.call_later(1.0, kernel.ring)
-        await kernel.wait_records(2.0)
-        ends.append(loop.time())
-        await kernel.wait_records(4.0)
-        return [*ends, loop.time()]
-
-    assert run(scene()) == [0.0, 2.0, 3.0, 7.0]
-
-
 def test_patience_is_of_all_models_or_by_name() -> None:
     """A model of which nothing is said is given ten objectives, as ever."""
     assert WorkerSettings(patience_s=2.0).patience_of("digits") == 2.0
     by_name = WorkerSettings(patience_s={"digits": 3.0})
     assert (by_name.patience_of("digits"), by_name.patience_of("others")) == (3.0, None)
+
+
+def test_patience_is_ten_objectives_and_five_seconds_at_least() -> None:
+    """A pause of the machine is no hang."""
+    assert (patience_us(20 * MS), patience_us(2_000 * MS)) == (5_000 * MS, 20_000 * MS)

@@ -11,6 +11,7 @@ import pytest
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, Outcome, Report, Tensor
+from streams.operators.contract import Predicted
 from streams.testing.broker import FakeBroker
 from streams.topology import worker_role
 from tests.fakes import FakeConsumer, fake_ports
@@ -18,7 +19,6 @@ from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, run
 from workers.errors import HungError, PackageError
 from workers.executors.thread import Timed
-from workers.inputs.rows import Predicted
 from workers.runner import Worker
 from workers.settings import WorkerSettings
 
@@ -86,7 +86,7 @@ class Scene:
         self.executor = ScriptedExecutor()
         self.stop = asyncio.Event()
         ports = fake_ports(self.broker, self.consumer, encode=CODEC.encode)
-        self.worker = Worker(MODEL, "worker-1", WorkerSettings(**settings), ports, CODEC, self.executor)
+        self.worker = Worker(MODEL, "worker-1", WorkerSettings(**settings), ports, CODEC, lambda _: self.executor)
 
     def ask(self, start: int, count: int, slack_us: int = 200 * MS) -> None:
         """Put queries `start`... on both partitions by turns; reply partitions by turns too."""

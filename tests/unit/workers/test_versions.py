@@ -14,7 +14,7 @@ from policies import draw
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Model, ModelPredictions, ModelQueries, Outcome, Report, Tensor
-from streams.operators.contract import Record
+from streams.operators.contract import Predicted, Record
 from streams.runtime.errors import BrokerUnavailableError
 from streams.testing.broker import FakeBroker
 from tests.fakes import FakeBroadcast, FakeConsumer, FakeRecent, fake_ports
@@ -22,7 +22,6 @@ from tests.samples import model_query
 from tests.virtual import VirtualClock, elapse, in_virtual_time
 from workers.errors import HungError, PackageError
 from workers.executors.thread import Timed
-from workers.inputs.rows import Predicted
 from workers.runner import Worker
 from workers.settings import DRAIN_US, WARM_UP_ROWS, WorkerSettings
 

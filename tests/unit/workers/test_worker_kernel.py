@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
-from policies.fixed import Fixed
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Outcome, Tensor
-from streams.operators.contract import DeadLetter, Effects, Emit, Position, Record, Skip
+from streams.operators.contract import DeadLetter, Effects, Emit, Load, Position, Predicted, Record, Skip
 from tests.samples import model_query
-from workers.inputs.rows import Predicted
-from workers.kernel.batcher import Batcher
-from workers.kernel.results import Asked, Identity, size_of
-from workers.kernel.routing import Routes
-from workers.kernel.worker import ModelWorker
+from tests.workers import MS, NOW, answer, batch_of, emits, load, model, start, worker
+from workers.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from workers.kernel.worker import ModelWorker
 
 CODEC = Codec()
 TOPIC = topics.model_queries("digits")
-NOW = 1_700_000_000_000_000
-MS = 1_000
 OK, EXPIRED, FAILED, INVALID = Outcome.OK, Outcome.EXPIRED, Outcome.FAILED, Outcome.INVALID
-
-
-def worker(cap: int = 8, limit: int = 100, codec: Codec = CODEC) -> ModelWorker:
-    """Make a kernel with a fixed cap; four reply partitions."""
-    batcher = Batcher(Fixed(rows=cap), limit=limit, objective_us=20 * MS)
-    return ModelWorker(codec, Identity("digits", "7", "worker-1"), batcher, partitions=4)
 
 
 def asked(offset: int, reply: int = 0, slack_us: int = 50 * MS, value: bytes | None = None) -> Record:
@@ -44,8 +38,7 @@ def numbered(*answers: int, outcomes: tuple[Outcome, ...] = ()) -> Predicted:
 def decoded(effects: Effects) -> dict[int, ModelPredictions]:
     """Return the emitted records by partition."""
     found = {}
-    for effect in effects:
-        assert isinstance(effect, Emit)
+    for effect in emits(effects):
         assert (effect.topic, effect.key) == (topics.MODEL_PREDICTIONS, None)
         found[effect.partition] = CODEC.decode(ModelPredictions, effect.value)
     return found
@@ -61,13 +54,13 @@ def test_a_batch_becomes_one_record_for_each_reply_partition() -> None:
     """Rows find their own partition, with their own answers, and complete their own positions."""
     kernel = worker()
     assert kernel.on_records([asked(0, 2), asked(1, 3), asked(2, 2)], NOW) == []
-    take = kernel.take(NOW + MS)
-    effects = kernel.answer(take, numbered(10, 11, 12), NOW + 2 * MS, 5 * MS)
+    take = start(kernel, NOW + MS)
+    effects = answer(kernel, take, numbered(10, 11, 12), 5 * MS)
     found = decoded(effects)
     assert found[2].query_ids == ("q0", "q2")
     assert answers(found[2]) == [10, 12]
     assert (found[3].query_ids, answers(found[3])) == (("q1",), [11])
-    assert [effect.completes for effect in effects if isinstance(effect, Emit)] == [
+    assert [emit.completes for emit in emits(effects)] == [
         (Position(TOPIC, 1, 0), Position(TOPIC, 1, 2)),
         (Position(TOPIC, 1, 1),),
     ]
@@ -77,17 +70,16 @@ def test_a_record_says_how_its_batch_was_made() -> None:
     """Model, version, worker, waiting, duration, rows of the whole batch, cap, what stayed behind and why it began."""
     kernel = worker(cap=2)
     kernel.on_records([asked(0), asked(1, 1), asked(2)], NOW)
-    take = kernel.take(NOW + MS)
-    batch = decoded(kernel.answer(take, numbered(1, 2), NOW + 3 * MS, 5 * MS))[0]
+    take = start(kernel, NOW + MS)
+    batch = decoded(answer(kernel, take, numbered(1, 2), 5 * MS))[0]
     assert (batch.model, batch.version, batch.worker) == ("digits", "7", "worker-1")
-    assert (batch.waited_us, batch.predict_us) == ((3 * MS,), 5 * MS)
+    assert (batch.waited_us, batch.predict_us) == ((MS,), 5 * MS)
     assert (batch.batch_rows, batch.batch_cap, batch.queue_rows, batch.released) == (2, 2, 1, "cap")
 
 
 def test_large_rows_count_for_several_where_the_reader_asks_how_many_wait() -> None:
     """So that it stops for bytes as it does for rows; the figures tell how many there are."""
-    batcher: Batcher[Asked] = Batcher(Fixed(rows=4), size=size_of)
-    kernel = ModelWorker(CODEC, Identity("digits", "7", "worker-1"), batcher, 4, row_bytes=3)
+    kernel = worker(settings=WorkerSettings(queue_rows=1, queue_bytes=3))
     kernel.on_records([asked(0), asked(1)], NOW)
     statistics = kernel.statistics()
     assert kernel.held == -(-statistics["queue_bytes{model=digits}"] // 3) > statistics["queue_rows{model=digits}"] == 2
@@ -97,10 +89,10 @@ def test_a_row_that_is_refused_carries_its_message_to_whoever_asked() -> None:
     """In the record of its own partition, at its own place; where no row has one there is none."""
     kernel = worker()
     kernel.on_records([asked(0, 2), asked(1, 3), asked(2, 2), asked(3, 3), asked(4, 2, slack_us=0)], NOW)
-    take = kernel.take(NOW + MS)
+    take = start(kernel, NOW + MS)
     messages = {2: "model digits takes float32[4], got float32[5]"}
     predicted = Predicted((OK, OK, INVALID, OK), np.zeros(4, np.int64), reasons={2: "shape"}, messages=messages)
-    found = decoded(kernel.answer(take, predicted, NOW + MS, MS))
+    found = decoded(answer(kernel, take, predicted, MS))
     assert dict(zip(found[2].query_ids, found[2].messages, strict=True)) == {"q0": "", "q2": messages[2], "q4": ""}
     assert found[3].messages == ()
 
@@ -109,8 +101,8 @@ def test_expired_rows_go_into_the_records_of_their_batch() -> None:
     """Whoever waits learns at once that this answer will not come."""
     kernel = worker()
     kernel.on_records([asked(0, slack_us=MS), asked(1)], NOW)
-    take = kernel.take(NOW + 2 * MS)
-    batch = decoded(kernel.answer(take, numbered(5), NOW + 2 * MS, MS))[0]
+    take = start(kernel, NOW + 2 * MS)
+    batch = decoded(answer(kernel, take, numbered(5), MS))[0]
     assert dict(zip(batch.query_ids, batch.outcomes, strict=True)) == {"q1": OK, "q0": EXPIRED}
     assert (answers(batch)[0], batch.batch_rows, batch.released) == (5, 1, "eager")
 
@@ -120,10 +112,10 @@ def test_expired_rows_are_padded_in_every_column(texts: bool) -> None:
     """String labels and scores, too, have an entry for each row."""
     kernel = worker()
     kernel.on_records([asked(0, slack_us=MS), asked(1)], NOW)
-    take = kernel.take(NOW + 2 * MS)
+    take = start(kernel, NOW + 2 * MS)
     scores = None if texts else np.array([[0.25, 0.75]])
     predicted = Predicted((OK,), ("cat",) if texts else np.array([1]), scores)
-    batch = decoded(kernel.answer(take, predicted, NOW, MS))[0]
+    batch = decoded(answer(kernel, take, predicted, MS))[0]
     assert len(batch.answers.numpy() if isinstance(batch.answers, Tensor) else batch.answers) == 2
     assert texts or (batch.scores is not None and batch.scores.shape == (2, 2))
 
@@ -132,9 +124,8 @@ def test_a_take_with_nothing_but_expired_rows_is_told() -> None:
     """No batch runs, and the queries are complete nevertheless."""
     kernel = worker()
     kernel.on_records([asked(0, slack_us=MS)], NOW)
-    take = kernel.take(NOW + 2 * MS)
-    assert take.rows == ()
-    effects = kernel.expire(take, NOW + 2 * MS)
+    effects = load(kernel, NOW + 2 * MS)
+    assert emits(effects) == effects
     assert decoded(effects)[0].outcomes == (EXPIRED,)
     assert decoded(effects)[0].released == ""
     assert kernel.statistics()["rows_total{model=digits,outcome=expired}"] == 1
@@ -146,7 +137,7 @@ def test_what_the_queue_refuses_is_expired_at_once() -> None:
     effects = kernel.on_records([asked(0, slack_us=90 * MS), asked(1)], NOW)
     assert (decoded(effects)[0].query_ids, decoded(effects)[0].released) == (("q0",), "")
     assert kernel.statistics()["refused_total{model=digits}"] == 1
-    assert [row.item.query_id for row in kernel.take(NOW).rows] == ["q1"]
+    assert len(start(kernel).rows) == 1
 
 
 def test_an_undecodable_record_is_dead_and_its_neighbours_are_not() -> None:
@@ -154,7 +145,7 @@ def test_an_undecodable_record_is_dead_and_its_neighbours_are_not() -> None:
     kernel = worker()
     effects = kernel.on_records([asked(0, value=b"garbage"), asked(1), asked(2, value=b"")], NOW)
     assert [effect.cause for effect in effects if isinstance(effect, DeadLetter)] == ["unknown_schema", "empty"]
-    assert len(kernel.take(NOW).rows) == 1
+    assert len(start(kernel).rows) == 1
 
 
 def test_a_reply_partition_that_does_not_exist_is_dead() -> None:
@@ -169,7 +160,7 @@ def test_rows_that_failed_or_do_not_fit_are_told_as_such() -> None:
     kernel = worker()
     kernel.on_records([asked(0), asked(1), asked(2)], NOW)
     predicted = Predicted((OK, INVALID, FAILED), np.array([1, 0, 0]), reasons={1: "shape"}, fault="ValueError: no")
-    batch = decoded(kernel.answer(kernel.take(NOW), predicted, NOW, MS))[0]
+    batch = decoded(answer(kernel, start(kernel), predicted))[0]
     assert batch.outcomes == (OK, INVALID, FAILED)
     statistics = kernel.statistics()
     assert statistics["rows_total{model=digits,outcome=failed}"] == 1
@@ -181,7 +172,7 @@ def test_a_batch_too_large_for_one_record_is_halved() -> None:
     kernel = worker(codec=Codec(max_bytes=4_000))
     kernel.on_records([asked(offset) for offset in range(8)], NOW)
     predicted = Predicted((OK,) * 8, np.arange(8), np.zeros((8, 200)))
-    effects = kernel.answer(kernel.take(NOW), predicted, NOW, MS)
+    effects = answer(kernel, start(kernel), predicted)
     batches = [CODEC.decode(ModelPredictions, effect.value) for effect in effects if isinstance(effect, Emit)]
     assert len(batches) > 1
     assert [query_id for batch in batches for query_id in batch.query_ids] == [f"q{i}" for i in range(8)]
@@ -193,7 +184,7 @@ def test_a_row_too_large_for_any_record_fails() -> None:
     kernel = worker(codec=Codec(max_bytes=4_000))
     kernel.on_records([asked(0)], NOW)
     predicted = Predicted((OK,), np.array([1]), np.zeros((1, 2_000)))
-    batch = decoded(kernel.answer(kernel.take(NOW), predicted, NOW, MS))[0]
+    batch = decoded(answer(kernel, start(kernel), predicted))[0]
     assert (batch.outcomes, batch.scores) == ((FAILED,), None)
 
 
@@ -212,11 +203,11 @@ def test_a_record_is_complete_with_its_last_row() -> None:
     queries = ModelQueries(("a", "b", "c"), 2, (NOW + 50 * MS,) * 3, inputs)
     kernel.on_records([asked(0, value=CODEC.encode(queries))], NOW)
     assert kernel.held == 3
-    take = kernel.take(NOW)
-    assert [row.item.input.numpy().tolist() for row in take.rows] == [[0, 1], [2, 3]]  # type: ignore[union-attr]
-    (first,) = kernel.answer(take, numbered(1, 2), NOW, MS)
-    (last,) = kernel.answer(kernel.take(NOW), numbered(3), NOW, MS)
-    assert isinstance(first, Emit)
+    take = start(kernel, NOW)
+    assert [row.numpy().tolist() for row in take.rows] == [[0, 1], [2, 3]]  # type: ignore[union-attr]
+    effects = answer(kernel, take, numbered(1, 2), MS)
+    (first,) = emits(effects)
+    (last,) = answer(kernel, batch_of(effects), numbered(3))
     assert isinstance(last, Emit)
     assert (first.partition, first.completes) == (2, ())
     assert (last.partition, last.completes) == (2, (Position(TOPIC, 1, 0),))
@@ -233,7 +224,7 @@ def test_rows_of_no_elements_are_rows() -> None:
     kernel = worker()
     queries = ModelQueries(("a", "b"), 0, (NOW + 50 * MS,) * 2, Tensor("float32", (2, 0), b""))
     kernel.on_records([asked(0, value=CODEC.encode(queries))], NOW)
-    assert [row.item.input for row in kernel.take(NOW).rows] == [Tensor("float32", (0,), b"")] * 2
+    assert [*start(kernel).rows] == [Tensor("float32", (0,), b"")] * 2
 
 
 def test_revoked_partitions_are_forgotten() -> None:
@@ -243,16 +234,15 @@ def test_revoked_partitions_are_forgotten() -> None:
     kernel.on_revoked([0])
     assert kernel.statistics()["queue_rows{model=digits}"] == 1
     kernel.on_revoked([1])
-    assert kernel.take(NOW).rows == ()
+    assert load(kernel) == []
 
 
 def test_the_report_shows_cap_queue_and_objective() -> None:
     """Gauges carry the model as their label; counters end in _total."""
     kernel = worker(cap=3)
     kernel.on_records([asked(0), asked(1)], NOW)
-    take = kernel.take(NOW)
-    kernel.done(take, 5 * MS, NOW)
-    kernel.answer(take, numbered(1, 2), NOW, 5 * MS)
+    take = start(kernel, NOW)
+    answer(kernel, take, numbered(1, 2), 5 * MS)
     statistics = kernel.statistics()
     assert statistics["batch_cap{model=digits}"] == 3
     assert statistics["objective_us{model=digits}"] == 20 * MS
@@ -269,17 +259,58 @@ def test_priorities_reach_the_queue_row_by_row() -> None:
     ranked = ModelQueries(("a", "b"), 0, (NOW + 50 * MS,) * 2, inputs, (0, 3))
     effects = kernel.on_records([asked(0), Record(TOPIC, 1, 1, NOW, None, CODEC.encode(ranked))], NOW)
     assert decoded(effects)[0].query_ids == ("q0", "a")
-    assert [row.item.query_id for row in kernel.take(NOW).rows] == ["b"]
+    assert len(start(kernel).rows) == 1
 
 
 def test_a_late_row_of_a_canary_is_tried_for_as_long_as_one_of_the_version_that_serves() -> None:
     """How long an answer may still be of use is said once, for all versions."""
-    serving, canary = worker(), worker()
-    serving.route(Routes({"8": 1.0}, {"8": canary}))
+    kernel = worker()
+    canary = has_canary(kernel, NOW)
     query = model_query("q", 0, NOW + 50 * MS, Tensor.of(np.zeros(2, dtype=np.float32)))
-    serving.on_records([asked(0, value=CODEC.encode(query._replace(spare_us=20 * MS)))], NOW)
-    take = canary.take(NOW + 60 * MS)
-    assert (len(take.rows), take.expired) == (1, ())
+    busy = batch_of(kernel.on_records([asked(0, slack_us=500 * MS)], NOW))
+    assert busy.version == canary
+    kernel.on_records([asked(1, value=CODEC.encode(query._replace(spare_us=20 * MS)))], NOW)
+    late = answer(kernel, busy, numbered(1), MS, NOW + 60 * MS)
+    assert len(batch_of(late).rows) == 1
+
+
+def test_answers_are_written_after_the_model_has_its_next_rows() -> None:
+    """It need not wait for them, and nobody waits for longer than for the next turn."""
+    kernel = worker(cap=1)
+    kernel.on_records([asked(0), asked(1)], NOW)
+    effects = kernel.on_predicted(start(kernel).batch_id, numbered(1), MS, NOW)
+    assert [type(effect).__name__ for effect in effects] == ["Predict"]
+    assert kernel.next_deadline() == NOW
+    assert decoded(kernel.on_timer(NOW))[0].query_ids == ("q0",)
+
+
+def test_what_kept_everything_from_being_read_is_answered_before_the_next_batch() -> None:
+    """That one would keep the answers, too."""
+    kernel = worker(cap=1)
+    kernel.on_records([asked(0), asked(1)], NOW)
+    effects = kernel.on_predicted(start(kernel).batch_id, numbered(1), MS, NOW, is_blocking=True)
+    assert [type(effect).__name__ for effect in effects] == ["Emit", "Predict"]
+
+
+def test_a_model_that_is_lost_gets_its_next_rows_when_it_is_loaded_again() -> None:
+    """Its batch is answered at once."""
+    kernel = worker(cap=1)
+    kernel.on_records([asked(0), asked(1)], NOW)
+    effects = kernel.on_predicted(start(kernel).batch_id, Predicted.failed(1, "hung"), MS, NOW, is_lost=True)
+    assert decoded(effects)[0].outcomes == (FAILED,)
+    assert len(emits(effects)) == len(effects)
+    assert len(start(kernel).rows) == 1
+
+
+def has_canary(kernel: ModelWorker, now_us: int) -> str:
+    """Have version 8 answer everything as a canary."""
+    load(kernel)
+    share = replace(model("digits"), shares={"8": 1.0})
+    for key, record in ((b"digits@8", model("digits", "8")), (b"digits", share)):
+        kernel.on_records([Record(topics.MODELS, 0, 0, now_us, key, CODEC.encode(record))], now_us)
+    (asked_for,) = [effect for effect in kernel.on_timer(now_us + 300 * MS) if isinstance(effect, Load)]
+    kernel.on_loaded("digits", "8", None, 0, now_us, copy=asked_for.copy)
+    return "8"
 
 
 def test_priorities_that_are_not_one_a_row_are_a_dead_letter() -> None:

@@ -375,18 +375,17 @@ def test_what_is_ahead_is_left_unread_while_the_other_topic_is_behind() -> None:
     joiner.on_records([told("later", 0), prediction("q", 0)], 0)
     found = []
     for unread in ({PREDICTIONS}, {FEEDBACK}, {FEEDBACK, PREDICTIONS}, set()):
-        joiner.on_unread(frozenset(unread))
-        found.append(joiner.paused)
+        joiner.on_timer(0, frozenset(unread))
+        found.append(joiner.needs().paused)
     assert found == [{topics.FEEDBACK}, {topics.PREDICTIONS}, {topics.FEEDBACK}, set()]
 
 
 def test_feedback_is_not_given_up_while_predictions_are_left_unread() -> None:
     """Its prediction may be the next one to be read."""
     joiner = alone(predictions=4)
-    joiner.on_unread(frozenset((FEEDBACK,)))
+    joiner.on_timer(0, frozenset((FEEDBACK,)))
     joiner.on_records([prediction("q", 0), told("later", 0)], 0)
-    assert joiner.on_timer(20_000_000) == []
-    joiner.on_unread(frozenset())
+    assert joiner.on_timer(20_000_000, frozenset((FEEDBACK,))) == []
     ended = joiner.on_timer(60_000_000)
     assert [type(effect) for effect in ended if not isinstance(effect, DeadLetter)] == [Skip]
 

@@ -207,11 +207,9 @@ def test_a_window_stays_open_for_feedback_that_is_still_unread() -> None:
     """It was written in time; when it has been read, what is left ends."""
     alone = joiner()
     alone.on_records([prediction("a", 0, at_us=1), prediction("b", 1, at_us=1)], 1)
-    alone.on_unread(FEEDBACK)
-    assert alone.on_timer(62_000_000) == []
+    assert alone.on_timer(62_000_000, FEEDBACK) == []
     assert alone.next_deadline() == 63_000_000
     (joined,) = alone.on_records([told("a", 0, at_us=30_000_000)], 64_000_000)
-    alone.on_unread(frozenset())
     assert isinstance(joined, Emit)
     assert causes(alone.on_timer(65_000_000)) == ["no_feedback"]
 
@@ -220,11 +218,10 @@ def test_a_window_ends_once_feedback_has_been_read_beyond_it_and_one_window_late
     """Feedback that cannot be read must not keep everything for ever."""
     alone = joiner()
     alone.on_records([prediction("a", 0, at_us=1), prediction("b", 1, at_us=30_000_000)], 31_000_000)
-    alone.on_unread(FEEDBACK)
-    assert alone.on_timer(100_000_000) == []
+    assert alone.on_timer(100_000_000, FEEDBACK) == []
     alone.on_records([told("other", 0, at_us=70_000_000)], 100_000_000)
-    assert causes(alone.on_timer(101_000_000)) == ["no_feedback"]
-    assert causes(alone.on_timer(151_000_000)) == ["unmatched", "no_feedback"]
+    assert causes(alone.on_timer(101_000_000, FEEDBACK)) == ["no_feedback"]
+    assert causes(alone.on_timer(151_000_000, FEEDBACK)) == ["unmatched", "no_feedback"]
 
 
 def test_after_a_restart_late_feedback_is_a_dead_letter_and_a_copy_is_skipped() -> None:

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from schemas.records import PolicyState
-from streams.operators.contract import DeadLetter, Emit, FetchStates, Position, Skip, StateKey, WriteStates
+from schemas.records import Model, PolicyState
+from streams.operators.contract import (
+    DeadLetter,
+    Emit,
+    FetchStates,
+    Load,
+    Position,
+    Predict,
+    Predicted,
+    Skip,
+    StateKey,
+    WriteStates,
+)
 from streams.runtime.clock import SystemClock
 from streams.runtime.corrupt import corrupt
 from streams.runtime.errors import KernelError, MisconfiguredError, StuckError
+from streams.runtime.ports import Ran
 from streams.runtime.role.definition import Role
 from streams.runtime.role.loop import RoleLoop
 from streams.testing.broker import FakeBroker
 from tests.fakes import (
     FakeBroadcast,
     FakeConsumer,
+    FakeExecutors,
     FakePositions,
     FakeTransport,
     FaultyStore,
@@ -37,6 +50,7 @@ if TYPE_CHECKING:
     from streams.runtime.ports import TopicPartition
 
 Q = ("queries", 0)
+SECOND = 1_000_000
 STATE = PolicyState("exp3()", ("a",), 1, (0.5,))
 SLICE = Role("role", "role-1", ("queries",)).at_once
 
@@ -60,7 +74,6 @@ async def running(
     partitions: int = 1,
     broker: FakeBroker | None = None,
     role: dict[str, Any] | None = None,
-    companions: tuple[Any, ...] = (),
     **ports: Any,
 ) -> AsyncIterator[Scene]:
     """Run a loop until the block ends; its failure is raised there."""
@@ -68,7 +81,7 @@ async def running(
     consumer = FakeConsumer(broker, [(topic, n) for topic in topics for n in range(partitions)])
     transport = FakeTransport(broker)
     settings = Role("role", "role-1", topics, **(role or {}))
-    loop = RoleLoop(settings, kernel, fake_ports(broker, consumer, transport=transport, **ports), companions=companions)
+    loop = RoleLoop(settings, kernel, fake_ports(broker, consumer, transport=transport, **ports))
     stop = asyncio.Event()
     task = asyncio.create_task(loop.run(stop))
     try:
@@ -732,7 +745,7 @@ def test_a_refused_write_starts_the_partition_over_from_the_store() -> None:
             s.broker.put(*Q, b"6")
             kernel.decide = lambda record: learner(record) if record.offset >= 3 else []
             await elapse(2)
-            assert kernel.refused == [(0, 3)]
+            assert kernel.revoked == [(0,)]
             assert kernel.starts == [{0: 0}, {0: 3}]
             assert s.consumer.seeks == [(Q, 1)]
             assert store.offsets == {0: 7}
@@ -882,22 +895,94 @@ def test_every_second_a_report_goes_to_the_hooks_and_to_the_topic() -> None:
     run(scene())
 
 
-def test_companions_run_with_the_loop_and_use_it() -> None:
-    """A worker's predictor is one: it performs effects when its batch is done."""
+class Answering(FakeExecutors):
+    """Executors whose model needs a second to be loaded, and one for a batch."""
+
+    def load(self, load: Load) -> None:
+        """Load after a second."""
+        self.later(1.0, lambda: self.events.loaded(load, None, SECOND))
+
+    def predict(self, predict: Predict) -> None:
+        """Fail every row after a second."""
+        self.later(1.0, lambda: self.events.predicted(predict, Ran(Predicted.failed(len(predict.rows), "no"), SECOND)))
+
+
+@dataclass
+class AsksModels(ScriptedKernel):
+    """Loads a model at its start, and asks it for every record; breaks over a record `break`."""
+
+    fails: int = 0
+    outcomes: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.decide = self._ask
+        self.wakes = [0]
+        self.timer = lambda _now_us: [Load(Model("m", "1", "function", "", "", "label", None, ()))]
+
+    def _ask(self, record: Record) -> Effects:
+        return [Predict(record.offset, "m", "1", ["row"], SECOND)]
+
+    def on_loaded(
+        self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
+    ) -> Effects:
+        """Do nothing."""
+        return []
+
+    def on_predicted(
+        self,
+        batch_id: int,
+        results: Predicted,
+        took_us: int,
+        now_us: int,
+        *,
+        is_blocking: bool = False,
+        is_lost: bool = False,
+    ) -> Effects:
+        """Answer, unless it is to fail."""
+        self.outcomes.append(batch_id)
+        if self.fails:
+            self.fails -= 1
+            raise ZeroDivisionError
+        return [Emit("out", 0, None, b"predicted", (Position("queries", 0, batch_id),))]
+
+
+def test_no_partition_is_taken_before_the_model_is_loaded() -> None:
+    """Its queries would wait for a model that is not there."""
 
     async def scene() -> None:
-        async def companion(loop: RoleLoop) -> None:
-            await loop.ready.wait()
-            await elapse(1)
-            loop.perform([Emit("out", 0, None, b"predicted", (Position("queries", 0, 0),))])
-            await elapse(1_000_000)
+        async with running(AsksModels(), executors=Answering()) as s:
+            await elapse(0.9)
+            assert not s.loop.ready.is_set()
+            await elapse(0.2)
+            assert s.loop.ready.is_set()
 
-        kernel = ScriptedKernel(decide=lambda record: [])
-        async with running(kernel, companions=(companion,)) as s:
+    run(scene())
+
+
+def test_what_a_model_answered_is_performed() -> None:
+    """Its effects complete what was asked."""
+
+    async def scene() -> None:
+        async with running(AsksModels(), executors=Answering()) as s:
             s.broker.put(*Q, b"1")
-            await elapse(2)
+            await elapse(3.6)
             assert s.broker.values("out") == [b"predicted"]
             assert s.broker.committed == {Q: 1}
+
+    run(scene())
+
+
+def test_outcomes_of_batches_that_were_asked_before_a_failure_are_told_after_it() -> None:
+    """A kernel that starts over still hears which of its models are free."""
+
+    async def scene() -> None:
+        kernel = AsksModels(fails=1)
+        async with running(kernel, executors=Answering()) as s:
+            s.broker.put(*Q, b"1")
+            s.broker.put(*Q, b"2")
+            await elapse(8)
+            assert {*kernel.outcomes[:2]} == {0, 1}
+            assert s.broker.committed == {Q: 2}
 
     run(scene())
 

@@ -1,0 +1,115 @@
+"""Models with scripted service times, in virtual time: what answers `Predict` and `Load` for the driver.
+
+Predict ─▶ Service.predict ─▶ (results, how long) ─▶ later: on_predicted
+                └─ None: it hangs ─▶ after its patience: a vital one ends its role, another one is lost
+Load ────▶ Service.load ────▶ (fault, how long) ───▶ later: on_loaded
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
+
+from streams.operators.contract import Load, Predict, Predicted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streams.operators.contract import Effects, Operator
+
+
+def _at_once(_load: Load) -> tuple[str | None, int]:
+    return None, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How one model behaves.
+
+    Attributes:
+        predict: results of a batch, and how long they take (us); None = it hangs.
+        load: why a version cannot be loaded, None if it can, and how long that takes (us).
+        is_blocking: nothing of its role goes on while it predicts, as on an event loop's own thread.
+    """
+
+    predict: Callable[[Predict], tuple[Predicted, int] | None]
+    load: Callable[[Load], tuple[str | None, int]] = _at_once
+    is_blocking: bool = False
+
+
+class Outcome(NamedTuple):
+    """What a role is told at a time.
+
+    Attributes:
+        role: which.
+        start: which start of it had asked; another one is told nothing.
+        tell: has its operator decide; None = the role ends, and is started again.
+        is_over: whether what was predicted there kept the role from everything else.
+    """
+
+    role: str
+    start: int
+    tell: Callable[[Operator, int], Effects] | None
+    is_over: bool = False
+
+
+class Services:
+    """All models of a driver, and what they will have done."""
+
+    def __init__(self, services: dict[str, Service]) -> None:
+        self._services = services
+        self._outcomes: list[tuple[int, int, Outcome]] = []
+        self._order = count()
+
+    def next_us(self) -> int | None:
+        """Return when the next outcome is there."""
+        return self._outcomes[0][0] if self._outcomes else None
+
+    def due(self, now_us: int) -> Outcome | None:
+        """Return an outcome that is there."""
+        return heappop(self._outcomes)[2] if self._outcomes and self._outcomes[0][0] <= now_us else None
+
+    def load(self, load: Load, role: str, start: int, now_us: int) -> None:
+        """Load a copy of a version."""
+        model = load.model
+        fault, took_us = self._service(model.name).load(load)
+
+        def tell(operator: Operator, now_us: int) -> Effects:
+            return operator.on_loaded(model.name, model.version, fault, took_us, now_us, copy=load.copy)
+
+        self._later(now_us + took_us, Outcome(role, start, tell))
+
+    def predict(self, batch: Predict, role: str, start: int, now_us: int) -> bool:
+        """Predict a batch; returns whether its role does nothing else meanwhile."""
+        service = self._service(batch.model)
+        found = service.predict(batch)
+        if found is None:
+            self._hang(batch, role, start, now_us + batch.patience_us)
+            return service.is_blocking
+        results, took_us = found
+
+        def tell(operator: Operator, now_us: int) -> Effects:
+            return operator.on_predicted(batch.batch_id, results, took_us, now_us, is_blocking=service.is_blocking)
+
+        self._later(now_us + took_us, Outcome(role, start, tell, service.is_blocking))
+        return service.is_blocking
+
+    def _hang(self, batch: Predict, role: str, start: int, at_us: int) -> None:
+        fault = f"the model did not answer {len(batch.rows)} rows within {batch.patience_us / 1e6:.1f} s"
+        results = Predicted.failed(len(batch.rows), fault)
+
+        def tell(operator: Operator, now_us: int) -> Effects:
+            told = operator.on_predicted(batch.batch_id, results, batch.patience_us, now_us, is_lost=True)
+            return told + operator.on_loaded(batch.model, batch.version, fault, 0, now_us, copy=batch.copy)
+
+        self._later(at_us, Outcome(role, start, None if batch.is_vital else tell))
+
+    def _later(self, at_us: int, outcome: Outcome) -> None:
+        heappush(self._outcomes, (at_us, next(self._order), outcome))
+
+    def _service(self, model: str) -> Service:
+        if model not in self._services:
+            raise LookupError(f"nothing says how model {model} behaves; name it in `models`")
+        return self._services[model]

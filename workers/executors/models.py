@@ -1,0 +1,224 @@
+"""Runs the models of one role: `streams.runtime.ports.Executors`, over an executor for each copy.
+
+    Load ─────▶ executor.start ─▶ loaded                         a task each
+    Predict ─┬▶ executor.run ───▶ predicted                      a task each: a thread or processes work meanwhile
+             └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here, in the next turn of the event loop
+
+A model that hangs, or that fails in a way nobody has foreseen, ends the role if it is vital there. Otherwise it is let
+go of, and the kernel hears why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from streams.operators.contract import Predicted
+from streams.runtime.ports import Ran
+from workers.errors import HungError, WorkerError, refusing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from typing import Any
+
+    from schemas.records import Model
+    from streams.operators.contract import Load, Predict, Unload
+    from streams.runtime.ports import ExecutorEvents
+    from workers.executors.thread import Executor, Timed
+    from workers.packages.autotune import Choice
+
+_log = logging.getLogger(__name__)
+
+# What the event loop does beside a model that keeps it: a share of the time that a batch took, and at most so long.
+BREATH_SHARE, BREATH_S = 8, 0.000_5
+# How often the same complaint about a model is logged.
+COMPLAINT_S = 10.0
+
+
+class _Copy(NamedTuple):
+    """A copy of a version, loaded or being loaded."""
+
+    load: Load
+    executor: Executor
+
+
+class ModelExecutors:
+    """Executors by model and copy.
+
+    Args:
+        make: returns what runs a version, not started yet; the function is told which of its forms run.
+    """
+
+    def __init__(self, make: Callable[[Model, Callable[[Choice], None]], Executor]) -> None:
+        self._make = make
+        self._copies: dict[tuple[str, int], _Copy] = {}
+        self._figures: dict[str, Mapping[str, float]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self._leaving: dict[str, set[asyncio.Task[None]]] = {}
+        self._vital = 0
+        self._loaded = asyncio.Event()
+        self._loaded.set()
+        self._quick: list[tuple[Predict, Executor]] = []
+        self._breath_until_s = 0.0
+        self._complained_s: dict[str, float] = {}
+
+    def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
+        """Say who is told, and who owns the tasks."""
+        self._events = events
+        self._tasks = tasks
+
+    def load(self, load: Load) -> None:
+        """Load a copy of a version."""
+        name = load.model.name
+
+        def chose(choice: Choice) -> None:
+            if not load.is_beside:
+                self._figures[name] = choice.gauges(name)
+
+        copy = _Copy(load, self._make(load.model, chose))
+        self._copies[name, load.copy] = copy
+        if load.is_vital:
+            self._vital += 1
+            self._loaded.clear()
+        self._do(self._load(copy, is_vital=load.is_vital))
+
+    def unload(self, unload: Unload) -> None:
+        """Let go of a copy."""
+        copy = self._copies.pop((unload.model, unload.copy), None)
+        if copy is not None:
+            leaving = self._leaving.setdefault(unload.model, set())
+            task = self._do(copy.executor.stop())
+            leaving.add(task)
+            task.add_done_callback(leaving.discard)
+
+    def predict(self, predict: Predict) -> None:
+        """Predict a batch, here if that is quick and what hangs would end the role anyway; `go_on` starts it then."""
+        executor = self._copies[predict.model, predict.copy].executor
+        if predict.is_vital and executor.ready and executor.is_quick(len(predict.rows), more=predict.queued > 0):
+            self._quick.append((predict, executor))
+        else:
+            self._do(self._run(predict, executor))
+
+    def go_on(self) -> None:
+        """Run quick batches in the next turn of the event loop: what has been decided is performed before."""
+        if self._quick:
+            quick, self._quick = self._quick, []
+            asyncio.get_running_loop().call_soon(self._run_quick, quick)
+
+    async def loaded(self) -> None:
+        """Return when no vital copy is being loaded."""
+        await self._loaded.wait()
+
+    async def stop(self) -> None:
+        """Let go of all models, without waiting for them."""
+        self._quick.clear()
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        copies, self._copies = [*self._copies.values()], {}
+        for copy in copies:
+            await copy.executor.stop()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return which forms of the models run, and what was measured."""
+        return {name: value for figures in self._figures.values() for name, value in figures.items()}
+
+    def _do(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._tasks.create_task(job)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    async def _load(self, copy: _Copy, *, is_vital: bool) -> None:
+        """Load a copy, or load it again."""
+        load, executor = copy
+        started_s = time.perf_counter()
+        leaving = self._leaving.get(load.model.name)
+        if leaving:
+            await asyncio.wait(tuple(leaving))
+        fault = None
+        try:
+            with refusing("it cannot be loaded", but=(WorkerError, OSError)):
+                await executor.start()
+        except (WorkerError, OSError) as error:
+            if is_vital and isinstance(error, HungError):
+                raise
+            fault = str(error) or type(error).__name__
+            await self._drop(copy)
+        took_us = int((time.perf_counter() - started_s) * 1e6)
+        if load.is_vital and not self._loaded.is_set():
+            self._vital -= 1
+            if not self._vital:
+                self._loaded.set()
+        self._events.loaded(load, fault, took_us)
+
+    async def _run(self, predict: Predict, executor: Executor) -> None:
+        """Predict in a thread or a process."""
+        patience_s = predict.patience_us / 1e6
+        try:
+            with refusing("it cannot be asked", but=(WorkerError, OSError)):
+                timed = await executor.run(predict.rows, patience_s)
+        except (WorkerError, OSError) as error:
+            if predict.is_vital:
+                raise
+            await self._give_up(predict, str(error) or type(error).__name__)
+            return
+        self._tell(predict, timed, is_lost=not executor.ready)
+        if not executor.ready:
+            await self._load_again(predict)
+
+    def _run_quick(self, quick: Sequence[tuple[Predict, Executor]]) -> None:
+        """Predict here, batch after batch, unless others have to have the event loop first."""
+        if time.perf_counter() < self._breath_until_s:
+            asyncio.get_running_loop().call_soon(self._run_quick, quick)
+            return
+        for predict, executor in quick:
+            try:
+                timed = executor.run_quick(predict.rows, predict.patience_us / 1e6)
+                if timed is None:
+                    self._do(self._run(predict, executor))
+                    continue
+                breath_s = min(timed.predict_us / 1e6 / BREATH_SHARE, BREATH_S)
+                self._breath_until_s = time.perf_counter() + breath_s
+                self._tell(predict, timed, is_blocking=True)
+            except Exception as error:  # noqa: BLE001 - raised again where it ends the role
+                self._do(_raise(error))
+
+    def _tell(self, predict: Predict, timed: Timed, *, is_blocking: bool = False, is_lost: bool = False) -> None:
+        self._complain(predict, timed.predicted)
+        self._events.predicted(predict, Ran(timed.predicted, timed.predict_us, is_blocking, is_lost))
+
+    def _complain(self, predict: Predict, predicted: Predicted) -> None:
+        """Log what is wrong with a batch, seldom."""
+        refused = next(iter(predicted.messages.values()), None)
+        if predicted.fault is None and refused is None:
+            return
+        now_s = time.monotonic()
+        if now_s - self._complained_s.get(predict.model, -COMPLAINT_S) >= COMPLAINT_S:
+            self._complained_s[predict.model] = now_s
+            what = "failed on rows" if predicted.fault is not None else "refused rows"
+            told = predicted.fault or refused
+            _log.warning("model %s %s of a batch of %d: %s", predict.model, what, len(predict.rows), told)
+
+    async def _give_up(self, predict: Predict, fault: str) -> None:
+        """Fail a batch and let go of its model, which is of no more use."""
+        copy = self._copies[predict.model, predict.copy]
+        await self._drop(copy)
+        self._events.predicted(predict, Ran(Predicted.failed(len(predict.rows), fault), 0, is_lost=True))
+        self._events.loaded(copy.load, fault, 0)
+
+    async def _load_again(self, predict: Predict) -> None:
+        copy = self._copies.get((predict.model, predict.copy))
+        if copy is not None:
+            await self._load(copy, is_vital=predict.is_vital)
+
+    async def _drop(self, copy: _Copy) -> None:
+        self._copies.pop((copy.load.model.name, copy.load.copy), None)
+        await copy.executor.stop()
+
+
+async def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,143 @@
+"""The versions of a model that run beside the one that serves: its canaries and its shadows.
+
+Each has its own queue, batch controller and thread, so that one that is slow or broken makes only its own rows late;
+one that hangs fails its rows and is routed around. What cannot be loaded gets no rows, and loading is tried again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from streams.operators.contract import Log
+from workers.kernel import routing
+from workers.kernel.loading import Pause
+from workers.kernel.routing import Routes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from schemas.records import Model
+    from workers.kernel.lane import Lane
+    from workers.kernel.loading import Loader, Plan
+    from workers.kernel.versions import Versions, Wanted
+    from workers.kernel.warm_up import Recent
+
+
+class _Running(NamedTuple):
+    wanted: Wanted
+    lane: Lane
+
+
+class Beside:
+    """Has the wanted versions run beside the serving one, and no others.
+
+    Attributes:
+        failures: attempts to get one ready that failed, and ends of some that ran.
+        routes: which version gets which rows.
+        lanes: of all that run, those included that get no more rows.
+        has_broken: whether one is of no more use, and has not been let go of.
+    """
+
+    def __init__(self, versions: Versions, loader: Loader, lane: Callable[[Wanted, int], Lane], recent: Recent) -> None:
+        """Nothing runs yet.
+
+        Args:
+            versions: that are wanted.
+            loader: loads them.
+            lane: returns the lane of a version, and of this copy.
+            recent: the last rows, which a version is tried on.
+        """
+        self.failures = 0
+        self.routes: Routes[Lane] = Routes({}, {})
+        self.lanes: list[Lane] = []
+        self.has_broken = False
+        self._versions = versions
+        self._loader = loader
+        self._lane = lane
+        self._recent = recent
+        self._running: dict[str, _Running] = {}
+        self._broken: dict[str, Model] = {}
+
+    def break_down(self, copy: int, fault: str) -> None:
+        """Have a version's rows fail from now on, and route around it."""
+        for running in self._running.values():
+            if running.lane.copy == copy:
+                running.lane.fault = fault
+                self.has_broken = True
+        self.route()
+
+    def route(self) -> None:
+        """Give rows to what runs and works, by the shares that are wanted now."""
+        shares: dict[str, float] = {}
+        for version, running in self._running.items():
+            share = self._share(running.wanted)
+            if share is not None and running.lane.fault is None:
+                shares[version] = share
+                self._running[version] = running._replace(wanted=running.wanted._replace(share=share))
+        self.routes = Routes(shares, {version: self._running[version].lane for version in shares})
+
+    def converge(self, wanted: Sequence[Wanted]) -> Plan[bool]:
+        """Have these run, and no others; False if one cannot be had now and is to be tried again."""
+        named = {each.model.version: each for each in wanted}
+        self.has_broken = False
+        self.route()
+        for version, running in tuple(self._running.items()):
+            if running.lane.fault is not None:
+                self._fail(f"{running.wanted.model.name} {version} is of no more use: {running.lane.fault}")
+                self._broken[version] = running.wanted.model
+            now = named.get(version)
+            if now is None or not _alike(now, running.wanted) or version in self._broken:
+                yield from self._retire(version)
+            else:
+                self._running[version] = running._replace(wanted=running.wanted._replace(model=now.model))
+        self._broken = {v: model for v, model in self._broken.items() if v in named and named[v].model == model}
+        is_all = True
+        for version, each in named.items():
+            if version not in self._running and version not in self._broken:
+                is_all = (yield from self._begin(each)) and is_all
+        return is_all
+
+    def _share(self, running: Wanted) -> float | None:
+        """Return the share that is wanted now of what runs; None = no rows: it is to end, or to begin anew."""
+        serving, version = self._versions.wanted, running.model.version
+        if version == serving.version:  # until it serves it goes on
+            return running.share
+        share = serving.shares.get(version)
+        return share if share is not None and bool(share) == bool(running.share) else None
+
+    def _begin(self, wanted: Wanted) -> Plan[bool]:
+        model, label = wanted.model, routing.label(wanted.share)
+        if model.version not in self._versions.wanted.shares:  # any more: others have been loaded before it
+            return True
+        copy, fault = yield from self._loader.prepare(model, self._recent.trial(model.version), beside=True)
+        if fault:
+            self._fail(f"{model.name} {model.version} cannot run as {label}: {fault}")
+            return False
+        lane = self._lane(wanted, copy)
+        lane.is_ready = True
+        self._running[model.version] = _Running(wanted, lane)
+        self.lanes.append(lane)
+        self.route()
+        self._log(f"{model.name} {model.version} runs as {label}")
+        return True
+
+    def _retire(self, version: str) -> Plan[None]:
+        """Give it no more rows, and let go of it when it has answered those that it holds."""
+        wanted, lane = self._running.pop(version)
+        self.route()
+        yield Pause(lambda: lane.is_empty)
+        self.lanes.remove(lane)
+        self._loader.release(wanted.model, lane.copy)
+        self._log(f"{wanted.model.name} {version} runs no longer beside another version")
+
+    def _fail(self, message: str) -> None:
+        self.failures += 1
+        self._loader.effects.append(Log(message, is_fault=True))
+
+    def _log(self, message: str) -> None:
+        self._loader.effects.append(Log(message))
+
+
+def _alike(one: Wanted, other: Wanted) -> bool:
+    """Whether the running one may go on, perhaps with another share."""
+    return (one.model.digest, bool(one.share)) == (other.model.digest, bool(other.share))

@@ -1,0 +1,251 @@
+"""One version of a model at work: its queue, the batch that it predicts, and what it answers.
+
+    offer ─▶ queue ─start─▶ Predict ─▶ the model ─▶ finish ─▶ answers ─▶ model-predictions, or shadows
+               │                                                ▲
+               └─ expired, refused, no model ───────────────────┘
+
+One batch at a time is with the model. Every time is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from schemas.records import Outcome
+from streams.operators.contract import Predict, Predicted
+from streams.operators.statistics import Counters, Durations, render
+from workers.kernel.batcher import Take
+from workers.kernel.results import Answering, Batch, Source, inputs_of
+from workers.kernel.routing import SHADOW
+from workers.kernel.service_times import QUICK_US
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Effects
+    from workers.kernel.batcher import Batcher
+    from workers.kernel.results import Asked, Identity
+
+# A model that needs longer is taken for hung; no batch objective comes near, and loading into a cache may take seconds.
+MIN_PATIENCE_US = 5_000_000
+# How long rows are waited for after a batch that kept everything from being read; at most half of the batch. Beside
+# other work on two cores a leg takes 1 to 2 ms.
+LISTEN_US = 5_000
+# What comes so soon after such a batch had been on its way. The answer to the next fetch is what is waited for.
+BREATH_US = 1_000
+
+
+def patience_us(objective_us: int) -> int:
+    """Return how long a batch may take before the model counts as hung (us): 10 objectives, at least 5 s."""
+    return max(MIN_PATIENCE_US, 10 * objective_us)
+
+
+class Running(NamedTuple):
+    """A batch that is being predicted, and in whose name it will be answered."""
+
+    take: Take[Asked]
+    identity: Identity
+    started_us: int
+
+
+class Lane:
+    """One version at work.
+
+    Attributes:
+        is_ready: its model can be asked.
+        fault: why its rows fail at once; None = they are predicted.
+        running: the batch that is with the model.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        identity: Identity,
+        batcher: Batcher[Asked],
+        patience_us: int | None = None,
+        beside: str = "",
+        copy: int = 0,
+    ) -> None:
+        """Start with an empty queue and no model.
+
+        Args:
+            codec: for predictions.
+            identity: goes into every record.
+            batcher: holds the queue and sizes the batches.
+            patience_us: after which the model counts as hung; None = as follows from the objective.
+            beside: its label, if the version runs beside the one that serves: its figures carry the version.
+            copy: of the version, which is asked.
+        """
+        self.is_ready = False
+        self.fault: str | None = None
+        self.running: Running | None = None
+        self.batcher = batcher
+        self.copy = copy
+        self._patience_us = patience_us
+        self._counters = Counters()
+        self._durations = Durations("model", "model")
+        self._beside = beside
+        topic = topics.SHADOWS if beside == SHADOW else topics.MODEL_PREDICTIONS
+        self._answering = Answering(codec, topic, identity)
+        self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
+        self._wait_until_us: int | None = None
+        self._listening: tuple[int, int] | None = None  # what comes before the first is no news; until the second
+        self._now_us = 0
+
+    @property
+    def identity(self) -> Identity:
+        """Who answers."""
+        return self._answering.identity
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits and nothing is being predicted."""
+        return self.running is None and not len(self.batcher)
+
+    def next_start(self) -> int | None:
+        """Return when `start` is to be called at the latest (us)."""
+        if self.running is not None:
+            return None
+        return self._wait_until_us if self._listening is None else self._listening[1]
+
+    def succeed(self, version: str, copy: int) -> None:
+        """Ask this version from now on, and answer in its name; what is being predicted is answered in the old one."""
+        self._answering = replace(self._answering, identity=self.identity._replace(version=version))
+        self.copy, self.is_ready, self.fault = copy, True, None
+
+    def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
+        """Queue rows (due_us, row) that have just been fetched; what there is no room for is expired.
+
+        Args:
+            items: the rows.
+            now_us: the time.
+            ranks: priorities by index, of those that have one.
+        """
+        refused = self.batcher.offer(items, now_us, ranks)
+        if self._listening is not None and (now_us >= self._listening[0] or self.batcher.room_in_batch <= 0):
+            self._listening = None
+        if not refused:
+            return []
+        self.count("refused_total", len(refused))
+        take = Take((), tuple(refused), self.batcher.cap, len(self.batcher))
+        return self.unpredicted(take, Outcome.EXPIRED, now_us)
+
+    def mirror(self, asked: Sequence[tuple[int, Asked]], now_us: int) -> None:
+        """Queue copies of rows that another version answers, as far as there is room: nobody waits for them."""
+        copies: dict[int, Source] = {}
+        items = []
+        for due_us, row in asked[: max(0, self.batcher.room)]:
+            source = copies.get(id(row.source))
+            if source is None:  # one row more than there are: it is never the last, and completes nothing
+                given = row.source
+                source = copies[id(given)] = Source(given.position, given.reply_partition, given.column, given.left + 1)
+            items.append((due_us, row._replace(source=source)))
+        self.offer(items, now_us, {})
+
+    def start(self, now_us: int, number: Callable[[], int], *, is_vital: bool) -> Effects:
+        """Give the model its next batch, if it is free and there is one; tell of what has expired.
+
+        Args:
+            now_us: the time.
+            number: returns the next batch's.
+            is_vital: whether the role ends if the model hangs.
+        """
+        if self.running is not None or not len(self.batcher) or not (self.is_ready or self.fault):
+            self._wait_until_us = None
+            return []
+        if self._listening is not None:
+            if now_us < self._listening[1]:
+                return []
+            self._listening = None
+        return self._fail(now_us) if self.fault is not None else self._start(now_us, number, is_vital=is_vital)
+
+    def _start(self, now_us: int, number: Callable[[], int], *, is_vital: bool) -> Effects:
+        self._now_us = now_us
+        take = self.batcher.take(now_us)
+        self._wait_until_us = take.wait_until_us
+        if not take.rows:
+            return self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []
+        model, version, _ = self.identity
+        self.running = Running(take, self.identity, now_us)
+        patience = self._patience_us or patience_us(self.batcher.objective(now_us))
+        rows = inputs_of(take.rows)
+        return [Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)]
+
+    def _fail(self, now_us: int) -> Effects:
+        """Fail everything that waits: there is no model."""
+        effects: Effects = []
+        self._wait_until_us = None
+        while len(self.batcher):
+            take = self.batcher.take(now_us)
+            if take.rows:
+                predicted = Predicted.failed(len(take.rows), self.fault or "")
+                self.batcher.done(len(take.rows), 0, now_us)
+                effects += self.answers(Running(take, self.identity, now_us), predicted, 0)
+                continue
+            self._wait_until_us = take.wait_until_us
+            effects += self.unpredicted(take, Outcome.EXPIRED, now_us) if take.expired else []
+            if take.wait_until_us is not None:
+                break
+        return effects
+
+    def finish(self, took_us: int, now_us: int, *, is_blocking: bool) -> None:
+        """Learn from how long a batch took; after one that kept everything from being read, listen for a while."""
+        running, self.running = self.running, None
+        if running is None:
+            return
+        batcher, is_deaf = self.batcher, is_blocking and took_us > QUICK_US
+        batcher.done(len(running.take.rows), took_us, now_us, deaf=is_deaf)
+        if is_deaf and len(batcher) and batcher.room_in_batch > 0:
+            self._listening = now_us + BREATH_US, now_us + min(LISTEN_US, took_us // 2)
+
+    def answers(self, running: Running, predicted: Predicted, took_us: int) -> Effects:
+        """Turn a predicted batch into records; its expired rows go into the same ones."""
+        take, identity, started_us = running
+        self._count(take, predicted, took_us)
+        done_us = started_us + took_us
+        self._durations.latest[identity.model].extend([done_us - row.fetched_us for row in take.rows])
+        answering = self._answering
+        if identity is not answering.identity:
+            answering = replace(answering, identity=identity)
+        return answering.records(Batch.of(take, predicted, started_us, took_us))
+
+    def unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Effects:
+        """Tell one outcome of all rows that a take gives up."""
+        self._counters["rows_total", *self._label, "outcome", outcome.value] += len(take.expired)
+        return self._answering.records(Batch.unpredicted(take, outcome, now_us, message))
+
+    def drop(self, partitions: frozenset[int]) -> None:
+        """Forget what is queued from these partitions."""
+        self.batcher.forget(lambda asked: asked.source.position.partition in partitions)
+        self._wait_until_us = self._listening = None
+
+    def count(self, name: str, number: int) -> None:
+        """Add to a counter of this version."""
+        self._counters[name, *self._label] += number
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return rows by outcome, batches by reason, and gauges of cap, queue and objective, all with the model."""
+        return {
+            **self._counters.rendered(),
+            **({} if self._beside else self._durations.rendered()),
+            render(("batch_cap", *self._label)): float(self.batcher.cap),
+            render(("queue_rows", *self._label)): float(len(self.batcher)),
+            render(("queue_bytes", *self._label)): float(self.batcher.bytes),
+            render(("objective_us", *self._label)): float(self.batcher.objective(self._now_us)),
+        }
+
+    def _count(self, take: Take[Asked], predicted: Predicted, predict_us: int) -> None:
+        counters, label = self._counters, self._label
+        counters["rows_total", *label, "outcome", Outcome.OK.value] += predicted.outcomes.count(Outcome.OK)
+        for outcome in predicted.outcomes:  # one by one, as they are few: to hash an outcome takes a call
+            if outcome is not Outcome.OK:
+                counters["rows_total", *label, "outcome", outcome.value] += 1
+        counters["rows_total", *label, "outcome", Outcome.EXPIRED.value] += len(take.expired)
+        for reason in predicted.reasons.values():
+            counters["invalid_total", *label, "reason", reason] += 1
+        counters["batches_total", *label, "reason", take.reason] += 1
+        counters["batch_rows_total", *label] += len(take.rows)
+        counters["predict_us_total", *label] += predict_us

@@ -1,0 +1,260 @@
+"""Has the wanted versions of a model serve, and run beside it: which is loaded when, and which answers.
+
+    topic models ─▶ converge ─┬─ serves: get it ready ─▶ the present one answers what had been read ─▶ it takes over
+                              └─ beside: get it ready ─▶ rows are routed to it;  gone: it answers what it still holds
+
+In the worker, not in another process: a second member of the group would stop it twice for a rebalance, and queries
+would be late. What cannot be loaded changes nothing: the present version goes on, and loading is tried again. Loading
+may take minutes: meanwhile `route` gives what runs its new share, or none.
+
+Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`): queries wait
+meanwhile, or are answered without this model at their deadline, and if the new one cannot be loaded the old one is
+loaded again.
+
+A worker whose version cannot be loaded at its start takes the last one that was added before it and can be loaded, and
+goes on trying the one that is wanted. So does one that starts with a version that takes nothing of what is asked, where
+an earlier one does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.operators.contract import Log
+from workers.inputs.likeness import taken, takes_alike, takes_none
+from workers.kernel.beside import Beside
+from workers.kernel.loading import Pause
+from workers.kernel.versions import Versions, differs
+from workers.kernel.warm_up import Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from schemas.records import Model
+    from streams.operators.contract import Effects
+    from workers.kernel.lane import Lane
+    from workers.kernel.loading import Loader, Plan
+    from workers.kernel.versions import Wanted
+    from workers.kernel.warm_up import Recent
+
+# A start reads the topic from its beginning, all wanted versions of the past: only what stays wanted is loaded.
+SETTLE_US = 300_000
+# A package may be on its way to this machine, or its disk away.
+RETRY_US = 10_000_000
+
+
+class Rollout:
+    """Gets ready what is wanted, one version after the other.
+
+    Attributes:
+        versions: that are wanted.
+        served: the version that answers.
+        beside: what runs beside it.
+        recent: the last rows, which the next version is tried on.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        serving: Lane,
+        loader: Loader,
+        lane: Callable[[Wanted, int], Lane],
+        recent: Recent,
+        drain_us: int,
+        *,
+        unload_first: bool = False,
+    ) -> None:
+        """Nothing is loaded before the first `advance`.
+
+        Args:
+            model: that is served.
+            serving: its lane.
+            loader: loads versions.
+            lane: returns the lane of a version that runs beside it, and of this copy.
+            recent: the last rows.
+            drain_us: how long the next version waits for the present one to answer what had been read.
+            unload_first: never hold two versions at once.
+        """
+        self.versions = Versions(model)
+        self.served = model
+        self.recent = recent
+        self.beside = Beside(self.versions, loader, lane, recent)
+        self._serving = serving
+        self._loader = loader
+        self._drain_us = drain_us
+        self._unload_first = unload_first
+        self._is_lost = False  # no version is loaded: `served` could not be
+        self._failing = ""  # the version that is wanted and could not be had
+        self._failures = self._switches = 0
+        self._ready_s: dict[str, float] = {}
+        self._is_first = True  # nothing has been compared yet with what was asked before this start
+        self._now_us = 0
+        self._plan = self._run()
+        self._pause: Pause | None = None
+
+    def is_stirred(self, now_us: int) -> bool:
+        """Tell whether there is anything to do."""
+        pause = self._pause
+        return pause is None or pause.is_over() or (pause.until_us is not None and now_us >= pause.until_us)
+
+    def next_deadline(self) -> int | None:
+        """Return when `advance` has something to do in any case (us)."""
+        return 0 if self._pause is None else self._pause.until_us
+
+    def advance(self, now_us: int) -> Effects:
+        """Do what there is to do."""
+        self._now_us = now_us
+        while self.is_stirred(now_us):
+            self._pause = None  # a plan that fails has nothing more to wait for, and fails again
+            self._pause = next(self._plan)
+        effects = self._loader.effects
+        self._loader.effects = []
+        return effects
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return how versions changed."""
+        model = self.served.name
+        label = f"{{model={model}}}"
+        return {
+            **({f"version_failing{{model={model},version={self._failing}}}": 1.0} if self._failing else {}),
+            **({f"model_not_loaded{label}": 1.0} if self._is_lost else {}),
+            **{f"ready_s{{model={model},version={version}}}": took for version, took in self._ready_s.items()},
+            f"version_switches_total{label}": float(self._switches),
+            f"version_failures_total{label}": float(self._failures + self.beside.failures),
+        }
+
+    def _run(self) -> Plan[None]:
+        """Get ready what is wanted, for ever."""
+        yield from self._load_first()
+        while True:
+            yield self._change()
+            self.versions.has_changed = False
+            yield Pause(lambda: False, self._now_us + SETTLE_US)
+            while not (yield from self._converge()):
+                yield self._change(self._now_us + RETRY_US)
+                self.versions.has_changed = False
+
+    def _change(self, until_us: int | None = None) -> Pause:
+        return Pause(lambda: self.versions.has_changed or self.beside.has_broken, until_us)
+
+    def _load_first(self) -> Plan[None]:
+        copy, fault = yield from self._loader.prepare(self.served, Trial(), vital=True)
+        if not fault:
+            self._serving.succeed(self.served.version, copy)
+            return
+        self._serving.fault = f"it is not loaded: {fault}"
+        self._log(f"{_named(self.served)} cannot be loaded, its rows fail until one can be: {fault}", is_fault=True)
+        self._is_lost, self._failing = True, self.served.version
+        self.versions.has_changed = True
+
+    def _converge(self) -> Plan[bool]:
+        """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
+        wanted = self.versions.wanted
+        if self._failing != wanted.version:
+            self._failing = ""
+        is_served = not (self._is_lost or differs(wanted, self.served)) or (yield from self._succeed(wanted))
+        if self._is_lost:
+            yield from self._fall_back(wanted)
+        elif self._is_first and not differs(wanted, self.served):
+            is_served = not (yield from self._give_way(wanted))
+        self._is_first = False
+        self._failing = "" if is_served else wanted.version
+        # As they are wanted by now: that one may have taken minutes.
+        known, is_all = self.versions.beside(self.served.version)
+        return (yield from self.beside.converge(known)) and is_served and is_all
+
+    def _fall_back(self, wanted: Model) -> Plan[None]:
+        """Have serve what was added before the wanted version, the last one first; what is wanted is tried again."""
+        for model in self.versions.before(wanted):
+            if differs(model, wanted) and (yield from self._succeed(model)):
+                return
+
+    def _give_way(self, wanted: Model) -> Plan[bool]:
+        """Have an earlier version serve that takes what is asked, where the wanted one does not; returns whether so."""
+        for model in self.versions.before(wanted):
+            if not takes_alike(wanted, model) and takes_none(wanted, model, self.recent.rows()):
+                what = f"{_named(wanted)} takes {taken(wanted)}, and nothing that was asked of late"
+                self._log(f"{what}: {model.version}, which takes {taken(model)}, is to answer", is_fault=True)
+                return (yield from self._succeed(model))
+        return False
+
+    def _succeed(self, model: Model) -> Plan[bool]:
+        """Get a version ready and have it take over; False if it cannot be had now."""
+        refusal = self._refusal(model)
+        if refusal:
+            self._log(f"{_named(model)} cannot take over, {self.served.version} goes on: {refusal}", is_fault=True)
+            return False
+        trial = self.recent.trial(model.version)
+        unload_first = self._unload_first and not self._is_lost
+        if unload_first:
+            yield from self._drain()
+            self._vacate()
+        started_us = self._now_us
+        copy, fault = yield from self._loader.prepare(model, trial)
+        if fault:
+            going_on = "no version" if self._is_lost else self.served.version
+            self._log(f"{_named(model)} cannot take over, {going_on} goes on: {fault}", is_fault=True)
+            if unload_first:
+                yield from self._restore()
+            return False
+        took_s = (self._now_us - started_us) / 1e6
+        self._ready_s = {model.version: took_s}
+        tried = len(trial.asked) + len(trial.answered)
+        self._log(f"{_named(model)} is ready: loaded and tried on {tried} rows in {took_s:.1f} s")
+        if not unload_first:
+            yield from self._drain()
+        self._take_over(model, copy)
+        return True
+
+    def _refusal(self, model: Model) -> str:
+        """Say why a version is not even loaded: it takes nothing of what the present one is asked."""
+        if self._is_lost or takes_alike(model, self.served):
+            return ""
+        rows = self.recent.rows()
+        if not takes_none(model, self.served, rows):
+            return ""
+        message = f"it answers none of {len(rows)} rows that were asked just now: it takes {taken(model)}"
+        return f"{message}, and {self.served.version} {taken(self.served)}"
+
+    def _drain(self) -> Plan[None]:
+        """Return when the present version has answered what had been read, or has had its time for it.
+
+        A rollback from a slow version must not wait for that one's queue.
+        """
+        mark, lane = self._serving.batcher.mark, self._serving
+        end_us = self._now_us + self._drain_us
+        yield Pause(lambda: lane.running is None and not lane.batcher.waits_before(mark), end_us)
+        yield Pause(lambda: lane.running is None)
+
+    def _vacate(self) -> None:
+        """Unload the present version."""
+        self._serving.is_ready = False
+        self._loader.release(self.served, self._serving.copy)
+
+    def _restore(self) -> Plan[None]:
+        """Load again what was unloaded."""
+        while True:
+            copy, fault = yield from self._loader.prepare(self.served, Trial())
+            if not fault:
+                return self._take_over(self.served, copy)
+            self._log(f"{_named(self.served)} cannot be loaded again: {fault}", is_fault=True)
+            yield Pause(lambda: self.versions.has_changed, self._now_us + RETRY_US)
+            self.versions.has_changed = False
+
+    def _take_over(self, model: Model, copy: int) -> None:
+        """Have a version answer from now on, and let go of the present one."""
+        if differs(model, self.served):
+            self._log(f"{_named(model)} answers from now on, no longer {self.served.version}")
+            self._switches += 1
+        self._loader.release(self.served, self._serving.copy)
+        self._serving.succeed(model.version, copy)
+        self.served, self._is_lost = model, False
+        self.recent.clear()
+
+    def _log(self, message: str, *, is_fault: bool = False) -> None:
+        self._failures += is_fault
+        self._loader.effects.append(Log(message, is_fault))
+
+
+def _named(model: Model) -> str:
+    return f"{model.name} {model.version}"

@@ -1,0 +1,73 @@
+"""Which versions of a model are wanted, as topic `models` tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Model
+from streams.operators.contract import Log
+
+if TYPE_CHECKING:
+    from schemas.codec import Codec
+    from streams.operators.contract import Effects, Record
+
+
+class Wanted(NamedTuple):
+    """A version that is to run beside the serving one, and the share of queries that it answers; 0 = a shadow."""
+
+    model: Model
+    share: float
+
+
+class Versions:
+    """What the topic has told of one model.
+
+    Attributes:
+        wanted: the version that should serve.
+        has_changed: whether anything was told since somebody set this to False.
+    """
+
+    def __init__(self, model: Model) -> None:
+        """Want what is served."""
+        self.wanted = model
+        self.has_changed = False
+        self._known: dict[str, Model] = {}
+
+    def on_record(self, record: Record, codec: Codec) -> Effects:
+        """Take a record of topic `models`; another model's, a removal and what cannot be read change nothing."""
+        name, is_known, version = (record.key or b"").decode(errors="replace").partition(topics.MODEL_VERSION)
+        if name != self.wanted.name or record.value is None:
+            return []
+        try:
+            model = codec.decode(Model, record.value)
+        except DecodeError as fault:
+            return [Log(f"a record about model {self.wanted.name} cannot be read: {fault}", is_fault=True)]
+        if is_known:
+            self._known.pop(version, None)  # in the order in which they were written last, as operators see them listed
+            self._known[version] = model
+        else:
+            self.wanted = model
+        self.has_changed = True
+        return []
+
+    def beside(self, served: str) -> tuple[list[Wanted], bool]:
+        """Return what is to run beside a version, and whether it all is known."""
+        shares = {version: share for version, share in self.wanted.shares.items() if version != served}
+        known = [Wanted(self._known[version], share) for version, share in shares.items() if version in self._known]
+        return known, len(known) == len(shares)
+
+    def before(self, wanted: Model) -> list[Model]:
+        """Return what was added before a version, the last one first, and does not run beside it.
+
+        What was added after it was gone back from, and what runs beside it has not been found good yet.
+        """
+        known = [*self._known.values()]
+        end = next((place for place, model in enumerate(known) if model.version == wanted.version), len(known))
+        return [model for model in reversed(known[:end]) if model.version not in wanted.shares]
+
+
+def differs(one: Model, other: Model) -> bool:
+    """Tell whether they answer differently; the same package may have moved."""
+    return (one.version, one.digest) != (other.version, other.digest)

@@ -1,1 +1,0 @@
-"""Versions: how one follows another, and which run beside it."""
