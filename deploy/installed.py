@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,6 @@ def require_installed(roles: Iterable[str]) -> None:
     """
     for role in roles:
         module = NEEDS.get(role)
-        if module is not None and find_spec(module) is None:
+        if module is not None and module not in sys.modules and find_spec(module) is None:
             message = f"role {role} needs {module}: {install(EXTRAS[module])}, or leave it out of `roles`"
             raise UsageError(message)
