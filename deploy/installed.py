@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,13 @@ def require_installed(roles: Iterable[str]) -> None:
     """
     for role in roles:
         module = NEEDS.get(role)
-        if module is not None and module not in sys.modules and find_spec(module) is None:
+        if module is not None and not _is_there(module):
             message = f"role {role} needs {module}: {install(EXTRAS[module])}, or leave it out of `roles`"
             raise UsageError(message)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it is imported already and has no spec, as Faust
+        return True
