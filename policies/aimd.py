@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 from policies.errors import require
 from policies.linger import Linger
 
-# A batch this far over the objective costs two steps: with one, a model that turns twice as slow breaks it for nine
+# A batch this far over the objective costs two steps. With one, a model that becomes twice as slow breaks it for nine
 # batches (5 ms and 0.1 ms a row, under 20 ms), with two for five.
 _FAR_OVER = 1.08
 # Below this part of the objective the cap grows by a factor of at most its inverse, which cannot pass the objective
@@ -49,20 +49,20 @@ class Cap(NamedTuple):
 class Aimd(Linger):
     """Additive increase, multiplicative decrease of the cap on one take, which is 1 at first.
 
-    A take that *filled the cap* and took less than the objective less the dead band raises the cap by `add`, one that
-    took less than half of the objective by 1 / `backoff` if that is more: TCP's slow start, without which 4,000 rows of
-    a cheap model are 2,000 batches away instead of 60; but to no size that might not fit. Any take above the objective
-    lowers the cap by the factor `backoff`, one that is far above it does so twice. What the first of several such takes
-    left is reached again by steps of 1 / `backoff`: a burst counts once, as it does for TCP. Only full takes raise it:
-    Clipper adjusted the size of the last batch instead, so under light load its cap fell to that and had to climb
-    again. A pause (garbage collection, a neighbour) costs two steps down, however long it was, which a few full takes
-    make good.
+    Only a take that *fills the cap* raises it. Below the objective less the dead band it adds `add` rows. Below half of
+    the objective it multiplies by 1 / `backoff`, if that is more: TCP's slow start, without which 4,000 rows of a cheap
+    model are 2,000 batches away instead of 60. The cap never rises to a size that might not fit. Clipper adjusted the
+    size of the last batch instead, so under light load its cap fell to that and had to climb again.
 
-    Inside the dead band, and where the next size might not fit, the cap stays, unless its takes are so even that there
-    is room: then one is tried that fits for certain, or one row more, and is left at once if it is too slow. With time
-    a + b * rows it settles within `add` above (objective * (1 - dead_band) - a) / b where times spread, and within 3 %
-    of the objective where they do not. Without that, a model whose call alone takes half of the objective would do 89 %
-    of what the best size does.
+    Any take above the objective multiplies the cap by `backoff`; a take far above it does so twice. After several such
+    takes the cap climbs back to the value after the first one by steps of 1 / `backoff`: a burst counts once, as for
+    TCP. A pause (garbage collection, a neighbour) costs two steps down, however long it was; a few full takes undo it.
+
+    Inside the dead band, and if the next size might not fit, the cap stays. If its takes are so even that there is
+    room, a size that fits for certain is tried, or one row more; it is left at once if it is too slow. With time
+    a + b * rows the cap settles within `add` above (objective * (1 - dead_band) - a) / b if times spread. If they do
+    not, it settles within 3 % of the objective. Without that, a model whose call alone takes half of the objective
+    would reach 89 % of the best size's rate.
 
     Args:
         add: Rows added, at least 1.

@@ -88,7 +88,7 @@ class AllowedSizes(Generic[S]):
 
 
 def padded(rows: int, sizes: tuple[int, ...]) -> int:
-    """Return the smallest of the sizes (rising) that holds so many rows, or the largest of all."""
+    """Return the smallest of the rising sizes that holds the rows, or the largest of all."""
     return next((size for size in sizes if size >= rows), sizes[-1])
 
 

@@ -64,7 +64,7 @@ class BatchController(Protocol[S]):
         ...
 
 
-Controller: TypeAlias = BatchController[Any]  # whatever its state is: that is its own affair
+Controller: TypeAlias = BatchController[Any]  # of any state
 
 CONTROLLERS: Mapping[str, Callable[..., Controller]] = {
     Aimd.name: Aimd,

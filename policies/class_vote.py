@@ -26,15 +26,16 @@ _LEAST: Final = 0.01
 class ClassVote(EveryArm):
     """Ask every arm and weigh each answer by how often the arm was right when it answered that class.
 
-    One weight a model (`exp4`) cannot say that a model knows cats and another one dogs. Here an answer c of an arm that
-    is right with it with probability p weighs ln(p (L - 1) / (1 - p)), where L is the number of classes: the naive
-    Bayes vote, best possible where the arms err independently, every class is as frequent as another and a wrong answer
-    means any other class. Below a guess (p = 1 / L) an answer weighs next to nothing; it never counts against a class.
+    One weight a model (`exp4`) cannot say that one model knows cats and another one dogs. Here an arm's answer c weighs
+    ln(p (L - 1) / (1 - p)). L is the number of classes, and p the probability that the arm is right when it answers c.
+    This is the naive Bayes vote. It is the best possible if arms err independently, classes are equally frequent and a
+    wrong answer means any other class. Below a guess (p = 1 / L) an answer weighs next to nothing; it never counts
+    against a class.
 
-    p is the mean of a Beta posterior: the arm's counts with this class, and `prior` observations of its overall rate,
-    whose own prior is `prior` observations of 1/2 (2 = Laplace's rule). Labels are classes, texts and whole numbers
-    alike; other numbers, scores and a model that has not answered weigh as the arm overall, for which an answer that
-    did not come counts as well. Classes beyond the first `classes` that were met share one count for each arm.
+    p is the mean of a Beta posterior: the arm's counts with this class, and `prior` observations of its overall rate.
+    That rate's own prior is `prior` observations of 1/2 (2 = Laplace's rule). Texts and whole numbers are classes.
+    Other numbers, scores and missing answers weigh as the arm overall, and a missing answer counts for that rate.
+    Classes beyond the first `classes` share one count for each arm.
 
     Args:
         prior: Observations that the belief before any is worth, positive.

@@ -29,11 +29,11 @@ class Deferral(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Wait for company until one row more would make the most urgent late, if the model is busy enough for that to pay.
+    """Wait for more rows until one more would make the most urgent late, if the model is busy enough for that to pay.
 
-    A batch that is not full starts at `due - l(rows + 1)`, l being the profile: the longest of the last batches of each
+    A batch that is not full starts at `due - l(rows + 1)`. The profile l is the longest of the last batches of each
     size, made monotone, straight between the sizes and in proportion beyond them. Larger batches cost less a row, which
-    leaves the machine to others; the price is latency, so below a load of `eager_below` (rows a second times the time
+    leaves the machine to others. The price is latency. So below a load of `eager_below` (rows a second times the time
     of the smallest batch) it starts at once, and no free model waits longer than `linger_ms`. The cap is that of
     `quantile`.
 

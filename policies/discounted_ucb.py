@@ -22,11 +22,11 @@ _FORGOTTEN = 1e-9
 class DiscountedUcb(LowestBound):
     """Ask the arm with the smallest lower bound: mean loss - sqrt(exploration * ln n / (2 n_i)), all discounted.
 
-    Each observation with a known loss multiplies all counts and sums by `discount` first, so about the last
-    1 / (1 - discount) count. So few make the bounds wide: by the paper's exploration of 1, arms whose losses differ by
-    less than 0.1 are asked nearly alike (on five models of MNIST an error of 0.098, with the defaults 0.061). As with
-    `ucb1` the choice is a function of the state alone: between two updates all queries go to one arm, and the
-    propensities are 0 and 1.
+    Each observation with a known loss first multiplies all counts and sums by `discount`. So about the last
+    1 / (1 - discount) observations count, and so few make wide bounds. With the paper's exploration of 1, arms whose
+    losses differ by less than 0.1 are asked nearly alike: on five models of MNIST the error is 0.098, with the defaults
+    0.061. As with `ucb1` the choice is a function of the state alone: between two updates all queries go to one arm,
+    and the propensities are 0 and 1.
 
     Args:
         discount: Factor, in (0, 1); the paper's is 1 - sqrt(changes / horizon) / 4.

@@ -25,12 +25,12 @@ _LEAST = 1e-9  # of a standard deviation: what is certain still has one
 class LinearThompson(LinearPolicy):
     """Ask each arm with the probability that its reward is the highest for this query's features.
 
-    Each arm has a ridge regression of its own of the reward (1 - loss) on x = (1, features), and its weights a normal
+    Each arm has its own ridge regression of the reward (1 - loss) on x = (1, features). Its weights have a normal
     posterior: mean inverse(A) b, covariance spread^2 * inverse(A). Thompson sampling draws the weights of every arm
-    and asks the best. Of the weights nothing counts but the rewards at x; those are independent normal variables, so
-    the probability that each is the highest is a one-dimensional integral. It is worked out by quadrature and the arm
-    drawn with exactly these probabilities: one uniform draw suffices, and the logged propensity is that of the draw,
-    not an estimate of it. A little uniform mixing (gamma) keeps every propensity above a floor.
+    and asks the best. Only the rewards at x count, and those are independent normal variables. So the probability that
+    each is the highest is a one-dimensional integral, computed by quadrature. The arm is drawn with exactly these
+    probabilities: one uniform draw suffices, and the logged propensity is exact, not an estimate. A little uniform
+    mixing (gamma) keeps every propensity above a floor.
 
     The state is one of `policies.linear`: per arm, the upper triangle of inverse(A), then b.
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class LinUcb(LinearPolicy):
     """Ask the arm of the highest bound for this query's features: expected reward + alpha * its standard deviation.
 
-    Each arm has a ridge regression of its own of the reward (1 - loss) on (1, features): what is known of an arm is
-    known for queries like those it was asked. For one state and one query the choice is certain; a share gamma of the
-    queries is drawn uniformly instead, so that the logged propensities, which are exact, have a floor, and a batch of
-    alike queries between two updates does not go to one arm alone. Without features it compares mean rewards.
+    Each arm has its own ridge regression of the reward (1 - loss) on (1, features): an arm is known for queries like
+    those it was asked. For one state and one query the choice is certain, but a share gamma of the queries is drawn
+    uniformly instead. So the logged propensities are exact and have a floor, and a batch of alike queries between two
+    updates does not go to one arm alone. Without features it compares mean rewards.
 
     The state is one of `policies.linear`: per arm, the upper triangle of inverse(A), then b.
 

@@ -29,10 +29,10 @@ class Fit(NamedTuple):
 class Quantile(Linger):
     """Fit duration = a + b * rows at quantile 0.99 after every batch, and take what fits the objective.
 
-    One batch over the objective may be a pause: it costs a step down and is left out of the fit, unless it was larger
-    than all others, so that a size found too slow is not tried again while the window remembers it. A second in a row
-    means that the model has changed: the cap is halved, by each that follows, too, and what was measured before is
-    forgotten. Clipper fitted its line once, never again.
+    One batch over the objective may be a pause: it costs a step down and is left out of the fit. If it was larger than
+    all others it stays in, so that a size found too slow is not tried again while the window remembers it. A second
+    late batch in a row means that the model has changed: it and each later one halve the cap, and earlier measurements
+    are forgotten. Clipper fitted its line once, never again.
 
     Args:
         window: Batches that the line is fitted to, 2 to 99.

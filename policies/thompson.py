@@ -26,9 +26,9 @@ class Thompson(OneArm):
     """Ask each arm with the probability that its success rate is the highest, given what was observed.
 
     Each arm's rate (1 - mean loss) has a Beta posterior that starts uniform. Thompson sampling draws one rate for each
-    arm and asks the best; here the probability of that is integrated instead, so that one uniform draw suffices and the
-    logged propensity is exact. A little uniform mixing (gamma) keeps every propensity above a floor. Suits models that
-    do not drift; a batch of queries decided from one state still spreads, unlike under `ucb1`.
+    arm and asks the best. Here the probability of that is integrated instead, so one uniform draw suffices and the
+    logged propensity is exact. A little uniform mixing (gamma) keeps every propensity above a floor. It suits models
+    that do not drift. A batch of queries decided from one state still spreads, unlike under `ucb1`.
 
     The state is (alpha_1 .. alpha_K, beta_1 .. beta_K): 1 + summed rewards, 1 + summed losses.
 

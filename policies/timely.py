@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Timely(Exp4):
     """Ask every arm whose latency, at a high quantile, fits the time that is left, no other; then vote.
 
-    A model that would miss the deadline costs its work and gives nothing, and its answer is waited for until the last
-    moment. Where no arm fits, none is asked: the query is answered at once, with the default. What is left is the
-    query's, so a query with a longer deadline still asks the slow arms; an arm of which nothing is known fits, and one
-    that has been left out is tried by one query after 1 s, and, as long as it stays silent, after 2 s more, 4, ...,
-    64. For one situation the arms asked are certain: their propensities are 1.0, the others' 0.0. An arm that was not
-    asked sleeps: its weight stays as it was, and those that answered keep their sum between them.
+    A model that would miss the deadline costs its work, gives nothing, and delays the answer to the last moment. If no
+    arm fits, none is asked, and the query is answered by default at once. The time left is the query's own, so a query
+    with a longer deadline still asks slow arms. An arm without a known latency fits. One query tries an arm that was
+    left out again after 1 s. While it stays silent, the next try comes 2 s later, then 4, ..., 64. For one situation
+    the choice is certain: propensities are 1.0 for the arms asked and 0.0 for the others. An arm that was not asked
+    sleeps: its weight stays as it was, and the sum of the others' weights stays the same.
 
     Args:
         eta: Learning rate, positive.

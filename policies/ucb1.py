@@ -37,12 +37,12 @@ class LowestBound(Averaging):
 class Ucb1(LowestBound):
     """Ask the arm with the smallest lower confidence bound: mean loss - sqrt(exploration * ln t / n).
 
-    t counts all observations, n those of the arm; every arm is asked once first; ties go to the lowest index. Regret
-    O(log t) where losses are independent and do not drift.
+    t counts all observations, n those of the arm. Every arm is asked once first; ties go to the lowest index. Regret is
+    O(log t) if losses are independent and do not drift.
 
-    The choice is a function of the state alone. So between two updates of the state *all* queries go to one arm: with
-    feedback that comes late an arm is asked many times where once was meant (it costs queries, not correctness), and
-    the log has propensities of 0 and 1 only, which off-policy estimates cannot use. Prefer `thompson` there.
+    The choice is a function of the state alone. So between two updates of the state *all* queries go to one arm. With
+    late feedback an arm is then asked many times instead of once; that costs queries, not correctness. The log has
+    propensities of 0 and 1 only, which off-policy estimates cannot use. Prefer `thompson` there.
 
     Args:
         exploration: Factor under the root, not negative.

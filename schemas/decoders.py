@@ -103,7 +103,7 @@ else:
     <n> >>= 1
     p += 1
 """
-# Most arrays of doubles are empty, as most queries have no features: that costs no call.
+# Most arrays of doubles are empty, because most queries have no features: that costs no call.
 _DOUBLES = """
 if b[p]:
     <v>, p = read_doubles(b, p)

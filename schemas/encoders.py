@@ -20,7 +20,7 @@ from schemas.source import SourceCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What a writer meets in a value that does not fit: a wrong type, a number out of range, text with half a surrogate.
+# Faults of a value that does not fit: a wrong type, a number out of range, text with half a surrogate.
 FAILURES = (TypeError, ValueError, AttributeError, KeyError, IndexError, OverflowError, struct.error)
 
 

@@ -107,7 +107,7 @@ def may_be_decided(value: bytes, query_id: str, application: str) -> bool:
         size, start = read_size(value, at + 1)
         return value[start + size] != _NULL
     except (DecodeError, IndexError):
-        return True  # whoever decodes it finds out what is wrong
+        return True  # decoding it finds the fault
 
 
 def _written(text: str) -> int:

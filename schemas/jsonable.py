@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from schemas.avsc import Json
     from schemas.records import Input
 
-# Elements of a tensor shown by default; more of them tell nobody anything on a terminal.
+# Elements of a tensor shown by default; more are useless on a terminal.
 SHOWN = 8
 
 

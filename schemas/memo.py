@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 _Key = TypeVar("_Key")
 
-# The nested records that are treated so. A decision of two arms takes 5 us to read; recognised, 0.5.
+# The nested records that are recognised. A decision of two arms takes 5 us to read; recognised, 0.5 us.
 SHARED: Final = frozenset({"Decision"})
 CAPACITY: Final = 1024
-# Enough to tell most decisions apart (what was chosen, the state's version and its name); others take turns.
+# Enough to distinguish most decisions (the choice, the state's version and its name); others share a slot in turn.
 _KEY_BYTES: Final = 48
 _MAX_BYTES: Final = 2048
 

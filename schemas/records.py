@@ -89,10 +89,10 @@ class Query(NamedTuple):
     context: str | None = None
     sent_us: int = 0  # when the client meant to send it; 0 = take the record's own timestamp
     slo_ms: float | None = None  # overrides the application's objective for this query
-    priority: int = 0  # where a model is overloaded, queries of the lowest are refused or given up first
-    features: tuple[float, ...] = ()  # what contextual policies go by; at most `features.MAX_FEATURES`, finite
-    version: str | None = None  # or label (stable, canary) that is to answer, or MODEL@VERSION; None = any that may
-    reply_token: str = ""  # drawn by the client, repeated in the prediction: an answer without it is somebody else's
+    priority: int = 0  # an overloaded model refuses or drops queries of the lowest first
+    features: tuple[float, ...] = ()  # input of contextual policies; at most `inputs.MAX_FEATURES`, finite
+    version: str | None = None  # or label (stable, canary) that must answer, or MODEL@VERSION; None = any
+    reply_token: str = ""  # drawn by the client, repeated in the prediction; other answers are not for this query
 
 
 class ModelQueries(NamedTuple):
@@ -105,9 +105,9 @@ class ModelQueries(NamedTuple):
     reply_partition: int  # partition of `model-predictions` (= the queries' own partition)
     due_us: tuple[int, ...]  # the output must be on its way back by then, or it is useless
     inputs: Tensor | tuple[str | bytes, ...]  # (n, ...) rows of one dtype and shape, or one a row
-    priorities: tuple[int, ...] = ()  # one a row, empty where all are 0: of those that are too many, the lowest wait
-    version: str = ""  # that these queries name, as `Query.version`; "" = none
-    spare_us: int = 0  # how much later than due an output may still be of use: worth trying where nobody waits for it
+    priorities: tuple[int, ...] = ()  # one a row, empty if all are 0; beyond the cap the lowest wait
+    version: str = ""  # named by these queries, as `Query.version`; "" = none
+    spare_us: int = 0  # how much later than due an output may still be useful; tried if no other row has to wait
 
 
 class ModelPredictions(NamedTuple):
@@ -151,7 +151,7 @@ class ModelOutput(NamedTuple):
     model: str
     version: str
     outcome: Outcome
-    answer: Value | None  # where the outcome is not OK: what stood in for it, if anything did
+    answer: Value | None  # if the outcome is not OK: its substitute, if there is one
     scores: Tensor | None = None
 
 
@@ -172,7 +172,7 @@ class Prediction(NamedTuple):
     deadline_us: int
     answered_us: int
     reply_token: str = ""  # the query's
-    message: str = ""  # what the reason means here, for a person, e.g. what the model takes and what it got
+    message: str = ""  # the reason for a person, e.g. the input that the model takes and the one it got
 
 
 class Feedback(NamedTuple):
@@ -222,8 +222,8 @@ class Application:
     window_s: float = 600.0  # how long feedback is waited for
     default_loss: float | None = None  # learnt when the window ends without feedback; None = learn nothing
     combine: str = "weighted_vote"  # weighted_vote | mean | median
-    confidence_floor: float = 0.0  # in [0, 1]: with less confidence the default output is given; 0 = never
-    missing: str = "leave_out"  # leave_out | running_mean: what becomes of a model that has not answered in time
+    confidence_floor: float = 0.0  # in [0, 1]: below it the answer is the default output; 0 = never
+    missing: str = "leave_out"  # leave_out | running_mean: the substitute for a model that has not answered in time
     max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
     span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
 

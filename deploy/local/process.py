@@ -1,8 +1,8 @@
 """Child processes that cannot be left behind.
 
-Each child leads a session of its own (Ctrl-C in the terminal does not reach it before we stop it), is tied to this
-process (`die_with_parent.py`), writes to a log file, and is stopped by pid: SIGTERM, a grace period, SIGKILL for its
-group.
+Each child leads a session of its own, so Ctrl-C in the terminal does not reach it before we stop it. It is tied to this
+process (`die_with_parent.py`) and writes to a log file. It is stopped by pid: SIGTERM, a grace period, then SIGKILL for
+its group.
 """
 
 from __future__ import annotations

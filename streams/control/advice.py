@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 # One in twenty is what an application's users notice; fewer answers than this say little.
 MANY, FEW = 0.05, 20
-# Losses lie in [0, 1]. A mean this large is that of losses which are all the largest: they tell no model from another.
+# Losses lie in [0, 1]. With a mean this large nearly all are 1, and distinguish no models.
 ALL_LOST = 0.98
 # Why answers are late: a process has one thread, so it is at its limit before it uses a core in full.
 BUSY = "selection is at its limit, start another one", run("selection")
 NOT_BUSY = "queries come late to selection, or the machine is too busy with other things", skysail("doctor")
-# Why answers were defaults: what it means, and what to type next (`{application}` and `{model}` are filled in).
+# Meanings of the reasons for defaults, each with the next command (`{application}` and `{model}` are filled in).
 _NEXT = ("tail", "model-predictions", "--count", "5")
 _SHOW = ("app", "show", "{application}")
 _WORKER = ("run", "--role", "worker", "--model", "{model}")
@@ -34,7 +34,7 @@ REASONS = {
     "no_model_in_time": ("no model is quick enough for the queries' deadlines", _SHOW),
     "over_limit": ("it has more in hand than its share: it asks faster than it is answered", _SHOW),
     "overloaded": ("models have more queries than they can answer in time", _WORKER),
-    "oversized_outputs": ("what its models answer is too large for one record", _SHOW),
+    "oversized_outputs": ("its models' outputs are too large for one record", _SHOW),
     "too_many_features": ("queries have more features than the policy counts", _SHOW),
     "unknown_application": ("no such application is deployed", ("app", "list")),
     "unknown_model": ("a model of it is not deployed", ("model", "list")),
@@ -67,8 +67,8 @@ def application(
         yield from (alert for figure, alert in _answers(row, told, is_busy=is_busy) if figure not in follows)
     if risen.get(Key("losses_total", name), 0.0) >= FEW and (row["loss"] or 0.0) >= ALL_LOST:
         text = (
-            f"{name}: nearly every loss is 1, the largest there is, so nothing is learnt from them. Of numbers, set"
-            " `span` to how far answers may be off; of labels, see that feedback names them as the models do"
+            f"{name}: nearly every loss is 1, the largest there is, so nothing is learnt from them. For numbers, set"
+            " `span` to how far answers may be off; for labels, check that feedback names them as the models do"
         )
         yield Alert(level="warn", text=text, command=skysail("app", "show", name))
     for what, count in row["turned_away"].items():
@@ -78,7 +78,7 @@ def application(
 
 
 def _faults(application: str, model: ModelRow, risen: Risen) -> Iterator[tuple[str, Alert]]:
-    """Tell an application's wrong inputs from a model that fails; only its own questions count."""
+    """Distinguish an application's wrong inputs from a failing model; only its own queries count."""
     name, show = model["name"], skysail("model", "show", model["name"])
     asked = risen.get(Key("asked_total", application, name), 0.0)
     if (model["invalid"] or 0.0) > MANY and asked >= FEW:
@@ -93,7 +93,7 @@ def _faults(application: str, model: ModelRow, risen: Risen) -> Iterator[tuple[s
 
 
 def _answers(row: ApplicationRow, told: Collection[str], *, is_busy: bool) -> Iterator[tuple[str, Alert]]:
-    """Return what is wrong with the answers, each with the figure that shows it."""
+    """Return the faults of the answers, each with its figure."""
     name = row["name"]
     reason = max(row["reasons"], key=lambda reason: row["reasons"][reason], default="")
     if (row["defaults"] or 0.0) > MANY and reason not in told:

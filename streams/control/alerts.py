@@ -86,13 +86,13 @@ def alerts(
 
 
 def failing(model: str, wanted: str, answers: str) -> str:
-    """Say that a version that is wanted could not be had."""
+    """Return the words for a wanted version that could not be loaded."""
     return f"{model} {wanted} is wanted, {answers} answers; see its worker's log"
 
 
 def not_loaded(model: str) -> str:
     """Say that no version of a model could be had."""
-    return f"{model} cannot be loaded, nor another version of it: what asks it fails; see its worker's log"
+    return f"{model} cannot be loaded, nor another version of it: its queries fail; see its worker's log"
 
 
 def _refused(versions: WorkerVersions) -> Iterator[Alert]:

@@ -39,13 +39,13 @@ PAGE = Path(__file__).with_name("page.html")
 # One process, one partition, a report a second from each process: nothing here needs to be large.
 STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
-# While Kafka or Redis do not answer, they are asked for a connection so often.
+# How often a connection to an absent Kafka or Redis is tried.
 LISTEN_EVERY_S = 2.0
 # Pages that ask at once get the same answer.
 SAME_US = 500_000
-# As for the other roles; Faust's own minute would be a minute without figures after a crash.
+# As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
 SESSION_S, HEARTBEAT_S = 10.0, 2.0
-# To fold a few reports again after a crash changes nothing; for each commit Faust draws a table, for a log at DEBUG.
+# Folding a few reports again after a crash changes nothing, and each commit costs Faust a table for its DEBUG log.
 COMMIT_S = 10.0
 
 

@@ -1,7 +1,7 @@
-"""Faust's way to Kafka: credentials in its words, and reports fetched a few times a second, not one by one.
+"""Faust's way to Kafka: credentials in its form, and reports fetched a few times a second, not one by one.
 
-A fetch costs Faust 2 ms of CPU, whatever it brings, on its two event loops in two threads; a report a second from each
-of a dozen processes would have a fetch of its own, and were most of what an idle deployment costs.
+A fetch costs Faust 2 ms of CPU, whatever it brings, on its two event loops in two threads. A dozen processes report
+once a second each. A fetch for each report would be most of an idle deployment's cost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The page asks once a second, and shows steps of five.
 WAIT_MS = 500
-# More than reports come to in that time, so that it passes; a table that is read again at start has as much at once.
+# More than reports amount to in that time; a table that is read at start has as much at once.
 ENOUGH_BYTES = 1 << 16
 REST_S = 0.1  # between two attempts to connect
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Report
 
-# Every process reports once a second; after five missed ones something is wrong, after ten minutes it has left.
+# Every process reports once a second. After five missed reports it is in trouble, after ten minutes it has left.
 SILENT_AFTER_US = 5_000_000
 FORGOTTEN_AFTER_US = 600_000_000
 QUANTILE = re.compile(r"_p\d\d_us$")

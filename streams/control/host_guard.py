@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler, Middleware
 
-# Longer than a page waits between two requests; a request that is not whole by then is dropped.
+# Longer than a page waits between two requests; an unfinished request is dropped then.
 IDLE_S = 15.0
 _INLINE = re.compile(r"<(script|style)>(.*?)</\1>", re.DOTALL)
 

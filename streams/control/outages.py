@@ -15,14 +15,14 @@ LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 USUAL_PORTS = {"kafka": "9092", "redis": "6379"}  # of `skysail kafka start` and `skysail redis start`
 # Roles that stand still without Redis; selection goes on with what it has read.
 WITHOUT_REDIS = frozenset({"learner"})
-# A failure of seconds ago is over: a store that fails is tried once a second, and a report may come a second late.
+# A failure some seconds ago is over: a failing store is retried once a second, and reports may be a second late.
 LATELY_US = 10_000_000
-# What the outage made late or a default stands in the figures of the last minute.
+# Late and default answers of an outage stay in the figures of the last minute.
 AFTERWARDS_US = 60_000_000
 
 
 def kafka_down(view: View, now_us: int) -> Alert | None:
-    """Return what to say where nothing comes back from Kafka: of nobody else is anything known then."""
+    """Return the alert if nothing comes back from Kafka; nothing else is known then."""
     if view.as_of_us is None:
         return None
     seconds = (now_us - view.as_of_us) / 1e6
@@ -34,16 +34,16 @@ def kafka_down(view: View, now_us: int) -> Alert | None:
 
 
 def kafka_back(view: View, now_us: int) -> Alert | None:
-    """Return what to say in the first minute after Kafka was away: what was late then needs nobody now."""
+    """Return the alert in the first minute after an outage of Kafka: its late answers need no action."""
     if view.back_us is None or now_us - view.back_us > AFTERWARDS_US:
         return None
     seconds = (now_us - view.back_us) / 1e6
-    text = f"Kafka answers again, for {seconds:.0f} s: queries of before came late, and their answers are the default"
+    text = f"Kafka answers again, for {seconds:.0f} s: earlier queries came late, and their answers are the default"
     return Alert(level="warn", text=text, command=skysail("doctor"))
 
 
 def redis_down(view: View, lately: Risen) -> Alert | None:
-    """Return what to say where reads and writes of policy states fail."""
+    """Return the alert if reads and writes of policy states fail."""
     if not lately.get(Key("store_failures_total")):
         return None
     text = (

@@ -41,8 +41,8 @@ class _Gauges:
         self._values: dict[Key, list[float]] = {}
         self.policies: dict[str, str] = {}
         self.versions: dict[str, str] = {}
-        self.failing: dict[str, str] = {}  # by model: the version that is wanted and could not be had
-        self.not_loaded: set[str] = set()  # models of which no version could be had
+        self.failing: dict[str, str] = {}  # by model: the wanted version that could not be loaded
+        self.not_loaded: set[str] = set()  # models without any loaded version
         self.holds: dict[str, dict[str, float]] = {}  # by application
         self.beside: dict[str, dict[str, float]] = {}  # by model and version: its share of the queries, 0 = a shadow
         for entry in live:

@@ -40,8 +40,8 @@ class ModelRow(TypedDict):
     share: float | None  # of the queries that asked it
     weight: float | None  # in the policy's global state
     loss: float | None
-    failed: float | None  # of the application's questions to it, those at which it raised
-    invalid: float | None  # of the same, those whose input it does not take
+    failed: float | None  # share of the application's queries to it at which it raised
+    invalid: float | None  # share of the same whose input it does not take
     batch_rows: float | None
     batch_cap: float | None
     queue_rows: float | None
@@ -70,8 +70,8 @@ class ApplicationRow(TypedDict):
     defaults: float | None
     reasons: dict[str, float]  # of the defaults, as shares of all answers
     late: float | None  # answered after the deadline
-    without_state: float | None  # of the answers, those decided before the policy's state had been read
-    turned_away: dict[str, float]  # in the last minute, for it had its share: of what, and how many
+    without_state: float | None  # share of the answers decided before the policy's state had been read
+    turned_away: dict[str, float]  # in the last minute, beyond its share: kind and number
     holds: list[Holding]  # of what has a share for each application
     joined: float  # a second
     loss: float | None
@@ -115,7 +115,7 @@ class Overview(TypedDict):
 
     prefix: str  # of the deployment
     kafka: str  # where its broker is
-    stale_s: float | None  # how old the figures are, where nothing comes back from Kafka
+    stale_s: float | None  # age of the figures, if nothing comes back from Kafka
     level: Literal["well", "warn", "bad"]  # of the worst alert
     window_s: float  # how much of the last minute is known
     step_s: float  # of the series

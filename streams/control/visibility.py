@@ -51,7 +51,7 @@ class Visibility:
 
     def __init__(self, place: Deployment, now_us: int) -> None:
         self.place = place
-        self._waits_us: int | None = None  # since when the oldest report is out that has not come back
+        self._waits_us: int | None = None  # when the oldest report that has not come back was sent
         self._known_us = now_us  # when the newest that came back was written
         self._since_us = now_us  # it sees without a gap
         self._back_us: int | None = None

@@ -8,10 +8,10 @@
 Everything follows from the topology: topics and partitions, what each role reads, follows and writes, its group, and
 whether the store decides its start. An operator that writes elsewhere, or uses the store undeclared, fails.
 
-A fault is a value with a time: `Crash` a role (what it had not committed is read again), `Duplicate` or `Delay` or
-`Reorder` what is produced to a topic, take the store down for a while (`StoreDown`) or let it lose its last seconds
-(`StoreLoss`). Models answer what `models` says, after as long as that says: real workers run, with scripted service
-times. Everything is deterministic: the same script gives the same records.
+A fault is a value with a time. `Crash` ends a role; its uncommitted records are read again. `Duplicate`, `Delay` and
+`Reorder` change the records produced to a topic. `StoreDown` takes the store down for a while, and `StoreLoss` loses
+its last seconds. `models` scripts the answers and service times of the models that real workers run. Everything is
+deterministic: the same script gives the same records.
 """
 
 from __future__ import annotations

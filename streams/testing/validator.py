@@ -1,7 +1,12 @@
 """Laws that hold for every run, whatever was killed: a pure function of inputs and outcome.
 
-Identities, each by query id: asked = answered; garbage = dead letters; told and decided = learnt; lessons of each
-stored state = distinct observed queries that teach it; stored bytes = bytes of the offline fold of the log.
+Identities, each by query id:
+
+    asked                      = answered
+    garbage                    = dead letters
+    feedback on a decision     = learnt
+    lessons of a stored state  = distinct observed queries that teach it
+    stored bytes               = bytes of the offline fold of the log
 """
 
 from __future__ import annotations
@@ -85,7 +90,7 @@ def _mislearnt(evidence: Evidence) -> Iterator[str]:
     learnt = {observation.query_id for observation in seen}
     wrong = {o.query_id for o in seen if o.query_id in evidence.told and o.label != evidence.told[o.query_id]}
     yield from _some(evidence.told.keys() & decided - learnt, "feedbacks were not learnt")
-    yield from _some(learnt - evidence.told.keys(), "lessons that nobody taught")
+    yield from _some(learnt - evidence.told.keys(), "lessons without feedback")
     yield from _some(wrong, "lessons have another label than their feedback")
     # Counted without the fold, which might be wrong in the same way as the learner.
     taught = Counter(name for observation in {o.query_id: o for o in seen}.values() for name in _states(observation))

@@ -87,7 +87,7 @@ MEANINGS: Final = {
     "rows_total": "rows that came to the model, by what became of them",
     "runtime": "rows from which on batches of the model go to this runtime",
     "serving": "1 for the version of the model that serves",
-    "shadow": "1 for each version that is asked everything and answers nothing",
+    "shadow": "1 for each version that sees every query and answers none",
     "shadows_forgotten_total": "shadows' answers dropped for want of room",
     "shadows_waiting": "queries whose shadows' answers wait for feedback",
     "states_bytes": "memory that policy states take",

@@ -1,11 +1,11 @@
-"""The loop of one role: reads, lets the kernel decide, performs what it asks for, commits what is done.
+"""The loop of one role: reads records, calls the kernel, performs its effects, commits complete offsets.
 
-    consumer ──▶ reader ───▶ kernel.on_records ─┐        ┌─▶ accumulator ─▶ acknowledged ─▶ tracker ─▶ commit
-    broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─▶ state_queue ─▶ store ──────▶ tracker
-                 timer ────▶ kernel.on_timer ───┤        ├─▶ skipped ───────────────────▶ tracker
-    executors ──▶ on_predicted, on_loaded ──────┘        └─▶ executors
+    consumer ──▶ reader ───▶ kernel.on_records ─┐           ┌─▶ accumulator ─▶ acknowledged ─▶ tracker ─▶ commit
+    broadcast ─▶ follower ─▶ kernel.on_records ─┼▶ perform ─┼─▶ state queue ─▶ store ────────▶ tracker
+                 timer ────▶ kernel.on_timer ───┤           ├─▶ skipped ─────────────────────▶ tracker
+    executors ──▶ on_predicted, on_loaded ──────┘           └─▶ executors
 
-Everything runs on one event loop; kernel calls and `perform()` never wait, so nothing changes in the middle of them.
+Everything runs on one event loop. Kernel calls and `perform()` never wait, so nothing changes in the middle of them.
 The timer does not depend on the reader: a poll may hang for seconds in a rebalance (5 s measured), deadlines may not.
 """
 

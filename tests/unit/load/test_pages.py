@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+# Parts of pages that are written by scenarios; their links start at `docs/`.
+PARTS = sorted((ROOT / "load").rglob("*.md"))
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 # A path of ours in backquotes, without placeholders.
@@ -43,7 +45,7 @@ def test_every_link_into_a_page_finds_its_heading(page: Path) -> None:
     assert [head for target, head in targets if head not in anchors(target)] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *PARTS], ids=lambda page: page.name)
 def test_every_path_that_is_named_exists(page: Path) -> None:
     """A name in backquotes is a promise, too."""
     named = set(NAMED.findall(text_of(page))) - EXAMPLES

@@ -131,7 +131,12 @@ def test_every_module_that_is_imported_is_brought_by_the_extra_that_is_named() -
         if extra == "hummingbird" or module not in distributions:
             continue  # it cannot be installed beside `onnx`
         brought = {normal(name) for name in distributions[module]}
-        through = {"aiohttp": "faust-streaming", "mode": "faust-streaming", "joblib": "scikit-learn"}
+        through = {
+            "aiohttp": "faust-streaming",
+            "mode": "faust-streaming",
+            "joblib": "scikit-learn",
+            "pydantic_core": "pydantic",
+        }
         assert brought & flat(extra) or through.get(module) in flat(extra), module
 
 

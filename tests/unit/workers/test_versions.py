@@ -482,7 +482,7 @@ async def test_a_canary_answers_the_queries_that_are_drawn_for_it_until_it_ends(
 
 @in_virtual_time
 async def test_several_canaries_and_shadows_run_side_by_side() -> None:
-    """Each canary answers its share, each shadow is asked everything; one that ends leaves the others as they were."""
+    """Each canary answers its share, each shadow sees every query; one that ends leaves the others as they were."""
     scene = Scene()
     shares = {"2": 0.3, "3": 0.2, "4": 0.0, "5": 0.0}
     async with scene.playing():
