@@ -82,7 +82,7 @@ class ModelExecutors:
         if load.is_vital:
             self._vital += 1
             self._loaded.clear()
-        self._do(self._load(copy, is_vital=load.is_vital))
+        self._do(self._load(copy, ends=(HungError,) if load.is_vital else ()))
 
     def unload(self, unload: Unload) -> None:
         """Let go of a copy."""
@@ -132,8 +132,8 @@ class ModelExecutors:
         task.add_done_callback(self._running.discard)
         return task
 
-    async def _load(self, copy: _Copy, *, is_vital: bool) -> None:
-        """Load a copy, or load it again."""
+    async def _load(self, copy: _Copy, ends: tuple[type[Exception], ...]) -> None:
+        """Load a copy, or load it again; some faults end the role."""
         load, executor = copy
         started_s = time.perf_counter()
         leaving = self._leaving.get(load.model.name)
@@ -144,7 +144,7 @@ class ModelExecutors:
             with refusing("it cannot be loaded", but=(WorkerError, OSError)):
                 await executor.start()
         except (WorkerError, OSError) as error:
-            if is_vital and isinstance(error, HungError):
+            if isinstance(error, ends):
                 raise
             fault = str(error) or type(error).__name__
             await self._drop(copy)
@@ -213,7 +213,7 @@ class ModelExecutors:
     async def _load_again(self, predict: Predict) -> None:
         copy = self._copies.get((predict.model, predict.copy))
         if copy is not None:
-            await self._load(copy, is_vital=predict.is_vital)
+            await self._load(copy, ends=(WorkerError, OSError) if predict.is_vital else ())
 
     async def _drop(self, copy: _Copy) -> None:
         self._copies.pop((copy.load.model.name, copy.load.copy), None)

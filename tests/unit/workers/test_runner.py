@@ -41,6 +41,7 @@ class ScriptedExecutor:
         self.starts = 0
         self.stopped = False
         self.fault: Exception | None = None
+        self.start_fault: Exception | None = None
         self.lost_after = 0  # batches, and the model has to be loaded anew
         self.ready = False
         self.loading_s = 0.0
@@ -49,6 +50,8 @@ class ScriptedExecutor:
         """Count, and take a while."""
         self.starts += 1
         await elapse(self.loading_s)
+        if self.start_fault is not None:
+            raise self.start_fault
         self.ready = True
         if self.fault is not None and not isinstance(self.fault, HungError):
             raise self.fault
@@ -242,6 +245,23 @@ def test_what_was_predicted_is_written_while_a_lost_model_is_loaded_again() -> N
         await running
         assert scene.outcomes() == {"q0": Outcome.OK, "q1": Outcome.OK}
         assert scene.executor.starts == 2
+
+    run(scene())
+
+
+def test_a_lost_model_that_cannot_be_loaded_again_ends_the_worker() -> None:
+    """Its queries would wait for nothing; the supervisor starts a new one, which says why it cannot load it."""
+
+    async def scene() -> None:
+        scene = Scene()
+        scene.executor.lost_after = 1
+        running = asyncio.create_task(scene.serve(4))
+        await elapse(1)
+        scene.executor.start_fault = PackageError("it is gone")
+        scene.ask(0, 2)
+        with pytest.raises(ExceptionGroup) as caught:
+            await running
+        assert caught.group_contains(PackageError, depth=None)
 
     run(scene())
 
