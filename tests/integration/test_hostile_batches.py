@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROLE = Role("echo", "echo-1", ("in",))
 LIMIT = 300_000
+FOR_EVER = {"retention.ms": "-1"}  # records of `tests.batches` are of 1970
 QUERIES = build(()).topics["queries"].config()
 
 
@@ -38,7 +39,11 @@ async def topics(
 ) -> AsyncIterator[KafkaConnection]:
     """Create a source with one partition, its dead letters and the reports."""
     connection = KafkaConnection(kafka.bootstrap, prefix)
-    configs = {connection.real("in"): source, connection.real("in.dlq"): dead or {}, connection.real("reports"): {}}
+    configs = {
+        connection.real("in"): {**source, **FOR_EVER},
+        connection.real("in.dlq"): dead or {},
+        connection.real("reports"): {},
+    }
     await asyncio.to_thread(create, admin_client(kafka.bootstrap), dict.fromkeys(configs, 1), configs=configs)
     try:
         yield connection
