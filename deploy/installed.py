@@ -23,13 +23,13 @@ def require_installed(roles: Iterable[str]) -> None:
     """
     for role in roles:
         module = NEEDS.get(role)
-        if module is not None and not _is_there(module):
+        if module is not None and not _is_installed(module):
             message = f"role {role} needs {module}: {install(EXTRAS[module])}, or leave it out of `roles`"
             raise UsageError(message)
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ValueError:  # it is imported already and has no spec, as Faust
+    except ValueError:  # it has been imported and has no `__spec__`, as Faust
         return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import tempfile
 from dataclasses import dataclass
@@ -105,17 +106,18 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
         state_bytes=given.states_mib << 20,
         inside=frozenset(topics.model_queries(model.name) for model in inline),
     )
-    kernel = Selection(common.codec, settings)
     if not inline:
-        return _loop(role, kernel, common, _store(common))
+        return _loop(role, Selection(common.codec, settings), common, _store(common))
     from streams.runtime.role.local import Local
+    from streams.runtime.role.local_codec import LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 
     how = _worker_settings(common)
-    models = {model.name: ModelWorker(common.codec, model, role.instance, how) for model in inline}
+    codec = LocalCodec(common.codec)
+    models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
-    return _loop(role, Local(kernel, models, common.codec), common, _store(common), executors)
+    return _loop(role, Local(Selection(codec, settings), models, codec), common, _store(common), executors)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -288,10 +290,13 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
         await asyncio.wait([page])
         if not loops:
             page.result()
+        if page.exception() is None and not page.result():
+            _log.warning("the page does not stop while Kafka is away; the process ends without it")
+            os._exit(0)  # Faust starts its agents anew as they are cancelled: the event loop would never close
 
 
-async def control(common: Shared, stop: asyncio.Event) -> None:
-    """Run the Faust app until `stop`."""
+async def control(common: Shared, stop: asyncio.Event) -> bool:
+    """Run the Faust app until `stop`; return whether it has ended by the deadline."""
     from streams.control.app import Options, create
     from streams.control.faust_kafka import credentials
 
@@ -326,10 +331,11 @@ async def control(common: Shared, stop: asyncio.Event) -> None:
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
-            if leaving.done():
-                leaving.result()
+        if leaving.done():
+            leaving.result()
+        return leaving.done()
 
 
-def _note_end(page: asyncio.Task[None]) -> None:
+def _note_end(page: asyncio.Task[bool]) -> None:
     if not page.cancelled() and (fault := page.exception()) is not None:
         _log.warning("the control page has ended, everything else runs on: %r", fault)

@@ -23,10 +23,11 @@ from workers.kernel.warm_up import asked_in
 from workers.kernel.worker import ModelWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Model
+    from streams.operators.contract import Record
     from workers.executors.thread import Executor
     from workers.settings import WorkerSettings
 
@@ -64,7 +65,7 @@ class Worker:
         self._rows = settings.warm_up_rows
         self._codec = codec
         self._recent = ports.recent
-        self._kernel = ModelWorker(codec, model, instance, settings)
+        self._kernel = ModelWorker(codec, model, instance, settings, recalls=ports.recent is not None)
         executors = executors_of(settings, ports.clock.now_us, make)
         role = Role(
             name=worker_role(model.name),
@@ -97,9 +98,9 @@ class Worker:
         """Tell the kernel what was asked last; where that cannot be read, nothing: no version waits for it."""
         if self._recent is None:
             return
+        records: Sequence[Record] = ()
         try:
             records = await self._recent.last(self._topic, self._rows)
         except StreamError as fault:
             _log.warning("no version is warmed up by the last queries of %s: %s", self._topic, fault)
-        else:
-            self._kernel.recall(asked_in(records, self._codec, self._rows))
+        self._kernel.recall(asked_in(records, self._codec, self._rows))

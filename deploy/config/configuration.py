@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
@@ -22,8 +22,6 @@ from deploy.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from pydantic_core import ErrorDetails
 
 ENVIRONMENT_PREFIX = "SKYSAIL_"
 # Variables with the prefix that are no settings: where the file is, and where downloads are kept.
@@ -68,6 +66,15 @@ WORDS = {
     "string_pattern_mismatch": "must be lower-case letters, digits and dashes, at most 63, no dash first",
 }
 OURS = "Value error, "
+
+
+class Fault(TypedDict):
+    """What pydantic says of one fault, as far as it is used here."""
+
+    type: str
+    loc: tuple[int | str, ...]
+    msg: str
+    ctx: NotRequired[dict[str, object]]
 
 
 def load(path: Path | None = None, environment: Mapping[str, str] | None = None) -> Settings:
@@ -158,7 +165,7 @@ def _put(data: dict[str, object], location: list[str], value: object) -> None:
     data[location[-1]] = value
 
 
-def _explain(item: ErrorDetails, source: str) -> str:
+def _explain(item: Fault, source: str) -> str:
     """One line for one fault that pydantic found; the value itself is left out, it may be a secret."""
     location = [str(part) for part in item["loc"]]
     if item["type"] != "extra_forbidden":
@@ -242,7 +249,7 @@ def _plain(value: object, *, mask: bool, key: str = "") -> object:
     return value
 
 
-def explained(item: ErrorDetails) -> str:
+def explained(item: Fault) -> str:
     """Return one fault as pydantic reports it, in our words; in its own where we have none."""
     words = WORDS.get(item["type"])
     if words is None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import faust
 from faust.transport.drivers import aiokafka as driver
+from mode.threads import WorkerThread
 
 from streams.runtime.kafka import private
+from streams.runtime.kafka.mends import mend
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +58,7 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
     )
 
 
-class _Daemon(driver.AIOKafkaConsumerThread.Worker):  # type: ignore[misc, valid-type]  # Faust has no types
+class _Daemon(WorkerThread):
     """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
 
     def __init__(self, service: Any, **options: Any) -> None:
@@ -71,7 +73,7 @@ class _Thread(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         if private.supported() is None:  # no setting of Faust's leads there
             private.fetch_seldom(consumer, WAIT_MS, ENOUGH_BYTES)
-            private.mend(private.client_of(consumer), REST_S)
+            mend(private.client_of(consumer), REST_S)
         return consumer
 
 
@@ -83,8 +85,7 @@ class _Consumer(driver.Consumer):
 class _Producer(driver.Producer):
     def _new_producer(self, transactional_id: str | None = None) -> Any:
         producer = super()._new_producer(transactional_id)
-        if private.supported() is None:
-            private.mend(producer.client, REST_S)
+        mend(producer.client, REST_S)
         return producer
 
 

@@ -7,16 +7,18 @@ role.definition.Role, Ports                  what a role is; what its loop is co
 
     kernel ─▶ effects ─▶ role.effects ─▶ role.accumulator ─▶ kafka.producer     (Emit, DeadLetter)
                               │     └──▶ role.state_queue ─▶ stores             (FetchStates, WriteStates)
-                              └────────▶ offsets                                (Skip, and every acknowledgement)
+                              ├────────▶ offsets                                (Skip, and every acknowledgement)
+                              └────────▶ ports.Executors                        (Predict, Load, Unload)
 
 process/    how a process runs, and what it says about itself: signals, profiler, garbage collection, Prometheus
 role/       one role at work
 kafka/      the only folder that knows a Kafka client
 stores/     where policy states are kept
 offsets     OffsetTracker: what may be committed
-ports       the seams: Consumer, Broadcast, Transport, LogPositions, Rebalanced
+ports       the seams: Consumer, Broadcast, Transport, LogPositions, Executors, Rebalanced
 corrupt     what stands for a batch that cannot be unpacked
 metrics     the report of a process, once a second
+deadline    the time that a stop may take, shared by all its parts; stopping: who waits for what
 clock       Clock, SystemClock
 errors      the tree of what can go wrong
 

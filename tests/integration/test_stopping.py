@@ -1,4 +1,4 @@
-"""A role on real clients whose broker has fallen silent ends by itself before its supervisor would kill it."""
+"""A process on real clients whose broker has fallen silent ends by itself before its supervisor would kill it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from deploy.local.process import free_port
 from streams.runtime.deadline import PATIENCE_S, STOP_S
 
 if TYPE_CHECKING:
@@ -32,46 +35,47 @@ from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.roles import run
 logging.basicConfig(level="INFO", stream=sys.stdout)
-logging.getLogger("aiokafka").setLevel("WARNING")
-settings = Settings.model_validate({"kafka": {"bootstrap": sys.argv[1]}, "partitions": 1})
-uvloop.run(run(settings, codec_for(settings), ("joiner",), (), "joiner-1"))
+_, role, bootstrap, port = sys.argv
+given = {"kafka": {"bootstrap": bootstrap}, "partitions": 1, "control": {"port": int(port)}}
+settings = Settings.model_validate(given)
+uvloop.run(run(settings, codec_for(settings), (role,), (), f"{role}-1"))
 """
 
 
-def test_a_role_ends_by_its_deadline_though_its_broker_says_nothing_any_more() -> None:
-    """The broker is there and answers no request: the reports and the leave of the group wait."""
-    with running(BROKER) as broker:
-        with running(ROLE, line(broker)) as role:
-            while "joiner is ready" not in line(role):
-                pass
+@pytest.mark.parametrize("role", ["joiner", "control"])
+def test_a_process_ends_by_its_deadline_though_its_broker_says_nothing_any_more(role: str, tmp_path: Path) -> None:
+    """The broker is there and answers no request: reports, the leave of the group and Faust wait."""
+    out, log = tmp_path / "broker", tmp_path / "role"
+    with running(BROKER, out) as broker:
+        bootstrap = said(broker, out, "\n").strip()
+        with running(ROLE, log, role, bootstrap, str(free_port())) as process:
+            said(process, log, f"{role} is ready")
             os.kill(broker.pid, signal.SIGSTOP)
             time.sleep(1.5)  # a report at least is on its way and unanswered
             began_s = time.monotonic()
-            role.terminate()
-            assert role.wait(4 * PATIENCE_S) == 0
+            process.terminate()
+            assert process.wait(4 * PATIENCE_S) == 0
             took_s = time.monotonic() - began_s
-        os.kill(broker.pid, signal.SIGCONT)
     assert STOP_S / 2 < took_s < PATIENCE_S
 
 
 @contextmanager
-def running(program: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a program until the block ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1
-    )
+def running(program: str, out: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program until the block ends; what it prints goes into a file."""
+    with out.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments], stdout=file, stderr=subprocess.STDOUT, cwd=ROOT
+        )
     try:
         yield process
     finally:
         process.kill()
         process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
-def line(process: subprocess.Popen[str]) -> str:
-    """Return the next line that a process prints."""
-    assert process.stdout is not None
-    found = process.stdout.readline()
-    assert found, "the process has ended"
-    return found.strip()
+def said(process: subprocess.Popen[bytes], out: Path, words: str) -> str:
+    """Return what a process has printed, once these words are among it."""
+    while words not in (text := out.read_text(encoding="utf-8")):
+        assert process.poll() is None, text
+        time.sleep(0.05)
+    return text

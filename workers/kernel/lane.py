@@ -191,15 +191,19 @@ class Lane:
                 break
         return effects
 
-    def finish(self, took_us: int, now_us: int, *, is_blocking: bool) -> None:
-        """Learn from how long a batch took; after one that kept everything from being read, listen for a while."""
+    def finish(self, took_us: int, now_us: int, *, is_blocking: bool) -> Running:
+        """Learn from how long the batch took, and return it.
+
+        After one that kept everything from being read, listen for a while.
+        """
         running, self.running = self.running, None
         if running is None:
-            return
+            raise RuntimeError("a batch was finished twice, or never started")
         batcher, is_deaf = self.batcher, is_blocking and took_us > QUICK_US
         batcher.done(len(running.take.rows), took_us, now_us, deaf=is_deaf)
         if is_deaf and len(batcher) and batcher.room_in_batch > 0:
             self._listening = now_us + BREATH_US, now_us + min(LISTEN_US, took_us // 2)
+        return running
 
     def answers(self, running: Running, predicted: Predicted, took_us: int) -> Effects:
         """Turn a predicted batch into records; its expired rows go into the same ones."""

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 SETTLE_US = 300_000
 # A package may be on its way to this machine, or its disk away.
 RETRY_US = 10_000_000
+# What was asked before this start is read within 3 s, or not at all.
+RECALL_US = 4_000_000
 
 
 class Rollout:
@@ -126,6 +128,7 @@ class Rollout:
     def _run(self) -> Plan[None]:
         """Get ready what is wanted, for ever."""
         yield from self._load_first()
+        yield Pause(lambda: self.recent.is_recalled, self._now_us + RECALL_US)
         while True:
             yield self._change()
             self.versions.has_changed = False

@@ -61,10 +61,15 @@ class Last:
 
 
 class Recent:
-    """The last rows of a model: those that were answered, those that were asked, and what was asked before."""
+    """The last rows of a model: those that were answered, those that were asked, and what was asked before.
 
-    def __init__(self, most: int = WARM_UP_ROWS) -> None:
-        """Keep so many."""
+    Attributes:
+        is_recalled: whether it is known what was asked before.
+    """
+
+    def __init__(self, most: int = WARM_UP_ROWS, *, recalls: bool = False) -> None:
+        """Keep so many; `recalls` if somebody will tell what was asked before."""
+        self.is_recalled = not recalls
         self._most = most
         self._answered, self._asked = Last(most), Last(most)
         self._recalled: tuple[Input, ...] = ()
@@ -73,6 +78,7 @@ class Recent:
     def recall(self, rows: Sequence[Input]) -> None:
         """Take what the model was asked last before this worker started, by whomever."""
         self._recalled = tuple(rows)
+        self.is_recalled = True
 
     def ask(self, column: Column, rows: int) -> None:
         """Remember what is asked, at least one row, while the worker has answered few."""

@@ -68,6 +68,8 @@ class ModelWorker(Operator):
         instance: str,
         settings: WorkerSettings | None = None,
         queue: Callable[[], Batcher[Asked]] | None = None,
+        *,
+        recalls: bool = False,
     ) -> None:
         """Start with empty queues; the first `on_timer` loads the model.
 
@@ -77,6 +79,7 @@ class ModelWorker(Operator):
             instance: unique in the deployment.
             settings: how it batches, and how versions follow each other.
             queue: returns the queue of the version that serves; None = as the settings say.
+            recalls: whether `recall` will be called; no other version is tried before, for some seconds.
         """
         self._codec = codec
         self._model = model
@@ -86,7 +89,7 @@ class ModelWorker(Operator):
         self._number = count().__next__
         self._loader = Loader(self._number)
         self._serving = self._lane(model.version, queue() if queue is not None else self._batcher(""), "", 0)
-        self._recent = Recent(settings.warm_up_rows)
+        self._recent = Recent(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(
             model,
             self._serving,
@@ -98,6 +101,7 @@ class ModelWorker(Operator):
         )
         self._beside = self._rollout.beside
         self._running: dict[int, tuple[Lane, Sequence[Input]]] = {}
+        self._given: Effects = []  # for models: performed even if a call fails after it has decided them
         self._unwritten: list[_Unwritten] = []
         self._written_us = 0
 
@@ -129,7 +133,8 @@ class ModelWorker(Operator):
                 effects.append(Skip((record.position,), ""))
         if items:
             effects += self._serving.offer(items, now_us, ranks)
-        return effects + self._go_on(now_us)
+        effects += self._go_on(now_us)
+        return self._with_given(effects)
 
     def needs(self) -> Needs:
         """Be called when something is due; rows that wait count."""
@@ -137,10 +142,14 @@ class ModelWorker(Operator):
 
     def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
         """Write what is still to be written, and do what is due."""
-        return self._write() + self._go_on(now_us)
+        effects = self._write()
+        effects += self._go_on(now_us)
+        return self._with_given(effects)
 
     def next_deadline(self) -> int | None:
         """Return when something is due (us)."""
+        if self._given:
+            return 0
         if self._unwritten:
             return self._written_us
         dues = [self._rollout.next_deadline(), *(lane.next_start() for lane in self._lanes())]
@@ -157,25 +166,22 @@ class ModelWorker(Operator):
         is_lost: bool = False,
     ) -> Effects:
         """Take a batch's results: give the model its next rows, then answer."""
-        effects = self._write()
         if self._loader.on_predicted(batch_id, results, is_lost=is_lost):
-            return effects + self._go_on(now_us)
+            return self._with_given(self._go_on(now_us))
         lane, rows = self._running.pop(batch_id)
-        running = lane.running
+        running = lane.finish(took_us, now_us, is_blocking=is_blocking)
         lane.is_ready = not is_lost
-        lane.finish(took_us, now_us, is_blocking=is_blocking)
-        if running is None:
-            return effects + self._go_on(now_us)
+        effects = self._write()
         if lane is self._serving:
             self._recent.note(rows, results.outcomes)
-        if is_blocking:
-            return effects + lane.answers(running, results, took_us) + self._go_on(now_us)
-        effects += self._go_on(now_us)
-        if lane.running is None:
-            return effects + lane.answers(running, results, took_us)
         self._unwritten.append(_Unwritten(lane, running, results, took_us))
         self._written_us = now_us
-        return effects
+        if is_blocking:
+            effects += self._write()
+        effects += self._go_on(now_us)
+        if lane.running is None:
+            effects += self._write()
+        return self._with_given(effects)
 
     def on_loaded(
         self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
@@ -187,7 +193,7 @@ class ModelWorker(Operator):
                 lane.is_ready = copy in self._loader.loaded
         if fault is not None:
             self._beside.break_down(copy, fault)
-        return self._go_on(now_us)
+        return self._with_given(self._go_on(now_us))
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start these partitions with nothing queued."""
@@ -226,15 +232,23 @@ class ModelWorker(Operator):
         rollout, number = self._rollout, self._number
         while True:
             if rollout.is_stirred(now_us):
-                effects += rollout.advance(now_us)
+                self._given += rollout.advance(now_us)
             for lane in self._lanes():
-                started = lane.start(now_us, number, is_vital=lane is self._serving)
-                for effect in started:
+                for effect in lane.start(now_us, number, is_vital=lane is self._serving):
                     if isinstance(effect, Predict):
                         self._running[effect.batch_id] = lane, effect.rows
-                effects += started
+                        self._given.append(effect)
+                    else:
+                        effects.append(effect)
             if not rollout.is_stirred(now_us):
                 return effects
+
+    def _with_given(self, effects: Effects) -> Effects:
+        """Return effects, and what models are to do."""
+        if not self._given:
+            return effects
+        given, self._given = self._given, []
+        return effects + given
 
     def _write(self) -> Effects:
         """Answer the batches that have been predicted."""

@@ -10,7 +10,7 @@
     producer     KafkaTransport;  outlet: ProducerSettings
     log_reader   KafkaBroadcast, KafkaPositions, KafkaRecent: outside groups;  tail: KafkaTail;  reader: what they share
     clients      makes aiokafka's consumers
-    private      every private name of aiokafka, and mends of its faults
+    private      every private name of aiokafka;  mends: three of its faults
     admin        finds and creates topics
 
 Apart from this folder only `streams/control` knows aiokafka, through Faust. Both ways pass the same list of tests,

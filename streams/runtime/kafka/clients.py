@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer
 
 from streams.runtime.kafka import private
 from streams.runtime.kafka.fast.source import FastSource
+from streams.runtime.kafka.mends import mend
 from streams.runtime.kafka.stock.source import StockSource
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def consumer_on(
     known = {**options, **settings.options(), **connection.options()}
     consumer = AIOKafkaConsumer(*names, enable_auto_commit=False, auto_offset_reset="earliest", **known)
     if private.supported() is None:
-        private.mend(private.client_of(consumer), connection.rest_s)
+        mend(private.client_of(consumer), connection.rest_s)
     return consumer
 
 

@@ -153,6 +153,8 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         )
         try:
             await self._consumer.start()
+            self._source = source_of(self._consumer, self._connection, self._names.values(), fetching)
+            await self._source.start()
             known = await self._consumer.topics()
         except KafkaError as fault:
             await self.stop(settings.commit_s)
@@ -161,7 +163,6 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
             # Joining now would give no partitions, and aiokafka would look again only after `metadata_age_ms`.
             await self.stop(settings.commit_s)
             raise BrokerUnavailableError(f"no topic {', '.join(sorted(missing))}; run `skysail topics create`")
-        self._source = source_of(self._consumer, self._connection, self._names.values(), fetching)
         self._consumer.subscribe(topics=list(self._names), listener=self)
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:

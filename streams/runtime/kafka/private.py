@@ -1,6 +1,6 @@
 """Every private name of aiokafka that Skysail uses; no other file has one.
 
-    supported() ──▶ None    the fast path, and the mends below
+    supported() ──▶ None    the fast path, and `mends`
                 └─▶ reason  the stock path on aiokafka's public interface, without mends
 
 All of it concerns one client or one connection at a time: other users of aiokafka in the process notice nothing.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import aiokafka
@@ -23,12 +23,15 @@ from aiokafka.errors import KafkaConnectionError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    Connect = Callable[..., Awaitable[AIOKafkaConnection | None]]
+
 _log = logging.getLogger(__name__)
 
 _DEFAULT_GROUP = 0  # of the client's connections to one broker; the group coordinator has one of its own
 # Where each name is set or used. A function's code says which names it uses, so that nothing has to be made for a look.
 _NAMES: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...] = (
-    (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetch_min_bytes", "_fetch_max_wait_ms")),
+    (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetcher")),
+    (AIOKafkaConsumer.__init__, ("_fetch_min_bytes", "_fetch_max_wait_ms")),
     (GroupCoordinator.__init__, ("_group_instance_id",)),
     (AIOKafkaClient.__init__, ("_conns", "_sync_task")),
     (AIOKafkaClient.ready, ("_get_conn",)),
@@ -58,6 +61,14 @@ def metadata_keeper(consumer: AIOKafkaConsumer) -> asyncio.Task[None] | None:
     """Return the task that keeps a consumer's metadata: without it no lost coordinator is found again."""
     task: asyncio.Task[None] | None = client_of(consumer)._sync_task  # noqa: SLF001
     return task
+
+
+async def stop_fetching(consumer: AIOKafkaConsumer) -> None:
+    """End the task by which a started consumer fetches; it still looks up offsets.
+
+    Pausing its partitions would not do: without a leader for one of them, it asks for metadata without a rest.
+    """
+    await consumer._fetcher.close()  # noqa: SLF001
 
 
 def become_dynamic(consumer: AIOKafkaConsumer) -> None:
@@ -99,60 +110,18 @@ def write(connection: AIOKafkaConnection, frame: Callable[[int], bytes], reads: 
     try:
         connection._writer.write(len(data).to_bytes(4, "big") + data)  # noqa: SLF001
     except (OSError, RuntimeError) as fault:  # the latter is uvloop's, of a connection that has just been closed
-        raise _broken(connection, fault) from fault
+        raise broken(connection, fault) from fault
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     connection._requests.append((number, reads, answer))  # noqa: SLF001
     return answer
 
 
-def mend(client: AIOKafkaClient, rest_s: float) -> None:
-    """Make up for three faults of aiokafka in a client that is not connected yet; see the functions below."""
-    client.bootstrap = partial(_bootstrap_or_fail, client, client.bootstrap)
-    client._get_conn = partial(_connect_or_rest, client._get_conn, rest_s)  # noqa: SLF001
+def wrap_connecting(client: AIOKafkaClient, wrap: Callable[[Connect], Connect]) -> None:
+    """Replace how one client connects to a broker."""
+    client._get_conn = wrap(client._get_conn)  # noqa: SLF001
 
 
-async def _bootstrap_or_fail(client: AIOKafkaClient, bootstrap: Callable[[], Awaitable[None]]) -> None:
-    """Connect; a broker that names none, not even itself, is just starting or stopping, and counts as none.
-
-    aiokafka would keep that one connection to ask again. When it closes, the client knows no broker to ask, for good.
-    """
-    try:
-        await bootstrap()
-    except RuntimeError as fault:  # see `_send_or_break`
-        raise KafkaConnectionError(f"the connection broke: {fault}") from fault
-    if not client.cluster.brokers():
-        raise KafkaConnectionError("the broker knows of no broker, itself included: it is starting or stopping")
-
-
-async def _connect_or_rest(
-    connect: Callable[..., Awaitable[AIOKafkaConnection | None]], rest_s: float, node: int, **options: Any
-) -> AIOKafkaConnection | None:
-    """Connect to a broker; return only after a rest if that failed.
-
-    aiokafka's own fetcher tries again at once while a partition has no leader: thousands of log lines a second.
-    """
-    connection = await connect(node, **options)
-    if connection is None:
-        await asyncio.sleep(rest_s)
-    else:
-        mend_connection(connection)
-    return connection
-
-
-def mend_connection(connection: AIOKafkaConnection) -> None:
-    """Have requests over a connection that uvloop has closed fail as over any broken one."""
-    if "send" not in vars(connection):
-        connection.send = partial(_send_or_break, connection, connection.send)
-
-
-def _send_or_break(connection: AIOKafkaConnection, send: Callable[..., Any], request: Any, **options: bool) -> Any:
-    """Send a request; uvloop's RuntimeError of a closed connection would end aiokafka's background tasks."""
-    try:
-        return send(request, **options)
-    except RuntimeError as fault:
-        raise _broken(connection, fault) from fault
-
-
-def _broken(connection: AIOKafkaConnection, fault: Exception) -> KafkaConnectionError:
+def broken(connection: AIOKafkaConnection, fault: Exception) -> KafkaConnectionError:
+    """Close a connection that broke, and return what to raise."""
     connection.close(reason=CloseReason.CONNECTION_BROKEN, exc=fault)
     return KafkaConnectionError(f"the connection broke: {fault}")

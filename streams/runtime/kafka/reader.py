@@ -51,6 +51,7 @@ class LogReader:
         await self.consumer.start()
         if self._places:
             self.consumer.assign(self._places)
+        await self.source.start()
         self._own()
 
     def has_grown(self) -> bool:

@@ -49,6 +49,10 @@ class FetchSettings:
 class Source(Protocol):
     """Records of the partitions that a started consumer owns."""
 
+    async def start(self) -> None:
+        """Begin; the consumer has been started."""
+        ...
+
     def own(self, places: Collection[KafkaPartition]) -> None:
         """These are assigned now; others are forgotten. What is new is not read before `seek` says where to begin."""
         ...

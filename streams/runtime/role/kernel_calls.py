@@ -2,7 +2,7 @@
 
 records                  ─▶ KernelCaller ─▶ Guard.attempt ─▶ a fault goes back to the reader, which finds the culprit
 deadlines                ─▶ Timer ─┬──────▶ Guard.call    ─▶ no record can be blamed: `failed`, and the reader
-states, inline answers   ──────────┘                         starts the kernel over
+states, models' answers  ──────────┘                         starts the kernel over
 
 The guard performs the effects of each call. An exception of the kernel ends here.
 """

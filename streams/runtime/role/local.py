@@ -4,8 +4,9 @@
                   ▲              └─ everything else ─▶ performed                             │
                   └── Emit to model-predictions, as a record ◀── its kernel ◀── on_predicted ┘
 
-For models whose rows cost so little that two legs over Kafka are absurd. Nothing is weaker for it: a query is complete
-when its prediction is acknowledged, so what is in memory when the process dies is read, asked and answered again.
+Records stay unencoded between them (`LocalCodec`). For models whose rows cost so little that two legs over Kafka are
+absurd. Nothing is weaker for it: a query is complete when its prediction is acknowledged, so what is in memory when the
+process dies is read, asked and answered again.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from streams.operators.contract import NONE_UNREAD, Emit, Operator, Predict, Rec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effect, Effects, Needs, Predicted, StateKey
+    from streams.runtime.role.local_codec import LocalCodec
 
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
 DISTRUSTED = 10_000
@@ -36,10 +37,10 @@ class Local(Operator):
     Args:
         asker: asks models: the selection kernel.
         models: their kernels, by model.
-        codec: of all records.
+        codec: that they all use.
     """
 
-    def __init__(self, asker: Operator, models: Mapping[str, Operator], codec: Codec) -> None:
+    def __init__(self, asker: Operator, models: Mapping[str, Operator], codec: LocalCodec) -> None:
         self._asker = asker
         self._models = models
         self._codec = codec
@@ -126,6 +127,8 @@ class Local(Operator):
         for effect in effects:
             if type(effect) is Emit and effect.topic in self._by_topic:
                 asked.setdefault(effect.topic, []).append(self._record(effect, now_us))
+            elif type(effect) is Emit:
+                kept.append(self._codec.written(effect))
             else:
                 kept.append(effect)
         for topic, records in asked.items():
@@ -139,6 +142,8 @@ class Local(Operator):
         for effect in effects:
             if type(effect) is Emit and effect.topic == topics.MODEL_PREDICTIONS:
                 answers.append(self._record(effect, now_us))
+            elif type(effect) is Emit:
+                self._wanted.append(self._codec.written(effect))
             elif isinstance(effect, Predict):
                 self._wanted.append(self._numbered(kernel, effect))
             else:

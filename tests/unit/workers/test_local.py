@@ -9,11 +9,12 @@ import pytest
 
 from schemas import topics
 from schemas.codec import MAX_BYTES, Codec
-from schemas.records import Application, ModelPredictions, Outcome, Prediction, Query, Status, Tensor
+from schemas.records import Application, ModelPredictions, ModelQueries, Outcome, Prediction, Query, Status, Tensor
 from streams.operators.contract import Effects, Emit, FetchStates, Load, Position, Predict, Predicted, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.operators.selection.serving import Serving
 from streams.runtime.role.local import Local
+from streams.runtime.role.local_codec import LocalCodec
 from tests.workers import model, worker
 
 CODEC = Codec()
@@ -25,10 +26,11 @@ class Scene:
     """Selection with model `near` inside and model `far` behind Kafka, asked together."""
 
     def __init__(self, limit: int = 100) -> None:
-        self.model = worker("near", limit=limit)
+        codec = LocalCodec(CODEC)
+        self.model = worker("near", limit=limit, codec=codec)
         inside = frozenset({topics.model_queries("near")})
-        selection = Selection(CODEC, SelectionSettings(partitions=4, model_partitions=1, inside=inside))
-        self.kernel = Local(selection, {"near": self.model}, CODEC)
+        selection = Selection(codec, SelectionSettings(partitions=4, model_partitions=1, inside=inside))
+        self.kernel = Local(selection, {"near": self.model}, codec)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
         self.kernel.on_loaded("near", "7", None, 0, NOW)
         self.waiting: list[Predict] = []
@@ -225,3 +227,31 @@ def test_an_input_that_fits_no_model_record_is_refused_inline_as_anywhere() -> N
     room = MAX_BYTES - len(CODEC.encode(Query("q", "digits", "x" * 300_000))) + 300_000
     answer, _ = prediction(scene.read(topics.QUERIES, CODEC.encode(Query("q", "digits", "x" * room))))
     assert (answer.status, answer.reason, scene.waiting) == (Status.DEFAULT, "invalid_input", [])
+
+
+class Refusing(Codec):
+    """A codec that nothing about models may reach."""
+
+    def encode(self, record: object) -> bytes:
+        """Refuse model queries and predictions."""
+        assert not isinstance(record, ModelPredictions | ModelQueries)
+        return super().encode(record)
+
+
+def test_what_a_model_inside_is_asked_and_says_is_never_encoded() -> None:
+    """Both ways; what leaves the process is."""
+    codec = LocalCodec(Refusing())
+    queries = ModelQueries(("q",), 0, (NOW,), Tensor.of(np.zeros((1, 2), np.float32)))
+    assert codec.decode(ModelQueries, codec.encode(queries)) is queries
+    predictions = ModelPredictions(
+        "m", "1", "w", ("q",), (Outcome.OK,), Tensor.of(np.array([1])), None, (0,), 1, 1, 1, 0
+    )
+    assert codec.decode(ModelPredictions, codec.encode(predictions)) is predictions
+    emit = Emit("t", 0, None, LocalCodec(CODEC).encode(queries))
+    assert CODEC.decode(ModelQueries, LocalCodec(CODEC).written(emit).value) == queries
+
+
+def test_what_may_not_fit_into_a_record_is_encoded_inside_too() -> None:
+    """So that it is refused as anywhere."""
+    with pytest.raises(AssertionError):
+        LocalCodec(Refusing()).encode(ModelQueries(("q",), 0, (NOW,), ("text",)))

@@ -8,9 +8,9 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import LeaderNotAvailableError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from streams.runtime.kafka import private
 from streams.runtime.kafka.fast.produce_queue import Requests
 from streams.runtime.kafka.fast.requests import Calls
+from streams.runtime.kafka.mends import mend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class FastOutlet:
         self._compression = _COMPRESSION[settings.compression]
         timeout_ms = settings.request_timeout_ms
         self.client = AIOKafkaClient(request_timeout_ms=timeout_ms, **connection.options())
-        private.mend(self.client, connection.rest_s)
+        mend(self.client, connection.rest_s)
         self._calls = Calls(self.client, timeout_ms / 1000, connection.client_id)
         self._requests = Requests(
             self._calls, self._calls.refresh, settings.in_flight, timeout_ms, settings.request_bytes

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FastSource:
-    """Implements `source.Source` beside a consumer whose own partitions are paused."""
+    """Implements `source.Source` beside a consumer that fetches nothing itself."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class FastSource:
         self.position = self._fetcher.position
         self.seek = self._fetcher.seek
         self.stop = self._fetcher.stop
+        self.own = self._fetcher.keep
 
-    def own(self, places: Collection[KafkaPartition]) -> None:
-        """Keep aiokafka from fetching what is assigned now, and forget what is not; see `source.Source`."""
-        self._consumer.pause(*places)
-        self._fetcher.keep(places)
+    async def start(self) -> None:
+        """Keep aiokafka from fetching; see `source.Source`."""
+        await private.stop_fetching(self._consumer)
 
     async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
         """Return what has come; see `source.Source`."""

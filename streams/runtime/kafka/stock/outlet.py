@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, UnknownError
 
-from streams.runtime.kafka import private
+from streams.runtime.kafka.mends import mend
 from streams.runtime.kafka.outlet import InvalidRecordError
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ class StockOutlet:
             **connection.options(),
         )
         self.client: AIOKafkaClient = self._producer.client
-        if private.supported() is None:
-            private.mend(self.client, connection.rest_s)
+        mend(self.client, connection.rest_s)
 
     async def start(self) -> None:
         """Connect; see `outlet.Outlet`."""

@@ -61,6 +61,9 @@ class StockSource:
         self._settings = settings
         self._positions: dict[KafkaPartition, int] = {}
 
+    async def start(self) -> None:
+        """Do nothing: aiokafka's consumer fetches by itself."""
+
     def own(self, places: Collection[KafkaPartition]) -> None:
         """Forget what is not assigned any more, and go on where the rest was; see `source.Source`."""
         self._positions = {place: offset for place, offset in self._positions.items() if place in places}

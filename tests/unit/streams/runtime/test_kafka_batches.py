@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import zlib
+from itertools import islice
 
 import cramjam
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from load.hostile.batches import gzip_with_a_tail, lz4_with_a_wrong_checksum
 from streams.operators.contract import Record
 from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
+from streams.runtime.kafka.fast import lenient
 from streams.runtime.kafka.fast import record_batches as kafka_batches
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, InflationError, inflate
 from streams.runtime.kafka.fast.record_batches import unpack
@@ -181,6 +183,21 @@ def test_what_inflates_to_more_than_a_batch_may_be_is_left_for_the_next_fetch() 
     records, end = unpack(data, "t", 0, 0)
     assert ([record.offset for record in records], end) == ([0, 1, 2], 3)
     assert unpack(data[2 * len(data) // 3 :], "t", 0, 6)[1] == 9
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SAID, min_size=1, max_size=5), st.data())
+def test_the_lenient_way_reads_the_same_and_no_further_than_the_batch(said: list[Said], data: st.DataObject) -> None:
+    """Cut off or changed anywhere, a batch gives records or a ValueError, whatever its numbers say."""
+    sound = batch(7, said)
+    assert [(r.offset, r.timestamp, (r.key, r.value, r.headers)) for r in lenient.records(sound)] == [
+        (7 + number, 1_000 + number, one) for number, one in enumerate(said)
+    ]
+    spoilt = bytearray(sound[: data.draw(st.integers(61, len(sound)))])
+    for _ in range(data.draw(st.integers(0, 3))):
+        spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(ValueError):
+        assert len(list(islice(lenient.records(bytes(spoilt)), 1_000))) < 1_000
 
 
 UNPACK_WITHIN_160_MIB = """

@@ -15,11 +15,11 @@ from aiokafka.protocol.metadata import MetadataResponse_v0
 
 from streams.runtime.clock import SystemClock
 from streams.runtime.errors import BrokerUnavailableError, StuckError
-from streams.runtime.kafka import private
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.fast import protocol as kafka_wire
 from streams.runtime.kafka.fast.requests import Calls
+from streams.runtime.kafka.mends import mend, mend_connection
 from streams.runtime.kafka.producer import KafkaTransport
 from tests.virtual import run
 
@@ -81,7 +81,7 @@ def test_requests_of_aiokafka_itself_fail_as_over_a_broken_connection() -> None:
         connection._reader = asyncio.StreamReader()
         connection._writer = SimpleNamespace(write=write, close=lambda: None)
         connection._read_task = asyncio.get_running_loop().create_future()
-        private.mend_connection(connection)
+        mend_connection(connection)
         with pytest.raises(KafkaConnectionError, match="handler is closed"):
             await connection.send(ApiVersionRequest())
         return connection.connected()
@@ -149,7 +149,7 @@ def test_whoever_cannot_connect_rests_before_he_asks_again(monkeypatch: pytest.M
 
     async def ask() -> float:
         client = AIOKafkaClient(bootstrap_servers="b:9092")
-        private.mend(client, 0.1)
+        mend(client, 0.1)
         client.cluster.update_metadata(MetadataResponse_v0(brokers=[(1, "b", 9092)], topics=[]))
         for _ in range(5):
             assert not await client.ready(1)
