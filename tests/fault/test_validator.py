@@ -108,10 +108,10 @@ OTHER_LABEL = Log([*LOG.observations[:4], (4, observation(IDS[4], 1))], 5)
             replace(CLEAN, log={0: logged(IDS[:4])}, stored={0: stored(logged(IDS[:4]))}),
             "1 feedbacks were not learnt, e.g. 'q4'",
         ),
-        (replace(CLEAN, told=dict.fromkeys(IDS[1:], 0)), "1 lessons that nobody taught, e.g. 'q0'"),
+        (replace(CLEAN, told=dict.fromkeys(IDS[1:], 0)), "1 lessons without feedback, e.g. 'q0'"),
         (
             replace(CLEAN, log={0: OTHER_LABEL}, stored={0: stored(OTHER_LABEL)}),
-            "1 lessons have another label than was told, e.g. 'q4'",
+            "1 lessons have another label than their feedback, e.g. 'q4'",
         ),
         (_with_state(_recounted), "6 lessons stored for 'sums' from 5 observed queries"),
         (_with_state(_nudged), "1 states of partition 0 are not the fold of the log, e.g. 'sums'"),
