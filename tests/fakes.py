@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState, Report
-    from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, WriteStates
+    from streams.operators.contract import Effects, Load, Predict, StateKey, Unload, Unread, WriteStates
     from streams.runtime.ports import ExecutorEvents, Rebalanced, TopicPartition
     from streams.runtime.stores.base import StatesRead, WriteResult
     from streams.testing.broker import FakeBroker
@@ -127,10 +127,10 @@ class FakeConsumer:
         now_us = VirtualClock().now_us()
         return Vitals(len(self.positions), 0, now_us, now_us, 0)
 
-    def unread(self) -> frozenset[TopicPartition]:
-        """Return what is behind."""
-        logs = self.broker.logs
-        return frozenset(place for place, position in self.positions.items() if position < len(logs[place]))
+    def unread(self) -> dict[TopicPartition, int]:
+        """Return what is behind, and by how much."""
+        counts = {place: len(self.broker.logs[place]) - position for place, position in self.positions.items()}
+        return {place: count for place, count in counts.items() if count > 0}
 
     async def stop(self, timeout_s: float) -> None:
         """Leave."""
@@ -343,7 +343,7 @@ class ScriptedKernel(Operator):
         self.calls.append(list(records))
         return [effect for record in records for effect in self.decide(record)]
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Fire."""
         self.wakes = [wake for wake in self.wakes if wake > now_us]
         self.fired_us.append(now_us)

@@ -13,6 +13,7 @@ performed. The runtime commits only the contiguous prefix of completed offsets.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -193,7 +194,8 @@ class Needs(NamedTuple):
 
 
 NO_NEEDS: Final = Needs()
-NONE_UNREAD: Final[frozenset[tuple[str, int]]] = frozenset()
+Unread: TypeAlias = "Mapping[tuple[str, int], int]"
+NONE_UNREAD: Final[Unread] = MappingProxyType({})
 
 
 class Operator(Protocol):
@@ -206,13 +208,14 @@ class Operator(Protocol):
         """Take a poll's records, in order within each partition."""
         ...
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Do what is due at `now_us`.
 
         Args:
             now_us: the time.
-            unread: partitions of consumed topics with records that `on_records` has not been given yet; told to who
-                wants to know, when it is due and twice a second.
+            unread: how many records `on_records` has not been given yet, by partition of a consumed topic; 1 where
+                that is not known, and no partition without any. Told to who wants to know, when it is due and twice
+                a second.
         """
         return []
 

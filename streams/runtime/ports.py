@@ -90,8 +90,11 @@ class Consumer(Protocol):
         """Return signs of life."""
         ...
 
-    def unread(self) -> frozenset[TopicPartition]:
-        """Return the partitions with records that no poll has returned yet, and those of which that is not known."""
+    def unread(self) -> dict[TopicPartition, int]:
+        """Return how many records no poll has returned yet, by partition; 1 where that is not known.
+
+        Partitions without any are not in it.
+        """
         ...
 
     async def stop(self, timeout_s: float) -> None:

@@ -101,14 +101,14 @@ class SimulatedConsumer:
         """Return signs of life."""
         return Vitals(len(self._positions), self._lag(), self._polled_us, self._progressed_us, 0)
 
-    def unread(self) -> frozenset[TopicPartition]:
-        """Return the partitions with records to come, and those that cannot be reached."""
+    def unread(self) -> dict[TopicPartition, int]:
+        """Return how many records are to come; of partitions that cannot be reached that is not known."""
         broker = self._process.broker
-        return frozenset(
-            place
+        counts = {
+            place: len(broker.logs[place]) - position if broker.weather.serves(place) else 1
             for place, position in self._positions.items()
-            if position < len(broker.logs[place]) or not broker.weather.serves(place)
-        )
+        }
+        return {place: count for place, count in counts.items() if count > 0}
 
     async def stop(self, timeout_s: float) -> None:
         """Leave the group; see `ports.Consumer`."""

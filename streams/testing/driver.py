@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Operator
+    from streams.operators.contract import Effects, Operator, Unread
     from streams.testing.models import Service
     from streams.topology import Node, Topology
 
@@ -306,10 +306,11 @@ class Driver:
         self._perform(role, outcome.tell(role.operator, self.now_us))
         return True
 
-    def _unread(self, role: _Role) -> frozenset[tuple[str, int]]:
-        """Return the consumed partitions with records that are still to be delivered."""
-        consumed = ((place, at) for place, at in role.positions.items() if place[0] in role.node.consumes)
-        return frozenset(place for place, position in consumed if position < len(self._logs[place]))
+    def _unread(self, role: _Role) -> Unread:
+        """Return how many records of consumed partitions are still to be delivered."""
+        consumed = {place: at for place, at in role.positions.items() if place[0] in role.node.consumes}
+        counts = {place: len(self._logs[place]) - position for place, position in consumed.items()}
+        return {place: count for place, count in counts.items() if count > 0}
 
     def _perform(self, role: _Role, effects: Effects) -> None:
         for effect in effects:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import Input, Model
-    from streams.operators.contract import Effects, Predicted, Record
+    from streams.operators.contract import Effects, Predicted, Record, Unread
     from workers.kernel.lane import Running
     from workers.kernel.results import Asked
     from workers.kernel.versions import Wanted
@@ -140,7 +140,7 @@ class ModelWorker(Operator):
         """Be called when something is due; rows that wait count."""
         return Needs(self.next_deadline(), self.held)
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Write what is still to be written, and do what is due."""
         effects = self._write()
         effects += self._go_on(now_us)

@@ -16,6 +16,7 @@ from schemas.framing import peek_texts
 from schemas.records import new_tuple
 from streams.operators.contract import Position
 from streams.operators.ids import SECOND_US, IdTimes, seconds_up
+from streams.operators.join.lag import Lag
 from streams.operators.join.timer_wheel import TimerWheel
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class JoinBuffer:
     ended: EndedQueries = field(default_factory=EndedQueries)
     wheel: TimerWheel = field(default_factory=TimerWheel)  # when windows end
     early_wheel: TimerWheel = field(default_factory=TimerWheel)  # when early feedback has waited long enough
+    predictions_lag: Lag = field(default_factory=Lag)
+    feedback_lag: Lag = field(default_factory=Lag)
     read_us: int = 0  # when a prediction was read last
     newest_us: int = 0  # the timestamp it had
     feedback_us: int = 0  # the newest timestamp of feedback that has been read

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, Record, Unread
 
 _SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
 _SHADOWS = frozenset((topics.SHADOWS,))
@@ -115,7 +115,7 @@ class Joiner(Operator):
         self._room = SharedRoom(settings.predictions, settings.large_bytes // 2)
         self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
-        self._unread: frozenset[tuple[str, int]] = frozenset()
+        self._unread: Unread = NONE_UNREAD
         self._paused_us = 0  # when predictions were last left unread
         self._again_us = 0  # when windows that are held open are to be looked at again
 
@@ -129,9 +129,9 @@ class Joiner(Operator):
     @property
     def paused(self) -> frozenset[str]:
         """The topic that is ahead of the other, where what waits for the other begins to be much."""
-        if self._early_room.is_pressed and self._is_behind(topics.PREDICTIONS):
+        if self._early_room.is_pressed and any(p.predictions_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.FEEDBACK,))
-        if self._room.is_pressed and self._is_behind(topics.FEEDBACK):
+        if self._room.is_pressed and any(p.feedback_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.PREDICTIONS,))
         return frozenset()
 
@@ -148,13 +148,16 @@ class Joiner(Operator):
         self._note_pause(now_us)
         return effects
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """End the windows that are over, as many as one turn allows; what is left is due at once.
 
         A window is held open while feedback that was written in it may still be to come.
         """
         effects: Effects = []
         self._unread = unread
+        for number, partition in self._partitions.items():
+            partition.predictions_lag.look(unread.get((topics.PREDICTIONS, number), 0), now_us)
+            partition.feedback_lag.look(unread.get((topics.FEEDBACK, number), 0), now_us)
         self._note_pause(now_us)
         left = _AT_ONCE
         for partition in self._partitions.values():
@@ -220,9 +223,6 @@ class Joiner(Operator):
         settings = self._settings
         shadows = SharedRoom(settings.shadows, settings.large_bytes // 4 // settings.partitions)
         return JoinBuffer(number, start, self._room, self._early_room, Shadows(shadows))
-
-    def _is_behind(self, topic: str) -> bool:
-        return any(place[0] == topic for place in self._unread)
 
     def _is_held(self, partition: JoinBuffer) -> bool:
         """Whether feedback that was written inside windows may still be to come."""
@@ -292,7 +292,7 @@ class Joiner(Operator):
                     close(Ending.REFUSED, query_id, end_us + window_us, oldest_s)
             except DecodeError as error:
                 self._outcomes.undecodable(record, error, effects)
-        partition.read_us, partition.newest_us = now_us, newest_us
+        partition.read_us, partition.newest_us, partition.predictions_lag.position = now_us, newest_us, offset + 1
         partition.tidy()
         self._outcomes.match(matched, partition, now_us, effects)
 
@@ -318,6 +318,7 @@ class Joiner(Operator):
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
         partition.feedback_us = min(max(partition.feedback_us, *map(_STAMP, come)), now_us)
+        partition.feedback_lag.position = come[-1].offset + 1
         self._outcomes.join([*matches.values()], partition, now_us, effects)
 
     def _on_other_feedback(

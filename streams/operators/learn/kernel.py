@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, Record, Unread
 
 _PARTITION = itemgetter(1)  # of a record
 # How soon a store that came back with older data is noticed while nothing is learnt; one round trip a partition.
@@ -87,7 +87,7 @@ class Learner(Operator):
         self._losses = Losses()
         self._partitions: dict[int, _Partition] = {}
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Confirm the offsets of idle partitions: a store that lost its last writes is noticed without a new record."""
         effects: Effects = []
         for number, partition in self._partitions.items():

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Record
+    from streams.operators.contract import Effects, Record, Unread
     from streams.operators.selection.state_view import Arms
 
 # A client's clock may be ahead; more than this is an error and would buy time that nobody has.
@@ -127,7 +127,7 @@ class Selection(Operator):
         """Be called when an answer or a parked query is due."""
         return Needs(self.next_deadline())
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Answer what is due, and decide for contexts whose state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
         for key, waiting in self._parked.due(now_us):

@@ -210,10 +210,10 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         """Return signs of life."""
         return Vitals(len(self._next), self._lag(), self._polled_us, self._progressed_us, self._failures)
 
-    def unread(self) -> frozenset[TopicPartition]:
-        """Return the partitions with records to come; see `ports.Consumer`."""
+    def unread(self) -> dict[TopicPartition, int]:
+        """Return how many records are to come; see `ports.Consumer`."""
         unread = self._source.unread() if self._source is not None else ()
-        return frozenset(self._named(place) for place, count in unread if count != 0)
+        return {self._named(place): 1 if count is None else count for place, count in unread if count != 0}
 
     async def stop(self, timeout_s: float) -> None:
         """Leave the group, unless told to stay; see `ports.Consumer`."""

@@ -20,7 +20,7 @@ from streams.runtime.errors import KernelError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streams.operators.contract import Effects, Needs, Operator, Record
+    from streams.operators.contract import Effects, Needs, Operator, Record, Unread
     from streams.runtime.clock import Clock
     from streams.runtime.role.definition import Ports
 
@@ -130,9 +130,7 @@ class Timer:
         unread: returns what is still to be read: a kernel may wait for it before it ends what that belongs to.
     """
 
-    def __init__(
-        self, kernel: Operator, clock: Clock, guard: Guard, unread: Callable[[], frozenset[tuple[str, int]]]
-    ) -> None:
+    def __init__(self, kernel: Operator, clock: Clock, guard: Guard, unread: Callable[[], Unread]) -> None:
         self._kernel = kernel
         self._clock = clock
         self._guard = guard

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effect, Effects, Needs, Predicted, StateKey
+    from streams.operators.contract import Effect, Effects, Needs, Predicted, StateKey, Unread
     from streams.runtime.role.local_codec import LocalCodec
 
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
@@ -69,7 +69,7 @@ class Local(Operator):
         held = max(each.held for each in needs)
         return asker._replace(deadline_us=0 if self._wanted else due_us, held=held)
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Do what is due."""
         effects: Effects = []
         for kernel in self._models.values():

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from schemas.records import PolicyState
-    from streams.operators.contract import Effects, Load, Operator, Position, Predict, StateKey
+    from streams.operators.contract import Effects, Load, Operator, Position, Predict, StateKey, Unread
     from streams.runtime.errors import RecordRefusedError
-    from streams.runtime.ports import Ran, TopicPartition
+    from streams.runtime.ports import Ran
     from streams.runtime.role.definition import Ports, Role
 
 _log = logging.getLogger(__name__)
@@ -235,11 +235,14 @@ class RoleLoop:
         now_us = ports.clock.now_us()
         self._watchdog.check(ports.consumer.vitals(), now_us, throttled=throttled, ahead_ms=off_ms(ports.clock))
 
-    def _unread(self) -> frozenset[TopicPartition]:
-        """Return which partitions hold records that the kernel has not been given, if it wants to know."""
+    def _unread(self) -> Unread:
+        """Return how many records the kernel has not been given, by partition, if it wants to know."""
         if not self._joined or not self._kernel.needs().is_told_unread:
             return NONE_UNREAD
-        return self._ports.consumer.unread() | self._buffer.partitions()
+        unread = self._ports.consumer.unread()
+        for partition, count in self._buffer.counts().items():
+            unread[partition] = unread.get(partition, 0) + count
+        return unread
 
     async def _report_regularly(self) -> None:
         while True:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -54,9 +55,9 @@ class PollBuffer:
         taken, self.records = self.records[:count], self.records[count:]
         return taken
 
-    def partitions(self) -> frozenset[TopicPartition]:
-        """Return where the records come from."""
-        return frozenset(map(_partition, self.records))
+    def counts(self) -> Counter[TopicPartition]:
+        """Return how many records there are of each partition."""
+        return Counter(map(_partition, self.records))
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Forget the records of these partitions: they are not ours any more, or will be read again."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from load.seeds.plan import Plan
-    from streams.operators.contract import Effects, Record, StateKey, WriteStates
+    from streams.operators.contract import Effects, Record, StateKey, Unread, WriteStates
     from streams.runtime.ports import TopicPartition
     from streams.runtime.stores.base import StatesRead
 
@@ -54,7 +54,7 @@ class TrustingStore(MemoryStore):
 class HastyJoiner(Joiner):
     """Ends windows by the clock, whatever feedback is still to be read."""
 
-    def on_timer(self, now_us: int, unread: frozenset[tuple[str, int]] = NONE_UNREAD) -> Effects:
+    def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
         """Forget what is unread."""
         return super().on_timer(now_us)
 

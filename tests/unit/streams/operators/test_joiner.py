@@ -371,21 +371,43 @@ FEEDBACK, PREDICTIONS = (topics.FEEDBACK, 0), (topics.PREDICTIONS, 0)
 
 def test_what_is_ahead_is_left_unread_while_the_other_topic_is_behind() -> None:
     """Feedback first: predictions are what both wait for. Where nothing is behind, all is read."""
-    joiner = alone(predictions=4, feedback=4)
-    joiner.on_records([told("later", 0), prediction("q", 0)], 0)
     found = []
-    for unread in ({PREDICTIONS}, {FEEDBACK}, {FEEDBACK, PREDICTIONS}, set()):
-        joiner.on_timer(0, frozenset(unread))
+    for unread in ({PREDICTIONS: 9}, {FEEDBACK: 9}, {FEEDBACK: 9, PREDICTIONS: 9}, {}):
+        joiner = alone(predictions=4, feedback=4)
+        joiner.on_records([told("later", 0), prediction("q", 0)], 0)
+        joiner.on_timer(0, unread)
         found.append(joiner.needs().paused)
     assert found == [{topics.FEEDBACK}, {topics.PREDICTIONS}, {topics.FEEDBACK}, set()]
+
+
+def test_predictions_are_left_unread_until_the_feedback_that_was_there_has_been_read() -> None:
+    """Feedback that comes all the time is unread at every moment: that alone must not keep predictions unread."""
+    joiner, found = alone(predictions=4), []
+    joiner.on_records([prediction("q", 0)], 0)
+    joiner.on_timer(0, {FEEDBACK: 1_000})
+    for second in range(1, 5):
+        joiner.on_records([told("later", 400 * second)], second * 1_000_000)
+        joiner.on_timer(second * 1_000_000, {FEEDBACK: max(10, 1_000 - 400 * second)})
+        found.append(bool(joiner.needs().paused))
+    assert found == [True, True, False, False]
+
+
+def test_feedback_that_cannot_be_read_does_not_keep_predictions_unread() -> None:
+    """Its partition has no leader: to wait for it would stop all applications."""
+    joiner = alone(predictions=4)
+    joiner.on_records([told("later", 0), prediction("q", 0)], 0)
+    joiner.on_timer(0, {FEEDBACK: 10})
+    assert joiner.needs().paused == {topics.PREDICTIONS}
+    joiner.on_timer(1_000_000, {FEEDBACK: 10})
+    assert joiner.needs().paused == set()
 
 
 def test_feedback_is_not_given_up_while_predictions_are_left_unread() -> None:
     """Its prediction may be the next one to be read."""
     joiner = alone(predictions=4)
-    joiner.on_timer(0, frozenset((FEEDBACK,)))
+    joiner.on_timer(0, {FEEDBACK: 1})
     joiner.on_records([prediction("q", 0), told("later", 0)], 0)
-    assert joiner.on_timer(20_000_000, frozenset((FEEDBACK,))) == []
+    assert joiner.on_timer(20_000_000, {FEEDBACK: 1}) == []
     ended = joiner.on_timer(60_000_000)
     assert [type(effect) for effect in ended if not isinstance(effect, DeadLetter)] == [Skip]
 

@@ -200,7 +200,7 @@ def test_partitions_that_are_taken_away_give_their_room_back() -> None:
     assert alone._room.used == 0
 
 
-FEEDBACK = frozenset(((topics.FEEDBACK, 0),))
+FEEDBACK = {(topics.FEEDBACK, 0): 1}
 
 
 def test_a_window_stays_open_for_feedback_that_is_still_unread() -> None:

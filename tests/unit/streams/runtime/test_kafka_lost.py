@@ -67,7 +67,7 @@ def test_offsets_are_committed_with_the_next_ones_and_polls_tried_again(caplog: 
 def test_nothing_is_unread_before_the_first_start() -> None:
     """As there is no lag: a role that asks early learns nothing, and goes on."""
     consumer = KafkaConsumer(KafkaConnection("b:9092"), ("queries",), "g", SystemClock())
-    assert (consumer.unread(), consumer.vitals().lag) == (frozenset(), 0)
+    assert (consumer.unread(), consumer.vitals().lag) == ({}, 0)
 
 
 def test_requests_of_aiokafka_itself_fail_as_over_a_broken_connection() -> None:
