@@ -12,15 +12,15 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers.errors import PackageError, refusing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
-def resolve(path: str) -> Any:
+def resolve(path: str) -> Callable[..., object]:
     """Import the module before the colon and return what stands after it.
 
     Raises:
@@ -63,9 +63,9 @@ def require_within(path: str, code: Sequence[str]) -> None:
         )
 
 
-def _walked(path: str, module: ModuleType, names: str) -> Any:
+def _walked(path: str, module: ModuleType, names: str) -> object:
     """Follow attributes from a module; each of them must have been defined in its package."""
-    found: Any = module
+    found: object = module
     for name in names.split("."):
         found = getattr(found, name)
         if isinstance(found, ModuleType) or (callable(found) and not _is_defined_in(_package(module.__name__), found)):
@@ -76,7 +76,7 @@ def _walked(path: str, module: ModuleType, names: str) -> Any:
     return found
 
 
-def _is_defined_in(package: str, found: Any) -> bool:
+def _is_defined_in(package: str, found: object) -> bool:
     """Tell whether a function, a class, a method, or an object of such a class, comes from a package."""
     while isinstance(found, partial):
         found = found.func

@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,13 @@ from schemas.records import DTYPES
 from schemas.topics import check_name
 from workers import manifest_form
 from workers.errors import PackageError
+from workers.manifest_form import Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from workers.manifest_form import Document
 
 MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
@@ -98,7 +101,7 @@ class Manifest:
     output: str  # label | scores | value
     classes: tuple[int | str, ...] = ()  # in the order of the scores; what a label answer is drawn from
     files: Mapping[str, str] = field(default_factory=dict)  # file name in the folder -> SHA-256, hexadecimal
-    options: Mapping[str, Any] = field(default_factory=dict)  # what the runtime needs besides, e.g. `architecture`
+    options: Options = field(default_factory=Options)  # what the runtime needs besides, e.g. `architecture`
 
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
@@ -172,16 +175,29 @@ def pinned(folder: Path) -> Pinned:
     """
     content = _content(folder)
     try:
-        document = manifest_form.checked(json.loads(content.decode()))
-        signature = document.pop("input")
-        signature["shape"] = tuple(signature.get("shape", ()))
-        signature["columns"] = tuple(map(tuple, signature.get("columns", ())))
-        document["classes"] = tuple(document.get("classes", ()))
-        manifest = Manifest(input=Signature(**signature), **document)
+        document: Document = json.loads(content.decode())
+        manifest_form.check(document)
+        manifest = _read(document)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
         raise PackageError(f"{folder / MANIFEST} is not a manifest ({reason}): package the model again") from error
     return Pinned(manifest, hashlib.sha256(content).hexdigest())
+
+
+def _read(document: Document) -> Manifest:
+    found = document["input"]
+    columns = tuple((name, kind) for name, kind in found.get("columns", ()))
+    shape, allow_nan = tuple(found.get("shape", ())), found.get("allow_nan", False)
+    return Manifest(
+        document["name"],
+        document["version"],
+        document["runtime"],
+        Signature(found["kind"], found.get("dtype"), shape, allow_nan, columns),
+        document["output"],
+        tuple(document.get("classes", ())),
+        document.get("files", {}),
+        document.get("options", {}),
+    )
 
 
 def _content(folder: Path) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Required, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -12,22 +12,73 @@ if TYPE_CHECKING:
 MAX_VERSION, MAX_TEXT, MAX_DIMENSIONS, MAX_DEPTH = 256, 4_096, 16, 32
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+# Microseconds by form and size of a batch; in JSON sizes are texts.
+Timings: TypeAlias = "Mapping[str, Mapping[int, float] | Mapping[str, float]]"
+# What a model was converted to, or will be when it is loaded.
+Conversion = TypedDict(
+    "Conversion",
+    {
+        "from": str,
+        "to": list[str],
+        "at": str,
+        "rows": int,
+        "difference": float,
+        "refused": dict[str, str],  # a form, and why it is none
+        "batch_us": "Timings",
+    },
+    total=False,
+)
 
 
-def checked(document: Any) -> dict[str, Any]:
-    """Return the document of a manifest.
+class Options(TypedDict, total=False):
+    """What a runtime needs besides; others may stand beside these."""
+
+    architecture: str
+    arguments: dict[str, object]
+    function: str
+    min_rows: int
+    conversion: Conversion
+
+
+class SignatureDocument(TypedDict, total=False):
+    """A signature as it is written."""
+
+    kind: Required[str]
+    dtype: str | None
+    shape: list[int]
+    allow_nan: bool
+    columns: list[tuple[str, str]]
+
+
+class Document(TypedDict, total=False):
+    """A manifest as it is written."""
+
+    name: Required[str]
+    version: Required[str]
+    runtime: Required[str]
+    input: Required[SignatureDocument]
+    output: Required[str]
+    classes: list[int | str]
+    files: dict[str, str]
+    options: Options
+
+
+def check(document: object) -> None:
+    """Check that a document is a `Document`.
 
     Raises:
         ValueError, TypeError: it is none; says which field is wrong.
     """
-    _check(document, _MANIFEST, "the manifest")
+    fields = _check(document, _MANIFEST, "the manifest")
+    if missing := [name for name in _NEEDED if name not in fields]:
+        raise ValueError(f"the manifest has no {missing[0]}")
     _check_depth(document)
-    _check(document.get("options", {}), _OPTIONS, "options", others=True)
-    found: dict[str, Any] = document
-    return found
+    _check(fields.get("options", {}), _OPTIONS, "options", others=True)
 
 
-def _check(document: Any, fields: Mapping[str, Callable[[Any], bool]], what: str, *, others: bool = False) -> None:
+def _check(
+    document: object, fields: Mapping[str, Callable[[object], bool]], what: str, *, others: bool = False
+) -> dict[str, object]:
     if not isinstance(document, dict):
         raise TypeError(f"{what} is no object")
     if strangers := [name for name in document if name not in fields and not others]:
@@ -35,9 +86,10 @@ def _check(document: Any, fields: Mapping[str, Callable[[Any], bool]], what: str
     for name, fits in fields.items():
         if name in document and not fits(document[name]):
             raise ValueError(f"{name} of {what} cannot be {document[name]!r:.80}")
+    return document
 
 
-def _check_depth(document: Any) -> None:
+def _check_depth(document: object) -> None:
     """Refuse lists in lists in lists, over which whatever copies or prints them may stumble."""
     level = [document]
     for _ in range(MAX_DEPTH):
@@ -47,33 +99,32 @@ def _check_depth(document: Any) -> None:
     raise ValueError(f"it is more than {MAX_DEPTH} deep")
 
 
-def _parts(value: Any) -> list[Any]:
+def _parts(value: object) -> list[object]:
     return [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     """Tell whether it is a text that can travel: halves of characters cannot."""
     return isinstance(value, str) and len(value) <= MAX_TEXT and value.encode("utf-8", "replace").decode() == value
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
 
-def _is_label(value: Any) -> bool:
+def _is_label(value: object) -> bool:
     return _is_text(value) or (type(value) is int and -(1 << 63) <= value < 1 << 63)
 
 
-def _is_input(value: Any) -> bool:
-    _check(value, _INPUT, "input")
-    return "kind" in value
+def _is_input(value: object) -> bool:
+    return "kind" in _check(value, _INPUT, "input")
 
 
-def _is_column(value: Any) -> bool:
+def _is_column(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and all(map(_is_text, value))
 
 
-def _are_files(value: Any) -> bool:
+def _are_files(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     for name, digest in value.items():
@@ -84,7 +135,7 @@ def _are_files(value: Any) -> bool:
     return True
 
 
-def _are_times(value: Any) -> bool:
+def _are_times(value: object) -> bool:
     """Tell whether these are microseconds by batch size by form, the same sizes of each."""
     if not isinstance(value, dict) or not value or not all(isinstance(times, dict) for times in value.values()):
         return False
@@ -94,12 +145,12 @@ def _are_times(value: Any) -> bool:
     )
 
 
-def _is_conversion(value: Any) -> bool:
+def _is_conversion(value: object) -> bool:
     _check(value, _CONVERSION, "conversion", others=True)
     return True
 
 
-def _listed(fits: Callable[[Any], bool], most: int | None = None) -> Callable[[Any], bool]:
+def _listed(fits: Callable[[object], bool], most: int | None = None) -> Callable[[object], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value)) and (most is None or len(value) <= most)
 
 
@@ -110,6 +161,7 @@ _INPUT = {
     "allow_nan": lambda value: isinstance(value, bool),
     "columns": _listed(_is_column),
 }
+_NEEDED = ("name", "version", "runtime", "input", "output")
 _MANIFEST = {
     "name": _is_text,
     "version": _is_text,

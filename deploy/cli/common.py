@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,7 +14,7 @@ from deploy.config.configuration import load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-F = TypeVar("F", bound="Callable[..., Any]")
+R = TypeVar("R")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
 
@@ -44,7 +44,7 @@ class VerbGroup(Examples, click.Group):
     command_class = Verb
 
 
-def with_settings(function: F) -> Callable[..., Any]:
+def with_settings(function: Callable[..., R]) -> Callable[..., R]:
     """Give a verb `--config` and pass it the loaded settings as its first argument."""
 
     @click.option(
@@ -53,7 +53,7 @@ def with_settings(function: F) -> Callable[..., Any]:
         help="Settings file [default: SKYSAIL_CONFIG, else skysail.yaml].",
     )
     @functools.wraps(function)
-    def wrapped(*args: Any, config: Path | None, **options: Any) -> Any:
+    def wrapped(*args: object, config: Path | None, **options: object) -> R:
         return function(load(config), *args, **options)
 
     return wrapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -23,6 +23,7 @@ from streams.runtime.kafka.tail import KafkaTail
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
+    from schemas.avsc import Json
     from schemas.codec import Codec
     from schemas.records import Feedback
     from streams.operators.contract import Record
@@ -53,7 +54,14 @@ class Fate(NamedTuple):
 @json_option
 @with_settings
 def feedback(
-    settings: Settings, query_id: str, *, label: str | None, loss: float | None, as_json: bool, **options: Any
+    settings: Settings,
+    query_id: str,
+    *,
+    label: str | None,
+    loss: float | None,
+    context: str | None,
+    wait_s: float,
+    as_json: bool,
 ) -> None:
     """Report the true answer of query QUERY_ID.
 
@@ -64,19 +72,19 @@ def feedback(
     if (label is None) == (loss is None):
         raise UsageError("give either --label or --loss")
     record = _record(query_id, label, loss)
-    fate = asyncio.run(_tell(settings, codec_for(settings), record, **options))
+    fate = asyncio.run(_tell(settings, codec_for(settings), record, context=context, wait_s=wait_s))
     if as_json:
         seen = None if fate.observation is None else to_json(fate.observation)
         print_json({"query_id": query_id, "sent": True, "observation": seen, "refused": fate.refused})
     else:
-        click.echo(_line(settings, fate, options["wait_s"], options["context"]))
-    if options["wait_s"] and fate.observation is None:
+        click.echo(_line(settings, fate, wait_s, context))
+    if wait_s and fate.observation is None:
         raise SystemExit(1)
 
 
 def _record(query_id: str, label: str | None, loss: float | None) -> Feedback:
     """Make the record; what is no JSON number, text or list is a text as it stands: yes, 3rd, true."""
-    found: dict[str, Any] = {"query_id": query_id, "loss": loss, "sent_us": time.time_ns() // 1000}
+    found: dict[str, Json] = {"query_id": query_id, "loss": loss, "sent_us": time.time_ns() // 1000}
     if label is not None:
         try:
             value = json.loads(label)

@@ -19,9 +19,10 @@ from workers import manifest as manifests
 from workers.packages.conversion import CONVERSIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from deploy.config.settings import Settings
+    from workers.manifest_form import Conversion
 
 folder_argument = click.argument("package", type=click.Path(path_type=Path, exists=True, file_okay=False))
 
@@ -121,7 +122,7 @@ def package(source: str, folder: Path, sample: str, *, as_json: bool, **options:
         click.echo("it is a pickle: its worker needs `worker: {allow_pickle: true}` in the settings")
 
 
-def _print_conversion(conversion: Mapping[str, Any]) -> None:
+def _print_conversion(conversion: Conversion) -> None:
     forms, at_load = ", ".join(conversion["to"]), conversion.get("at") == "load"
     said = f"will be converted to {forms} when it is loaded" if at_load else f"converted to {forms}"
     click.echo(f"{said}: {conversion['rows']} rows agree within {conversion['difference']:.1g}")

@@ -24,7 +24,11 @@ from workers.packages.packaging import package_function, package_onnx, package_s
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from workers.manifest import Manifest
+    from workers.runtimes.contract import Rows
+    from workers.runtimes.tables import Frame
 
 SAFETENSORS, ONNX = ".safetensors", ".onnx"
 
@@ -32,7 +36,7 @@ SAFETENSORS, ONNX = ".safetensors", ".onnx"
 def package(
     source: str,
     folder: Path,
-    rows: Any,
+    rows: Rows | Frame,
     *,
     classes: str | None,
     architecture: str | None,
@@ -94,7 +98,7 @@ def _labelled(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**options, "output": options.get("output") or "label"}
 
 
-def sample(text: str) -> Any:
+def sample(text: str) -> Rows | Frame:
     """Return the rows in a file or a JSON text: strings, or numbers, which are float32 unless they say otherwise.
 
     Objects, and a .csv file, are the rows of a data frame.
@@ -104,14 +108,15 @@ def sample(text: str) -> Any:
     """
     try:
         if text.endswith(".npy"):
-            return np.load(text, allow_pickle=False)
+            array: NDArray[np.generic] = np.load(text, allow_pickle=False)
+            return array
         if text.endswith(".csv"):
-            return _pandas().read_csv(text)
+            return _frame("read_csv", text)
         rows = json.loads(text)
         if isinstance(rows, list) and rows and isinstance(rows[0], str):
             return rows
         if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-            return _pandas().DataFrame(rows)
+            return _frame("DataFrame", rows)
         found = query_from_json({"query_id": "", "application": "", "input": rows}).input
     except (OSError, ValueError, SchemaError) as error:
         raise UsageError(f"--sample: {text} is neither a readable .npy or .csv file nor JSON: {error}") from error
@@ -120,11 +125,13 @@ def sample(text: str) -> Any:
     return found.numpy()
 
 
-def _pandas() -> Any:
+def _frame(make: str, source: object) -> Frame:
     try:
-        return importlib.import_module("pandas")
+        pandas = importlib.import_module("pandas")
     except ModuleNotFoundError as error:
         raise UsageError(f"a sample of a data frame needs pandas: {install('pandas')}") from error
+    frame: Frame = getattr(pandas, make)(source)
+    return frame
 
 
 def labels(text: str | None) -> tuple[int | str, ...]:
@@ -147,7 +154,7 @@ def _check(file: Path, digest: str | None) -> None:
         raise UsageError(f"{file} is not the file that you trust: its SHA-256 is {found}, not {digest}")
 
 
-def _read(file: Path) -> Any:
+def _read(file: Path) -> object:
     """Read a fitted estimator.
 
     Raises:
@@ -165,7 +172,7 @@ def _read(file: Path) -> Any:
     return found
 
 
-def _argument(text: str) -> tuple[str, Any]:
+def _argument(text: str) -> tuple[str, object]:
     name, _, value = text.partition("=")
     try:
         return name, json.loads(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -46,14 +46,16 @@ skysail tail feedback --count 1 --raw        the bytes as they are
 @click.option("--end", "stops_at_end", is_flag=True, help="Stop at the present end instead of waiting for more.")
 @click.option("--raw", is_flag=True, help="Print the bytes as base64, undecoded.")
 @with_settings
-def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **options: Any) -> None:
+def tail(
+    settings: Settings, topic: str, *, raw: bool, limit: int | None, from_beginning: bool, stops_at_end: bool
+) -> None:
     """Print the records of TOPIC (its name without the prefix), one JSON document a line.
 
     Observations that were written at once share one record and offset; each gets a line.
     """
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
-        messages = _messages(settings, topic, **options)
+        messages = _messages(settings, topic, from_beginning=from_beginning, stops_at_end=stops_at_end)
         lines = (line for message in messages for line in shown(message, None if raw else record, codec))
         for line in islice(lines, limit):
             click.echo(json.dumps(line))
@@ -116,9 +118,9 @@ def _read(
         yield message
 
 
-def shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, Any]]:
+def shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, object]]:
     """Return a message as JSON values: several for observations that were written at once."""
-    about: dict[str, Any] = {
+    about: dict[str, object] = {
         "partition": message.partition(),
         "offset": message.offset(),
         "timestamp_ms": message.timestamp()[1],

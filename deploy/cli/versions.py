@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -13,11 +13,12 @@ from workers.kernel.routing import STABLE, label
 from workers.packages.loading import checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from schemas.records import Model
     from workers.manifest import Manifest
+    from workers.manifest_form import Timings
 
 
 def print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> None:
@@ -36,7 +37,13 @@ def print_versions(found: Sequence[tuple[Model, Model]], *, as_json: bool) -> No
     )
 
 
-def _standing(version: Model, serving: Model) -> dict[str, Any]:
+class _Standing(TypedDict):
+    serves: bool
+    label: str
+    share: float
+
+
+def _standing(version: Model, serving: Model) -> _Standing:
     """Return what a version is for: its label, and the share of queries that it answers."""
     beside = serving.shares.get(version.version)
     if version.version == serving.version:
@@ -80,7 +87,7 @@ def _lines(manifest: Manifest, digest: str) -> Iterator[tuple[str, str]]:
     yield "digest", digest
 
 
-def print_timings(batch_us: Mapping[str, Mapping[Any, float]]) -> None:
+def print_timings(batch_us: Timings) -> None:
     """Print a table of microseconds, a row for each runtime."""
     sizes = next(iter(batch_us.values()))
     rows = ((name, *(f"{us:,.0f}" for us in times.values())) for name, times in batch_us.items())

@@ -73,7 +73,7 @@ async def run(stage: Stage) -> Result:
     images, labels = read_images(IMAGES), read_labels(IMAGES)
     form: dict[str, Any] = {"architecture": "load.models.parm_network:build", "output": "scores", "min_rows": _MIN_ROWS}
     package_torch(network, stage.folder / _MODEL, _MODEL, "1", images[:5], **form)
-    expected = resolve("load.models.parm_network:logits")(network, images)
+    expected = np.asarray(resolve("load.models.parm_network:logits")(network, images))
     figures: dict[str, float] = {"direct_right": int((expected.argmax(axis=1) == labels).sum())}
     stretches: list[tuple[Stretch, _Check]] = []
     for limit, worker in LIMITS.items():

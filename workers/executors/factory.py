@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from workers.executors.models import ModelExecutors
 from workers.executors.pool import PoolExecutor
@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from streams.operators.contract import Predicted
     from workers.packages.autotune import Choice
     from workers.settings import WorkerSettings
+
+
+class _Loading(TypedDict):
+    """How a package is loaded, here and in a child process."""
+
+    digest: str
+    threads: int
+    allow_pickle: bool
+    code: tuple[str, ...]
 
 
 def executors_of(
@@ -47,7 +56,7 @@ def executor_of(
         now_us: the clock.
         chose: is told which of a package's forms run, and what was measured.
     """
-    options: dict[str, Any] = {
+    options: _Loading = {
         "digest": model.digest,
         "threads": settings.threads,
         "allow_pickle": settings.allow_pickle,
@@ -56,9 +65,19 @@ def executor_of(
     sizes = settings.allowed_batch_sizes.get(model.name, ())
     memory = settings.memory_bytes.get(model.name, 0)
     if count := settings.processes_of(model.name):
-        options |= {"load_s": settings.load_s, "batch_sizes": sizes, "memory_bytes": memory, "chose": chose}
-        options["measured_sizes"] = sizes or _sizes(settings)
-        children = [ProcessExecutor(model.path, now_us, **options) for _ in range(count)]
+        children = [
+            ProcessExecutor(
+                model.path,
+                now_us,
+                **options,
+                load_s=settings.load_s,
+                batch_sizes=sizes,
+                measured_sizes=sizes or _sizes(settings),
+                memory_bytes=memory,
+                chose=chose,
+            )
+            for _ in range(count)
+        ]
         return children[0] if count == 1 else PoolExecutor(children, now_us, sizes)
 
     def load() -> Callable[[Sequence[Input]], Predicted]:

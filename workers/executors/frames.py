@@ -13,7 +13,7 @@ import io
 import json
 import struct
 import zipfile
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def _parse(frame: bytes) -> _Columns:
         )
 
 
-def _notes(predicted: Predicted) -> list[Any]:
+def _notes(predicted: Predicted) -> list[object]:
     return [predicted.fault, list(predicted.reasons.items()), list(predicted.messages.items())]
 
 

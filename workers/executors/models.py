@@ -21,7 +21,6 @@ from workers.errors import HungError, WorkerError, refusing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Any
 
     from schemas.records import Model
     from streams.operators.contract import Load, Predict, Unload
@@ -126,7 +125,7 @@ class ModelExecutors:
         """Return which forms of the models run, and what was measured."""
         return {name: value for figures in self._figures.values() for name, value in figures.items()}
 
-    def _do(self, job: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _do(self, job: Coroutine[object, object, None]) -> asyncio.Task[None]:
         task = self._tasks.create_task(job)
         self._running.add(task)
         task.add_done_callback(self._running.discard)

@@ -6,12 +6,15 @@ stay equal; a form of the same numbers in the same order, as (1, 4) for (4,), is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+# What tensors hold.
+Numbers: TypeAlias = "NDArray[np.bool_ | np.integer | np.floating]"
 
 
 def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
@@ -19,7 +22,7 @@ def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return [size for size in given if size != 1] == [size for size in wanted if size != 1]
 
 
-def cast(numbers: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def cast(numbers: Numbers, dtype: str) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return numbers as another type, and which of them it holds without loss.
 
     Examples:
@@ -32,21 +35,21 @@ def cast(numbers: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bo
         return found, np.asarray(_fits(numbers, found), dtype=np.bool_)
 
 
-def _fits(given: NDArray[Any], found: NDArray[Any]) -> Any:
+def _fits(given: Numbers, found: Numbers) -> object:
     """Tell of each number whether it has stayed what it was."""
     if found.dtype.kind == "f" == given.dtype.kind:
         return np.isfinite(found) | ~np.isfinite(given)
     if found.dtype.kind in "iu" and given.dtype.kind == "f":
-        return _is_within(given, found.dtype) & (found == given)
+        return _is_within(given, found.dtype.name) & (found == given)
     if found.dtype.kind in "iu" and given.dtype.kind in "iu":
-        return _is_within(given, found.dtype)
+        return _is_within(given, found.dtype.name)
     if found.dtype.kind == "f" and given.dtype.kind in "iu":
-        fits = _is_within(found, given.dtype)
+        fits = _is_within(found, given.dtype.name)
         return fits & (np.where(fits, found, 0).astype(given.dtype) == given)
     return found.astype(given.dtype) == given  # from or to booleans
 
 
-def _is_within(numbers: NDArray[Any], whole: np.dtype[Any]) -> Any:
+def _is_within(numbers: Numbers, whole: str) -> NDArray[np.bool_]:
     """Tell which numbers a type of whole numbers has room for; of a float the bound above is a power of two."""
     bounds = np.iinfo(whole)
     if numbers.dtype.kind == "f":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schemas.records import Tensor
 from workers.manifest import named
@@ -31,7 +31,7 @@ def blank_row(signature: Signature) -> str:
     return json.dumps({name: _BLANKS[kind] for name, kind in signature.columns})
 
 
-def parsed(signature: Signature, row: Input) -> tuple[Any, ...] | str:
+def parsed(signature: Signature, row: Input) -> tuple[object, ...] | str:
     """Return the values of a row in the order of the columns, or what is wrong with it."""
     values = _values(signature, row)
     if isinstance(values, str):
@@ -45,7 +45,7 @@ def parsed(signature: Signature, row: Input) -> tuple[Any, ...] | str:
     return tuple(found)
 
 
-def _values(signature: Signature, row: Input) -> Sequence[Any] | str:
+def _values(signature: Signature, row: Input) -> Sequence[object] | str:
     names = [name for name, _ in signature.columns]
     if isinstance(row, Tensor):
         return _numbers(signature, row)
@@ -64,7 +64,7 @@ def _values(signature: Signature, row: Input) -> Sequence[Any] | str:
     return f"takes {len(names)} columns ({named(signature.columns)}), got {got}"
 
 
-def _numbers(signature: Signature, row: Tensor) -> Sequence[Any] | str:
+def _numbers(signature: Signature, row: Tensor) -> Sequence[object] | str:
     """Return the numbers of an array, where all columns are numbers."""
     is_plain = not any(kind in _TEXTS for _, kind in signature.columns)
     numbers = row.numpy().ravel().tolist() if is_plain else ()
@@ -73,7 +73,7 @@ def _numbers(signature: Signature, row: Tensor) -> Sequence[Any] | str:
     return f"takes {signature}, as a JSON text, got {row.dtype}{[*row.shape]}"
 
 
-def _plain(kind: str, value: Any, *, allow_missing: bool) -> tuple[bool, Any]:
+def _plain(kind: str, value: object, *, allow_missing: bool) -> tuple[bool, object]:
     """Return whether a value fits a column, and the value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return allow_missing and kind in {"float64", *_TEXTS}, math.nan
@@ -89,7 +89,7 @@ def _plain(kind: str, value: Any, *, allow_missing: bool) -> tuple[bool, Any]:
     return True, float(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a value for people, however large or deep it is."""
     if value is None or value != value:  # noqa: PLR0124 - NaN
         return "nothing (package the model with allow_nan=True if values may be missing)"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 import numpy as np
 
@@ -26,9 +26,8 @@ from workers.manifest import described
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from schemas.records import Input
+    from workers.inputs.casting import Numbers
     from workers.manifest import Signature
     from workers.runtimes.contract import Rows
 
@@ -144,7 +143,7 @@ def _got(signature: Signature, row: Input) -> str:
     return f"takes {signature}, got {given}"
 
 
-def _refuse_numbers(rows: NDArray[Any], good: list[int], refused: _Refusals, signature: Signature) -> Checked:
+def _refuse_numbers(rows: Numbers, good: list[int], refused: _Refusals, signature: Signature) -> Checked:
     """Take out the rows with NaN (unless allowed), infinities and magnitudes that overflow."""
     if rows.dtype.kind != "f" or not good or _small(rows):
         return _checked(rows, good, refused)
@@ -158,7 +157,7 @@ def _refuse_numbers(rows: NDArray[Any], good: list[int], refused: _Refusals, sig
     return _checked(rows[usable], [good[at] for at in np.flatnonzero(usable)], refused)
 
 
-def _named(signature: Signature, numbers: NDArray[Any], at: int) -> str:
+def _named(signature: Signature, numbers: Numbers, at: int) -> str:
     """Say which number of a row is none that the model takes."""
     if np.isnan(numbers[at]):
         return f"takes {signature} without NaN, got NaN at {at}; packaged with allow_nan=True it takes it"
@@ -172,7 +171,7 @@ def _checked(rows: Rows, good: list[int], refused: _Refusals) -> Checked:
     return Checked(rows, good, {i: reason for i, (reason, _) in ordered}, {i: message for i, (_, message) in ordered})
 
 
-def _small(rows: NDArray[np.generic]) -> bool:
+def _small(rows: Numbers) -> bool:
     """Say whether a small batch is certainly without NaN, infinities and large magnitudes: its sum of squares tells.
 
     Half a microsecond instead of four, which counts where every batch is of two rows. Where `dot` would warn of an
@@ -180,5 +179,5 @@ def _small(rows: NDArray[np.generic]) -> bool:
     """
     if rows.size > _SUMMED:
         return False
-    numbers: NDArray[Any] = rows.reshape(-1)
+    numbers = rows.reshape(-1)
     return bool(np.vdot(numbers, numbers) < MAGNITUDE)

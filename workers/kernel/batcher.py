@@ -31,7 +31,7 @@ from workers.kernel.service_times import ServiceTimes, Slack
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from policies.batching import BatchController
+    from policies.batching import Controller
 
 T = TypeVar("T")
 NO_RANKS: Final[Mapping[int, int]] = MappingProxyType({})
@@ -78,7 +78,7 @@ class Batcher(Generic[T]):
 
     def __init__(
         self,
-        controller: BatchController[Any],
+        controller: Controller,
         *,
         limit: int = 10_000,
         objective_us: int | None = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,14 +35,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
+    from workers.manifest_form import Conversion
     from workers.runtimes.contract import Rows, Runtime
+    from workers.runtimes.tables import Frame
 
 _log = logging.getLogger(__name__)
 CONVERSIONS = ("load", "none", *CONVERTERS, "auto")
 _STORED = tuple(name for name in CONVERTERS if name not in ON_REQUEST)
 
 
-def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
+def converted(path: Path, manifest: Manifest, estimator: object, sample: Rows | Frame, convert: str) -> Manifest:
     """Add the estimator in other forms, their agreement checked, and the rows by which that was done.
 
     What each took for batches of these rows here goes into the manifest, for people to read.
@@ -63,13 +65,13 @@ def converted(path: Path, manifest: Manifest, estimator: Any, sample: Rows, conv
     if not forms:
         raise PackageError("; ".join(refused.values()))
     found = choices.measure({manifest.runtime: original} | {name: form.runtime for name, form in forms.items()}, rows)
-    more = {"refused": refused, "batch_us": found.batch_us}
+    more: Conversion = {"refused": refused, "batch_us": found.batch_us}
     return replace(
         _noted(path, manifest, forms, rows, more), runtime=manifest.runtime if convert == "auto" else convert
     )
 
 
-def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows, convert: str) -> Manifest:
+def convertible(path: Path, manifest: Manifest, estimator: object, sample: Rows | Frame, convert: str) -> Manifest:
     """Have whoever loads the package convert the estimator: note to what, and keep the rows to check that by.
 
     What nothing can be converted to, and what takes no tensors, stays as it is, unless a form was asked for.
@@ -99,7 +101,7 @@ def convertible(path: Path, manifest: Manifest, estimator: Any, sample: Rows, co
     return _noted(path, manifest, forms, rows, {"at": "load"}) if forms else manifest
 
 
-def _examples(manifest: Manifest, sample: Rows) -> NDArray[np.generic]:
+def _examples(manifest: Manifest, sample: Rows | Frame) -> NDArray[np.generic]:
     if not isinstance(sample, np.ndarray):
         raise PackageError("only models of tensors can be converted: package this one without conversion")
     return choices.examples(sample, allow_nan=manifest.input.allow_nan)
@@ -112,11 +114,11 @@ def _original(path: Path, manifest: Manifest) -> Runtime:
 
 
 def _noted(
-    path: Path, manifest: Manifest, forms: Mapping[str, Form], rows: NDArray[np.generic], more: Mapping[str, Any]
+    path: Path, manifest: Manifest, forms: Mapping[str, Form], rows: NDArray[np.generic], more: Conversion
 ) -> Manifest:
     """Keep the rows, and write down what was found."""
     np.save(path / EXAMPLES_FILE, rows, allow_pickle=False)
-    conversion = {
+    conversion: Conversion = {
         "from": manifest.runtime,
         "to": list(forms),
         "rows": len(rows),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.lib import format as npy
@@ -37,7 +37,7 @@ def stored_examples(manifest: Manifest, files: Files) -> NDArray[np.generic]:
     return rows.copy()  # which may be written to: torch wants that
 
 
-def _array(content: bytes) -> NDArray[Any]:
+def _array(content: bytes) -> NDArray[np.generic]:
     """Read what `np.save` wrote; of objects there are none, as those are a pickle."""
     file = io.BytesIO(content)
     if npy.read_magic(file) != (1, 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from workers import manifest as manifests
 from workers.entry_point import require_within
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-NAMING = frozenset({"function", "architecture"})  # options of a manifest that name code
+NAMING: Final = ("function", "architecture")  # options of a manifest that name code
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,9 @@ def load_package(
         )
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
         raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
-    for named in manifest.options.keys() & NAMING:
-        require_within(str(manifest.options[named]), code)
+    for named in NAMING:
+        if named in manifest.options:
+            require_within(manifest.options[named], code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):
         files = sealed(folder, manifest)
         runtime = runtime_module(manifest.runtime).load(manifest, files, allow_pickle=allow_pickle, threads=threads)
@@ -121,7 +122,7 @@ def _fastest(model: LoadedModel, files: Files, threads: int, sizes: Sequence[int
     return replace(model, runtime=runtime, choice=found)
 
 
-def _form(name: str, model: LoadedModel, files: Files, dtype: np.dtype[Any], threads: int) -> Runtime:
+def _form(name: str, model: LoadedModel, files: Files, dtype: np.dtype[np.generic], threads: int) -> Runtime:
     """Convert the model, or load what it was converted to when it was packaged."""
     if model.manifest.options["conversion"].get("at") == "load":
         return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype, threads)

@@ -16,7 +16,7 @@ import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from schemas.records import Outcome
 from workers import manifest as manifests
@@ -28,19 +28,21 @@ from workers.packages import samples
 from workers.packages.conversion import converted, convertible
 from workers.packages.loading import load_package
 from workers.packages.variants import ON_REQUEST, runtime_module
+from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from workers.manifest_form import Options
     from workers.runtimes.contract import Rows
 
 
 def package_sklearn(
-    estimator: Any,
+    estimator: object,
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows | Any,
+    sample_input: Rows | Frame,
     *,
     output: str | None = None,
     allow_nan: bool = False,
@@ -97,14 +99,14 @@ def package_sklearn(
 
 
 def package_torch(
-    module: Any,
+    module: object,
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows,
+    sample_input: Rows | Frame,
     *,
     architecture: str,
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     output: str = "label",
     classes: Sequence[int | str] = (),
     allow_nan: bool = False,
@@ -130,7 +132,7 @@ def package_torch(
     Raises:
         PackageError: the network cannot be rebuilt from what was stored, or does not answer the sample.
     """
-    options: dict[str, Any] = {"architecture": architecture, "arguments": dict(arguments or {})}
+    options: Options = {"architecture": architecture, "arguments": dict(arguments or {})}
     if min_rows is not None:
         options["min_rows"] = min_rows
     sample_input = samples.batch(sample_input)
@@ -150,7 +152,7 @@ def package_function(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows,
+    sample_input: Rows | Frame,
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
@@ -188,7 +190,7 @@ def package_onnx(
     folder: Path | str,
     name: str,
     version: str | int,
-    sample_input: Rows,
+    sample_input: Rows | Frame,
     *,
     output: str = "label",
     classes: Sequence[int | str] = (),
@@ -233,13 +235,13 @@ def _new_folder(folder: Path | str) -> Iterator[Path]:
         undo.pop_all()
 
 
-def _fitting(estimator: Any, sample: Any) -> Any:
+def _fitting(estimator: object, sample: Rows | Frame) -> Rows | Frame:
     """Return the sample as the estimator takes it: a data frame if it was fitted on one, and only then.
 
     Raises:
         PackageError: it was fitted on something else.
     """
-    if samples.is_frame(sample):
+    if isinstance(sample, Frame):
         return sample if hasattr(estimator, "feature_names_in_") else samples.numbers_of(sample)
     if hasattr(estimator, "feature_names_in_"):
         raise PackageError(
@@ -256,7 +258,7 @@ def _text(version: str | int) -> str:
     raise PackageError(f"a version is a text such as '1', or a whole number, not {version!r}")
 
 
-def _finish(path: Path, manifest: Manifest, sample: Rows, *, allow_pickle: bool = False) -> Manifest:
+def _finish(path: Path, manifest: Manifest, sample: Rows | Frame, *, allow_pickle: bool = False) -> Manifest:
     """Write the manifest, load the package as a worker would, and let it answer the sample."""
     manifests.write(path, manifest)
     model = load_package(path, allow_pickle=allow_pickle, digest=manifests.digest(path), sizes=(1,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,30 +11,42 @@ from schemas.inputs import row_text
 from schemas.records import Tensor
 from workers.errors import PackageError
 from workers.manifest import Signature
+from workers.runtimes.tables import Frame
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from schemas.records import Input
+    from workers.runtimes.contract import Rows
+    from workers.runtimes.tables import Series
 
 _KINDS = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}  # of a column, by the kind of its dtype
 
 
-def batch(sample: Any) -> Any:
-    """Return sample rows in one of the forms that are known: an array or a list of texts, or a data frame as it is."""
-    if is_frame(sample):
+def batch(sample: object) -> Rows | Frame:
+    """Return sample rows in one of the forms that are known: an array, texts or byte strings, or a data frame as it is.
+
+    Raises:
+        PackageError: these are no rows that can travel.
+    """
+    if isinstance(sample, Frame):
         return sample
     if hasattr(sample, "to_numpy"):  # a series
         sample = sample.to_numpy()
-    if isinstance(sample, np.ndarray) and sample.ndim == 1 and sample.dtype.kind in "UOT":
-        return sample.tolist()
-    return sample
+    if isinstance(sample, np.ndarray):
+        if sample.ndim != 1 or sample.dtype.kind not in "UOT":
+            return sample
+        sample = sample.tolist()
+    if isinstance(sample, list | tuple) and sample:
+        for cls in (str, bytes):
+            if all(isinstance(row, cls) for row in sample):
+                return sample
+    raise PackageError(
+        "the sample input must be an array (n, ...), a list of strings or of byte strings, or a data frame of pandas"
+    )
 
 
-def is_frame(sample: Any) -> bool:
-    """Tell whether it is a data frame of pandas, of which nothing is imported."""
-    return all(hasattr(sample, name) for name in ("columns", "dtypes", "itertuples"))
-
-
-def numbers_of(frame: Any) -> Any:
+def numbers_of(frame: Frame) -> NDArray[np.generic]:
     """Return a data frame for an estimator that knows nothing of columns: as an array.
 
     Raises:
@@ -47,28 +59,22 @@ def numbers_of(frame: Any) -> Any:
     )
 
 
-def signature(sample: Any, *, allow_nan: bool) -> Signature:
+def signature(sample: Rows | Frame, *, allow_nan: bool) -> Signature:
     """Return what one row must be.
 
     Raises:
-        PackageError: these are no rows that can travel.
+        PackageError: there are none, or a data frame holds what cannot travel.
     """
-    if is_frame(sample):
+    if isinstance(sample, Frame):
         return _table(sample, allow_nan=allow_nan)
     if isinstance(sample, np.ndarray):
         if sample.ndim == 0 or len(sample) == 0:
             raise PackageError("the sample input must be a batch of at least one row, such as X[:5]")
         return Signature("tensor", sample.dtype.name, sample.shape[1:], allow_nan)
-    rows = sample if isinstance(sample, list | tuple) else ()
-    for kind, cls in (("string", str), ("bytes", bytes)):
-        if rows and all(isinstance(row, cls) for row in rows):
-            return Signature(kind)
-    raise PackageError(
-        "the sample input must be an array (n, ...), a list of strings or of byte strings, or a data frame of pandas"
-    )
+    return Signature("string" if isinstance(sample[0], str) else "bytes")
 
 
-def inputs(sample: Any) -> list[Input]:
+def inputs(sample: Rows | Frame) -> list[Input]:
     """Return sample rows as they will travel.
 
     Raises:
@@ -76,27 +82,28 @@ def inputs(sample: Any) -> list[Input]:
     """
     if isinstance(sample, np.ndarray):
         return [Tensor.of(row) for row in sample]
-    if not is_frame(sample):
+    if not isinstance(sample, Frame):
         return [*sample]
     try:
         return [
-            row_text(dict(zip(sample.columns, row, strict=True))) for row in sample.itertuples(index=False, name=None)
+            row_text(dict(zip(map(str, sample.columns), row, strict=True)))
+            for row in sample.itertuples(index=False, name=None)
         ]
     except SchemaError as error:
         raise PackageError(f"the sample input: {error}") from error
 
 
-def _table(frame: Any, *, allow_nan: bool) -> Signature:
+def _table(frame: Frame, *, allow_nan: bool) -> Signature:
     if not len(frame):
         raise PackageError("the sample input must be a batch of at least one row, such as X.head()")
-    names = [*frame.columns]
-    if not all(isinstance(name, str) for name in names) or len({*names}) < len(names):
+    names = [name for name in frame.columns if isinstance(name, str)]
+    if len(names) < len([*frame.columns]) or len({*names}) < len(names):
         raise PackageError("the columns of the data frame must have names, each its own: rows are given by them")
     columns = tuple((name, _column(name, frame[name])) for name in names)
     return Signature("table", allow_nan=allow_nan, columns=columns)
 
 
-def _column(name: str, values: Any) -> str:
+def _column(name: str, values: Series) -> str:
     kind = _KINDS.get(values.dtype.kind)
     if kind is not None:
         return kind

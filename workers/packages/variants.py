@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from workers.errors import PackageError, refusing
 from workers.extras import EXTRAS, install
@@ -14,6 +14,7 @@ from workers.packages.sealed import contents
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+    from types import ModuleType
 
     import numpy as np
     from numpy.typing import NDArray
@@ -58,14 +59,16 @@ class Form(NamedTuple):
     file: str = ""
 
 
-def runtime_module(runtime: str) -> Any:
+def runtime_module(runtime: str) -> ModuleType:
     """Import a runtime's module; fulfils `runtimes.contract.RuntimeModule`."""
     if runtime not in RUNTIMES:
         raise PackageError(f"runtime {runtime!r} is unknown: use one of {', '.join(RUNTIMES)}")
     return _imported(RUNTIMES[runtime], runtime)
 
 
-def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any], threads: int = 1) -> Runtime:
+def compiled(
+    name: str, manifest: Manifest, estimator: object, dtype: np.dtype[np.generic], threads: int = 1
+) -> Runtime:
     """Convert an estimator to one of the forms that are made at load, in memory.
 
     Args:
@@ -85,7 +88,9 @@ def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]
     return runtime
 
 
-def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected: Outputs, rows: NDArray[Any]) -> Form:
+def stored(
+    name: str, folder: Path, manifest: Manifest, estimator: object, expected: Outputs, rows: NDArray[np.generic]
+) -> Form:
     """Convert an estimator to a runtime's form, in a file that is not left behind if it does not agree.
 
     Args:
@@ -111,7 +116,7 @@ def stored(name: str, folder: Path, manifest: Manifest, estimator: Any, expected
         raise
 
 
-def apart(expected: Outputs, form: Runtime, rows: NDArray[Any]) -> float:
+def apart(expected: Outputs, form: Runtime, rows: NDArray[np.generic]) -> float:
     """Return how far a converted model's answers to rows lie from those expected, see `choice.difference`.
 
     Raises:
@@ -124,7 +129,7 @@ def apart(expected: Outputs, form: Runtime, rows: NDArray[Any]) -> float:
     return choices.difference(expected, found)
 
 
-def answers(runtime: Runtime, rows: NDArray[Any]) -> Outputs:
+def answers(runtime: Runtime, rows: NDArray[np.generic]) -> Outputs:
     """Return a model's answers.
 
     Raises:
@@ -134,7 +139,7 @@ def answers(runtime: Runtime, rows: NDArray[Any]) -> Outputs:
         return runtime.predict_batch(rows)
 
 
-def _imported(module: str, runtime: str) -> Any:
+def _imported(module: str, runtime: str) -> ModuleType:
     """Import the module of a runtime, which may need an extra of its name.
 
     Raises:

@@ -7,7 +7,7 @@ may not depend on the rows beside it: labels equal, scores and values within 1e-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from workers.errors import OutputError, PackageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from workers.manifest import Manifest
 
 # A batch that has been validated and stacked: (n, *shape) for tensors, else n strings or n byte strings, or of a table
 # n tuples of values, in the order of its columns.
-Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes] | Sequence[tuple[Any, ...]]"
+Rows: TypeAlias = "NDArray[np.generic] | Sequence[str] | Sequence[bytes] | Sequence[tuple[object, ...]]"
 # The files of a package by name: they have been verified, and a runtime reads no others.
 Files: TypeAlias = "Mapping[str, bytes]"
 # One answer a row: (n,) integer labels or float64 values, or n string labels.
@@ -68,7 +68,7 @@ def part(files: Files, name: str) -> bytes:
     return files[name]
 
 
-def labels(raw: ArrayLike) -> Answers:
+def labels(raw: object) -> Answers:
     """Bring n labels into the form that travels: int64 (n,), or a tuple of strings.
 
     Raises:
@@ -87,7 +87,7 @@ def labels(raw: ArrayLike) -> Answers:
     raise OutputError(f"labels must be n whole numbers or n strings, not {array.dtype} of shape {array.shape}{hint}")
 
 
-def values(raw: ArrayLike) -> Outputs:
+def values(raw: object) -> Outputs:
     """Bring n numbers into the form that travels: float64 (n,); (n, 1) is taken as (n,).
 
     Raises:
@@ -101,7 +101,7 @@ def values(raw: ArrayLike) -> Outputs:
     return Outputs(array.astype(np.float64))
 
 
-def scored(raw: ArrayLike, classes: tuple[int | str, ...], *, keep: bool = True) -> Outputs:
+def scored(raw: object, classes: tuple[int | str, ...], *, keep: bool = True) -> Outputs:
     """Answer the class of the highest score, the first of equals; `raw` is (n, k) with k classes.
 
     Args:

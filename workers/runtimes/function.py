@@ -6,7 +6,7 @@ asks for: n labels (`label`), (n, k) scores (`scores`), or n numbers (`value`). 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workers.entry_point import resolve
 from workers.errors import PackageError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files, Rows
+    from workers.runtimes.tables import Frame
 
 
 class FunctionRuntime:
@@ -27,7 +28,7 @@ class FunctionRuntime:
         leaves_lock: it computes without Python's lock, as its attribute of that name says.
     """
 
-    def __init__(self, manifest: Manifest, function: Callable[[Rows], Any]) -> None:
+    def __init__(self, manifest: Manifest, function: Callable[[Rows | Frame], object]) -> None:
         self._manifest = manifest
         self._function = function
         self._shaped = shaper(manifest.input)

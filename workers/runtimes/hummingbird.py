@@ -9,7 +9,7 @@ References:
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from hummingbird.ml import convert
@@ -35,7 +35,7 @@ class _Numbers(torch.nn.Module):
         return numbers
 
 
-def runtime(manifest: Manifest, estimator: Any, _dtype: np.dtype[Any], threads: int = 1) -> TorchRuntime:
+def runtime(manifest: Manifest, estimator: object, _dtype: np.dtype[np.generic], threads: int = 1) -> TorchRuntime:
     """Return what runs the estimator under torch; Hummingbird raises what it likes if it cannot."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it calls what torch and onnx deprecate (0.4.12)

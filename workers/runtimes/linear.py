@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import zipfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
@@ -37,23 +37,21 @@ class Linear:
     The dtypes are scikit-learn's, so that its numbers are these, but for the last bits of a sum.
     """
 
-    weights: NDArray[
-        np.floating[Any]
-    ]  # (f, k), or (f,) of one output: a value, or the score of the second of two labels
-    intercept: NDArray[np.floating[Any]]  # (k,) or ()
+    weights: NDArray[np.floating]  # (f, k), or (f,) of one output: a value, or the score of the second of two labels
+    intercept: NDArray[np.floating]  # (k,) or ()
     link: str  # of LINKS: what makes probabilities of the scores; `label` where there are none, `identity` for values
-    scaled: np.dtype[Any]  # of the rows while they are scaled
+    scaled: np.dtype[np.generic]  # of the rows while they are scaled
     scaling: tuple[tuple[str, NDArray[np.generic]], ...] = ()  # an operation and its operand (f,), of `clip` (2,)
 
-    def raw(self, rows: NDArray[np.generic]) -> NDArray[np.floating[Any]]:
+    def raw(self, rows: NDArray[np.generic]) -> NDArray[np.floating]:
         """Return the scores or values of rows (n, f): (n, k) or (n,)."""
         if self.scaling:
             rows = self._scale(rows)
-        found: NDArray[np.floating[Any]] = np.dot(rows, self.weights)
+        found: NDArray[np.floating] = np.dot(rows, self.weights)
         found += self.intercept
         return found
 
-    def probabilities(self, raw: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    def probabilities(self, raw: NDArray[np.floating]) -> NDArray[np.floating]:
         """Return the probabilities (n, classes) of scores, which are overwritten."""
         if self.link == "softmax":
             raw -= np.maximum.reduce(raw, axis=1, keepdims=True)  # `raw.max` costs Python besides
@@ -133,7 +131,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     return LinearRuntime(manifest, linear)
 
 
-def _linear(stored: dict[str, NDArray[Any]]) -> Linear:
+def _linear(stored: dict[str, np.ndarray]) -> Linear:
     link = stored["link"].item()
     steps = [name.split("_") for name in stored if name.startswith("scaling_")]
     ordered = sorted((int(place), name) for _, place, name in steps)

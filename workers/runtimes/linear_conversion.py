@@ -7,11 +7,11 @@ of an estimator nothing is called.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from workers.runtimes.estimators import refusal, scikit_name
+from workers.runtimes.estimators import Family, refusal
 from workers.runtimes.linear import Linear, LinearRuntime, check, save
 
 if TYPE_CHECKING:
@@ -21,15 +21,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
+    from workers.runtimes.estimators import LinearModel, MinMaxScaler, Pipeline, StandardScaler
 
 _SOFTMAX = {"LogisticRegression", "LogisticRegressionCV"}
 _LABELS = {"RidgeClassifier", "RidgeClassifierCV", "LinearSVC", "SGDClassifier", "Perceptron"}
 _REGRESSORS = {"LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor"}
+_LINEAR: Family[LinearModel] = Family(*_SOFTMAX, *_LABELS, *_REGRESSORS)
+_PIPELINES: Family[Pipeline] = Family("Pipeline")
+_STANDARD: Family[StandardScaler] = Family("StandardScaler")
+_MIN_MAX: Family[MinMaxScaler] = Family("MinMaxScaler")
 _FLOATS = ("float32", "float64")  # what BLAS computes in
 _refusal = partial(refusal, "compiled to arrays")
 
 
-def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
+def convert(estimator: object, folder: Path, rows: NDArray[np.generic]) -> str:
     """Write the estimator's arrays into `folder` and return the name of the file.
 
     Args:
@@ -43,7 +48,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     return save(compiled(estimator, rows.dtype), folder)
 
 
-def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: int = 1) -> LinearRuntime:
+def runtime(manifest: Manifest, estimator: object, dtype: np.dtype[np.generic], _threads: int = 1) -> LinearRuntime:
     """Return what runs the estimator as arrays, for rows of `dtype`.
 
     Raises:
@@ -54,13 +59,15 @@ def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: 
     return LinearRuntime(manifest, linear)
 
 
-def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
+def compiled(estimator: object, dtype: np.dtype[np.generic]) -> Linear:
     """Return the estimator as arrays, for rows of `dtype`.
 
     Raises:
         PackageError: it is not one of those that can be compiled.
     """
-    *before, last = [step for _, step in estimator.steps] if scikit_name(estimator) == "Pipeline" else [estimator]
+    *before, last = [step for _, step in estimator.steps] if _PIPELINES.has(estimator) else [estimator]
+    if not _LINEAR.has(last):
+        raise _refusal(last, "it is not one of scikit-learn's linear models, with scalers before it or without")
     scalers = [step for step in before if step is not None and step != "passthrough"]
     link = _link(last)
     weights, intercept = _coefficients(last)
@@ -72,26 +79,27 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Linear:
     return Linear(weights.astype(computed), intercept.astype(computed), link, scaled, scaling)
 
 
-def _link(estimator: Any) -> str:
-    name = scikit_name(estimator)
+def _link(estimator: LinearModel) -> str:
+    name = type(estimator).__name__
     if name in _REGRESSORS:
         return "identity"
     if name in _SOFTMAX:
-        return "softmax" if len(estimator.classes_) > 2 else "logistic"
-    if name not in _LABELS:
-        raise _refusal(estimator, "it is not one of scikit-learn's linear models, with scalers before it or without")
-    return "logistic" if name == "SGDClassifier" and estimator.loss == "log_loss" else "label"
+        return "softmax" if _classes(estimator) > 2 else "logistic"
+    return "logistic" if name == "SGDClassifier" and getattr(estimator, "loss", "") == "log_loss" else "label"
 
 
-def _coefficients(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+def _classes(estimator: LinearModel) -> int:
+    return len(getattr(estimator, "classes_", ()))
+
+
+def _coefficients(estimator: LinearModel) -> tuple[NDArray[np.generic], NDArray[np.generic]]:
     """Return weights (f, k) and intercept (k,), or (f,) and () of one output, laid out as scikit-learn multiplies."""
     weights, intercept = estimator.coef_, estimator.intercept_
     if not isinstance(weights, np.ndarray):
         raise _refusal(estimator, "its coefficients are sparse: call its densify()")
     several = hasattr(estimator, "_label_binarizer") and estimator._label_binarizer.y_type_.startswith("multilabel")  # noqa: SLF001 - no public name
-    classes = len(getattr(estimator, "classes_", ()))
     rows = 1 if weights.ndim == 1 else len(weights)
-    if several or rows not in {1, classes}:
+    if several or rows not in {1, _classes(estimator)}:
         raise _refusal(estimator, "it has several outputs")
     # The intercept of a model that was fitted without is a Python number, which leaves the dtype of a sum as it is.
     added = np.asarray(intercept, dtype=weights.dtype if type(intercept) in {int, float} else None)
@@ -100,17 +108,14 @@ def _coefficients(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return weights.T, np.broadcast_to(added, (rows,))
 
 
-def _operations(scaler: Any, dtype: np.dtype[Any]) -> Sequence[tuple[str, NDArray[Any]]]:
+def _operations(scaler: object, dtype: np.dtype[np.generic]) -> Sequence[tuple[str, NDArray[np.generic]]]:
     """Return what a scaler does to rows of `dtype`, in its order and its dtypes."""
-    name = scikit_name(scaler)
-    if name == "StandardScaler":
-        found = [
+    if _STANDARD.has(scaler):
+        return [
             *([("subtract", scaler.mean_.astype(dtype))] if scaler.with_mean else []),
             *([("divide", scaler.scale_.astype(dtype))] if scaler.with_std else []),
         ]
-    elif name == "MinMaxScaler":
+    if _MIN_MAX.has(scaler):
         clip = [("clip", np.asarray(scaler.feature_range, dtype=dtype))] if scaler.clip else []
-        found = [("multiply", scaler.scale_), ("add", scaler.min_), *clip]
-    else:
-        raise _refusal(scaler, "of what may stand before a linear model StandardScaler and MinMaxScaler are known")
-    return found
+        return [("multiply", scaler.scale_), ("add", scaler.min_), *clip]
+    raise _refusal(scaler, "of what may stand before a linear model StandardScaler and MinMaxScaler are known")

@@ -7,7 +7,7 @@ a single row costs microseconds where scikit-learn spends milliseconds on Python
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnxruntime
@@ -37,14 +37,14 @@ class OnnxRuntime:
 
     leaves_lock = True
 
-    def __init__(self, manifest: Manifest, session: Any) -> None:
+    def __init__(self, manifest: Manifest, session: onnxruntime.InferenceSession) -> None:
         self._manifest = manifest
         self._session = session
         self._input = session.get_inputs()[0].name
 
     def predict_batch(self, rows: Rows) -> Outputs:
         """Run the graph once for the whole batch."""
-        outputs: list[Any] = self._session.run(None, {self._input: rows})
+        outputs: list[object] = self._session.run(None, {self._input: rows})
         kind = self._manifest.output
         if kind == "value":
             return values(outputs[0])
@@ -54,7 +54,7 @@ class OnnxRuntime:
         return scored(_scores(outputs), self._manifest.classes, keep=kind == "scores")
 
 
-def _scores(outputs: Sequence[Any]) -> NDArray[np.generic]:
+def _scores(outputs: Sequence[object]) -> NDArray[np.generic]:
     found = [output for output in outputs if isinstance(output, np.ndarray) and output.ndim == 2]
     if not found:
         raise OutputError("the graph has no output of shape (n, k): export it without ZipMap, or with its scores")

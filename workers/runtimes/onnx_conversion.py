@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import skl2onnx
 
@@ -13,10 +13,11 @@ from workers.runtimes.onnx import ONNX_FILE
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from numpy.typing import NDArray
 
 
-def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
+def convert(estimator: object, folder: Path, rows: NDArray[np.generic]) -> str:
     """Write the estimator as a graph into `folder` and return the name of the file.
 
     Args:
@@ -34,13 +35,14 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     except (RuntimeError, ValueError, TypeError, AttributeError, LookupError) as error:
         reason = str(error).strip().partition("\n")[0][:300]
         raise refusal("converted to ONNX", estimator, reason) from error
-    (folder / ONNX_FILE).write_bytes(graph.SerializeToString())
+    (folder / ONNX_FILE).write_bytes(graph)
     return ONNX_FILE
 
 
-def _graph(estimator: Any, rows: NDArray[Any]) -> Any:
+def _graph(estimator: object, rows: NDArray[np.generic]) -> bytes:
     options = {id(estimator): {"zipmap": False}} if hasattr(estimator, "classes_") else None  # arrays, not dicts
     try:
-        return skl2onnx.to_onnx(estimator, rows[:1], options=options)
+        graph: bytes = skl2onnx.to_onnx(estimator, rows[:1], options=options).SerializeToString()
     except NameError:  # LinearSVC has no such option: its scores are an array
-        return skl2onnx.to_onnx(estimator, rows[:1])
+        graph = skl2onnx.to_onnx(estimator, rows[:1]).SerializeToString()
+    return graph

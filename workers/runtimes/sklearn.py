@@ -12,7 +12,7 @@ import pickle
 import sys
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
@@ -23,9 +23,11 @@ from workers.runtimes.tables import shaper
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import ModuleType
 
     from workers.manifest import Manifest
     from workers.runtimes.contract import Files, Rows
+    from workers.runtimes.estimators import Estimator
 
 # Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
 # trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
@@ -66,7 +68,7 @@ def _light_import() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def _skops() -> Any:
+def _skops() -> ModuleType:
     """Return skops.io; slow the first time."""
     with _light_import():
         return importlib.import_module("skops.io")
@@ -79,7 +81,7 @@ class SklearnRuntime:
         estimator: that answers.
     """
 
-    def __init__(self, manifest: Manifest, estimator: Any, threads: int) -> None:
+    def __init__(self, manifest: Manifest, estimator: Estimator, threads: int) -> None:
         self._manifest = manifest
         self._shaped = shaper(manifest.input)
         self.estimator = estimator
@@ -91,14 +93,14 @@ class SklearnRuntime:
         """Ask the estimator once for the whole batch."""
         if not hasattr(self._here, "limit"):
             self._here.limit = self._pools.limit(limits=self._threads)
-        rows = self._shaped(rows)
+        shaped = self._shaped(rows)
         if self._manifest.output == "scores":
-            return scored(self.estimator.predict_proba(rows), self._manifest.classes)
-        raw = self.estimator.predict(rows)
+            return scored(self.estimator.predict_proba(shaped), self._manifest.classes)
+        raw = self.estimator.predict(shaped)
         return values(raw) if self._manifest.output == "value" else Outputs(labels(raw))
 
 
-def save(estimator: Any, folder: Path, *, allow_pickle: bool) -> str:
+def save(estimator: object, folder: Path, *, allow_pickle: bool) -> str:
     """Write the estimator into `folder` and return the name of the file.
 
     Raises:
@@ -127,7 +129,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
                 "allow_pickle or, if you made it yourself, set worker.allow_pickle (from Python: allow_pickle=True and "
                 "its digest)"
             )
-        estimator = pickle.loads(files[PICKLE_FILE])  # noqa: S301 - asked for, and its digest was checked
+        estimator: Estimator = pickle.loads(files[PICKLE_FILE])  # noqa: S301 - asked for, and its digest was checked
     else:
         content = part(files, SKOPS_FILE)
         _check_types(content)
@@ -135,21 +137,20 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     return SklearnRuntime(manifest, _single_threaded(estimator), threads)
 
 
-def classes_of(estimator: Any) -> tuple[int | str, ...]:
+def classes_of(estimator: object) -> tuple[int | str, ...]:
     """Return the labels that a fitted classifier answers, in the order of its scores; empty for a regressor."""
     found = getattr(estimator, "classes_", None)
-    return () if found is None else tuple(_plain(labels(found)))
+    if found is None:
+        return ()
+    plain = labels(found)
+    return plain if isinstance(plain, tuple) else tuple(plain.tolist())
 
 
-def is_regressor(estimator: Any) -> bool:
+def is_regressor(estimator: object) -> bool:
     """Tell whether an estimator answers numbers instead of labels."""
     tags = getattr(estimator, "__sklearn_tags__", None)
     kind = getattr(estimator, "_estimator_type", None) if tags is None else tags().estimator_type
     return bool(kind == "regressor")
-
-
-def _plain(answers: Any) -> list[int | str]:
-    return answers.tolist() if hasattr(answers, "tolist") else list(answers)
 
 
 def _check_types(content: bytes) -> None:
@@ -161,7 +162,7 @@ def _check_types(content: bytes) -> None:
         )
 
 
-def _single_threaded(estimator: Any) -> Any:
+def _single_threaded(estimator: Estimator) -> Estimator:
     """Set every n_jobs inside to 1: joblib's threads would add up trees in any order."""
     jobs = [name for name in estimator.get_params() if name == "n_jobs" or name.endswith("__n_jobs")]
     return estimator.set_params(**dict.fromkeys(jobs, 1)) if jobs else estimator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from workers.errors import PackageError
 from workers.extras import install
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
 
     from workers.manifest import Signature
     from workers.runtimes.contract import Rows
@@ -19,7 +21,41 @@ if TYPE_CHECKING:
 _DTYPES = {"string": object, "category": object}
 
 
-def shaper(signature: Signature) -> Callable[[Rows], Any]:
+class Series(Protocol):
+    """What is read of a column of a data frame."""
+
+    dtype: np.dtype[np.generic]  # or one of pandas' own, which has a `kind`, too
+
+    def dropna(self) -> Iterable[object]:
+        """Return the values that are there."""
+        ...
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """What is read of a data frame of pandas, by which one is known, too."""
+
+    columns: Iterable[object]
+    dtypes: Iterable[np.dtype[np.generic]]
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        ...
+
+    def __getitem__(self, name: str, /) -> Series:
+        """Return a column."""
+        ...
+
+    def itertuples(self, *, index: bool, name: None) -> Iterable[tuple[object, ...]]:
+        """Return the rows."""
+        ...
+
+    def to_numpy(self) -> NDArray[np.generic]:
+        """Return it as an array."""
+        ...
+
+
+def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
     """Return what makes of a batch what the model takes: of the rows of a table a data frame.
 
     Raises:
@@ -33,9 +69,10 @@ def shaper(signature: Signature) -> Callable[[Rows], Any]:
         raise PackageError(f"a model of data frames needs pandas, here too: {install('pandas')}") from error
     categories = {name: "category" for name, kind in signature.columns if kind == "category"}
 
-    def shaped(rows: Rows) -> Any:
+    def shaped(rows: Rows) -> Frame:
         columns = zip(signature.columns, zip(*rows, strict=True), strict=True)
         arrays = {name: np.array(values, dtype=_DTYPES.get(kind, kind)) for (name, kind), values in columns}
-        return pandas.DataFrame(arrays).astype(categories)
+        frame: Frame = pandas.DataFrame(arrays).astype(categories)
+        return frame
 
     return shaped

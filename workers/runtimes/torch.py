@@ -27,7 +27,7 @@ from workers.errors import PackageError
 from workers.runtimes.contract import part, scored, values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def save(module: torch.nn.Module, folder: Path) -> str:
     return STATE_FILE
 
 
-def rebuild(state: Path, architecture: str, arguments: Mapping[str, Any]) -> torch.nn.Module:
+def rebuild(state: Path, architecture: str, arguments: Mapping[str, object]) -> torch.nn.Module:
     """Build an architecture and fill it with a state that was saved as safetensors or by `torch.save`.
 
     The latter is a pickle, of which only tensors are read (`weights_only`).
@@ -116,7 +116,7 @@ def rebuild(state: Path, architecture: str, arguments: Mapping[str, Any]) -> tor
     return _filled(architecture, arguments, _state(state), str(state))
 
 
-def _filled(architecture: str, arguments: Mapping[str, Any], state: Any, source: str) -> torch.nn.Module:
+def _filled(architecture: str, arguments: Mapping[str, object], state: Any, source: str) -> torch.nn.Module:
     module = _build(architecture, dict(arguments))
     try:
         module.load_state_dict(state, strict=True)
@@ -157,7 +157,7 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
+def _build(path: str, arguments: dict[str, object]) -> torch.nn.Module:
     factory = resolve(path)
     if not makes_module(factory):
         raise PackageError(
@@ -175,7 +175,7 @@ def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
     return module
 
 
-def makes_module(factory: Any) -> bool:
+def makes_module(factory: Callable[..., object]) -> bool:
     """Tell whether calling it makes a network: it is the class of one, or its annotation says so."""
     if isinstance(factory, type):
         return issubclass(factory, torch.nn.Module)

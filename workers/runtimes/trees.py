@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import zipfile
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Trees:
 
     roots: NDArray[np.intp]  # (s·g,), stage by stage
     feature: NDArray[np.intp]  # (nodes,)
-    threshold: NDArray[np.floating[Any]]  # (nodes,), infinite at leaves
+    threshold: NDArray[np.floating]  # (nodes,), infinite at leaves
     left: NDArray[np.intp]  # (nodes,), the right child is the next; a leaf's is itself
     missing_right: NDArray[np.bool_]  # (nodes,), where NaN goes
     leaves: NDArray[np.float64]  # (nodes, k), 0 at other nodes
@@ -66,19 +66,19 @@ class Trees:
         parts = [self._sums(compared[start : start + step]) for start in range(0, len(compared), step)]
         return self.base + np.concatenate(parts)
 
-    def compared(self, rows: NDArray[np.generic]) -> NDArray[np.floating[Any]]:
+    def compared(self, rows: NDArray[np.generic]) -> NDArray[np.floating]:
         """Return rows in the thresholds' dtype."""
         with np.errstate(over="ignore"):  # a float64 beyond float32 is infinite, and above every threshold
             return np.ascontiguousarray(rows, dtype=self.threshold.dtype)
 
-    def _sums(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    def _sums(self, rows: NDArray[np.floating]) -> NDArray[np.float64]:
         """Add the leaves up one stage after the other: the sum does not depend on how many rows there are."""
         found = self.leaves.take(self._reached(rows), axis=0).reshape(self.stages, -1)
         sums = np.add.accumulate(found)[-1] if found.shape[1] == 1 else found.sum(axis=0)
         groups: NDArray[np.float64] = sums.reshape(-1, len(rows), self.leaves.shape[1])
         return groups.transpose(1, 0, 2).reshape(len(rows), -1)
 
-    def _reached(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
+    def _reached(self, rows: NDArray[np.floating]) -> NDArray[np.intp]:
         """Return the leaf of each tree and row, (trees·n,); pairs that have reached theirs are soon left out."""
         flat, missing = rows.ravel(), bool(np.isnan(rows).any())
         node = np.repeat(self.roots, len(rows))
@@ -92,9 +92,7 @@ class Trees:
             node, start, pairs = node[inner], start[inner], pairs[inner]
         return reached
 
-    def _children(
-        self, node: NDArray[np.intp], compared: NDArray[np.floating[Any]], *, missing: bool
-    ) -> NDArray[np.intp]:
+    def _children(self, node: NDArray[np.intp], compared: NDArray[np.floating], *, missing: bool) -> NDArray[np.intp]:
         right = compared > self.threshold.take(node)
         if missing:
             right |= np.isnan(compared) & self.missing_right.take(node)
@@ -182,7 +180,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     content = part(files, TREES_FILE)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            arrays: dict[str, Any] = {field.name: stored[field.name] for field in fields(Trees)}
+            arrays = {field.name: stored[field.name] for field in fields(Trees)}
         plain = {name: arrays[name].item() for name in ("depth", "stages", "link", "tie")}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise PackageError(f"{TREES_FILE} holds no trees ({error}): package the model again") from error

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from workers.runtimes.estimators import refusal, scikit_name
+from workers.runtimes.estimators import Family, refusal
 from workers.runtimes.trees import Trees, TreesRuntime, save
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from workers.manifest import Manifest
+    from workers.runtimes.estimators import Forest, GradientBoosting, HistogramBoosting, Tree, TreeArrays
 
-_SINGLE = {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"}
-_FORESTS = {"RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"}
-_BOOSTING = {"GradientBoostingClassifier", "GradientBoostingRegressor"}
-_HISTOGRAM = {"HistGradientBoostingClassifier", "HistGradientBoostingRegressor"}
+_SINGLE: Family[Tree] = Family(
+    "DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"
+)
+_FORESTS: Family[Forest] = Family(
+    "RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor"
+)
+_BOOSTING: Family[GradientBoosting] = Family("GradientBoostingClassifier", "GradientBoostingRegressor")
+_HISTOGRAM: Family[HistogramBoosting] = Family("HistGradientBoostingClassifier", "HistGradientBoostingRegressor")
 _refusal = partial(refusal, "compiled to arrays of trees")
 
 
@@ -35,9 +40,9 @@ class _Tree(NamedTuple):
     """One tree as it was fitted: a node's children are `left` and `right`, of no meaning at leaves."""
 
     leaf: NDArray[np.bool_]
-    left: NDArray[np.integer[Any]]
-    right: NDArray[np.integer[Any]]
-    feature: NDArray[np.integer[Any]]
+    left: NDArray[np.integer]
+    right: NDArray[np.integer]
+    feature: NDArray[np.integer]
     threshold: NDArray[np.float64]
     missing_left: NDArray[np.bool_]
     values: NDArray[np.float64]  # (nodes, k)
@@ -55,7 +60,7 @@ class _Ensemble(NamedTuple):
     dtype: str = "float32"  # in which the estimator compares
 
 
-def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
+def convert(estimator: object, folder: Path, rows: NDArray[np.generic]) -> str:
     """Write the estimator's trees into `folder` and return the name of the file.
 
     Args:
@@ -69,7 +74,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
     return save(compiled(estimator, rows.dtype), folder)
 
 
-def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: int = 1) -> TreesRuntime:
+def runtime(manifest: Manifest, estimator: object, dtype: np.dtype[np.generic], _threads: int = 1) -> TreesRuntime:
     """Return what runs the estimator's trees as arrays, for rows of `dtype`.
 
     Raises:
@@ -78,7 +83,7 @@ def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: 
     return TreesRuntime(manifest, compiled(estimator, dtype))
 
 
-def compiled(estimator: Any, dtype: np.dtype[Any]) -> Trees:
+def compiled(estimator: object, dtype: np.dtype[np.generic]) -> Trees:
     """Return the estimator's trees as arrays, for rows of `dtype`.
 
     Raises:
@@ -89,21 +94,25 @@ def compiled(estimator: Any, dtype: np.dtype[Any]) -> Trees:
     return _arrays(ensemble, np.dtype(exact))
 
 
-def _read(estimator: Any) -> _Ensemble:
-    name = scikit_name(estimator)
-    if name in _HISTOGRAM:
+def _read(estimator: object) -> _Ensemble:
+    if _HISTOGRAM.has(estimator):
         return _histogram(estimator)
-    if name in _BOOSTING:
+    if _BOOSTING.has(estimator):
         return _boosting(estimator)
-    if name not in _SINGLE | _FORESTS:
-        raise _refusal(estimator, "it is not one of scikit-learn's trees, forests and gradient boosting")
+    if _SINGLE.has(estimator):
+        return _mean(estimator, [estimator])
+    if _FORESTS.has(estimator):
+        return _mean(estimator, estimator.estimators_)
+    raise _refusal(estimator, "it is not one of scikit-learn's trees, forests and gradient boosting")
+
+
+def _mean(estimator: Tree | Forest, trees: Sequence[Tree]) -> _Ensemble:
     if estimator.n_outputs_ != 1:
         raise _refusal(estimator, "it has several outputs")
-    trees = [estimator] if name in _SINGLE else estimator.estimators_
     return _Ensemble([_tree(tree.tree_) for tree in trees], len(trees), "mean")
 
 
-def _tree(tree: Any, scale: float = 1.0) -> _Tree:
+def _tree(tree: TreeArrays, scale: float = 1.0) -> _Tree:
     leaf = tree.children_left == -1
     missing_left = tree.missing_go_to_left.astype(bool)
     values = scale * tree.value[:, 0, :]
@@ -119,7 +128,7 @@ def _tree(tree: Any, scale: float = 1.0) -> _Tree:
     )
 
 
-def _boosting(estimator: Any) -> _Ensemble:
+def _boosting(estimator: GradientBoosting) -> _Ensemble:
     init = estimator.init_
     if init != "zero" and type(init).__name__ not in {"DummyClassifier", "DummyRegressor"}:
         raise _refusal(estimator, "its `init` is an estimator")
@@ -130,7 +139,7 @@ def _boosting(estimator: Any) -> _Ensemble:
     return _Ensemble(trees, len(estimator.estimators_), _boosted(estimator, len(base), halved), base, tie)
 
 
-def _histogram(estimator: Any) -> _Ensemble:
+def _histogram(estimator: HistogramBoosting) -> _Ensemble:
     if estimator.is_categorical_ is not None:
         raise _refusal(estimator, "it has categorical features")
     trees = [_histogram_tree(tree.nodes) for stage in estimator._predictors for tree in stage]  # noqa: SLF001 - no public name
@@ -140,7 +149,7 @@ def _histogram(estimator: Any) -> _Ensemble:
     return _Ensemble(trees, len(trees) // len(base), link, base, dtype="float64")
 
 
-def _histogram_tree(nodes: NDArray[Any]) -> _Tree:
+def _histogram_tree(nodes: NDArray[np.void]) -> _Tree:
     columns = ("is_leaf", "left", "right", "feature_idx", "num_threshold", "missing_go_to_left")
     leaf, left, right, feature, threshold, missing_left = (nodes[name] for name in columns)
     depth = int(nodes["depth"].max())
@@ -148,13 +157,13 @@ def _histogram_tree(nodes: NDArray[Any]) -> _Tree:
     return _Tree(leaf.astype(bool), left, right, feature, threshold, missing_left.astype(bool), values, depth)
 
 
-def _boosted(estimator: Any, outputs: int, logistic: str, identity: str = "identity") -> str:
+def _boosted(estimator: object, outputs: int, logistic: str, identity: str = "identity") -> str:
     if not hasattr(estimator, "classes_"):
         return identity
     return logistic if outputs == 1 else "softmax"
 
 
-def _arrays(ensemble: _Ensemble, dtype: np.dtype[Any]) -> Trees:
+def _arrays(ensemble: _Ensemble, dtype: np.dtype[np.generic]) -> Trees:
     trees = ensemble.trees
     roots = np.cumsum([0, *(len(tree.leaf) for tree in trees)])
     count, width = int(roots[-1]), trees[0].values.shape[1]
@@ -178,7 +187,7 @@ def _arrays(ensemble: _Ensemble, dtype: np.dtype[Any]) -> Trees:
     )  # fmt: skip
 
 
-def below(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.floating[Any]]:
+def below(threshold: NDArray[np.float64], dtype: np.dtype[np.generic]) -> NDArray[np.floating]:
     """Return the largest numbers of `dtype` not above the thresholds.
 
     Any number of `dtype` falls on the same side of both: scikit-learn compares float32 with thresholds of float64.
@@ -186,5 +195,5 @@ def below(threshold: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.fl
     with np.errstate(over="ignore"):
         rounded = threshold.astype(dtype)
     low = np.nextafter(rounded, np.array(-np.inf, dtype=dtype))
-    found: NDArray[np.floating[Any]] = np.where(rounded.astype(np.float64) > threshold, low, rounded)
+    found: NDArray[np.floating] = np.where(rounded.astype(np.float64) > threshold, low, rounded)
     return found
