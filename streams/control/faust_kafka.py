@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import faust
 from faust.transport.drivers import aiokafka as driver
-from mode.threads import WorkerThread
+from mode.threads import ServiceThread, WorkerThread
 
 from streams.runtime.kafka import private
 from streams.runtime.kafka.mends import mend
@@ -61,7 +61,7 @@ def credentials(options: Mapping[str, Any]) -> CredentialsT | None:
 class _Daemon(WorkerThread):
     """Keeps no process alive that wants to end: Faust's consumer waits for a broker that is away without a limit."""
 
-    def __init__(self, service: Any, **options: Any) -> None:
+    def __init__(self, service: ServiceThread, **options: object) -> None:
         super().__init__(service, **options)
         self.daemon = True
 
@@ -69,7 +69,7 @@ class _Daemon(WorkerThread):
 class _Thread(driver.AIOKafkaConsumerThread):
     Worker = _Daemon
 
-    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
+    def _create_worker_consumer(self, transport: driver.Transport) -> object:
         consumer = super()._create_worker_consumer(transport)
         if private.supported() is None:  # no setting of Faust's leads there
             private.fetch_seldom(consumer, WAIT_MS, ENOUGH_BYTES)
@@ -83,7 +83,7 @@ class _Consumer(driver.Consumer):
 
 
 class _Producer(driver.Producer):
-    def _new_producer(self, transactional_id: str | None = None) -> Any:
+    def _new_producer(self, transactional_id: str | None = None) -> object:
         producer = super()._new_producer(transactional_id)
         mend(producer.client, REST_S)
         return producer

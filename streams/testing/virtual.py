@@ -10,12 +10,14 @@ import asyncio
 import contextvars
 import heapq
 import selectors
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Coroutine
 
 _T = TypeVar("_T")
+_Arguments = TypeVarTuple("_Arguments")
 START_US = 1_700_000_000_000_000
 
 _OWNER: contextvars.ContextVar[object] = contextvars.ContextVar("owner", default=None)
@@ -43,20 +45,20 @@ class _Jumping(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop whose time is the sum of all waiting."""
 
-    _ready: Any  # of asyncio's base loop, as are the two that follow
-    _scheduled: list[Any]
+    _ready: deque[asyncio.Handle]  # of asyncio's base loop, as is what follows
+    _scheduled: list[asyncio.TimerHandle]
 
     def __init__(self) -> None:
         self._jumping = _Jumping()
-        self._halted: dict[object, list[Any]] = {}
+        self._halted: dict[object, list[asyncio.Handle]] = {}
         super().__init__(self._jumping)
 
     def time(self) -> float:
         """Return the virtual time (s)."""
         return self._jumping.now_s
 
-    def call_soon(  # type: ignore[override]  # asyncio's is generic in the arguments
-        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    def call_soon(
+        self, callback: Callable[[*_Arguments], object], *args: *_Arguments, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Call soon, or once the owner goes on."""
         if self._halted:

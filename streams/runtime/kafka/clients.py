@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def consumer_on(
-    connection: KafkaConnection, topics: Iterable[str], settings: FetchSettings, **options: Any
+    connection: KafkaConnection, topics: Iterable[str], settings: FetchSettings, **options: object
 ) -> AIOKafkaConsumer:
     """Return a consumer that commits nothing by itself and begins with the oldest records.
 

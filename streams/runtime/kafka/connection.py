@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import ssl
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
@@ -52,7 +52,7 @@ class KafkaConnection:
 
     bootstrap: str
     prefix: str = "skysail"
-    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)  # a password may be among them
+    properties: Mapping[str, object] = field(default_factory=dict, repr=False)  # a password may be among them
     client_id: str = "skysail"
     fast: bool = True
 
@@ -76,9 +76,9 @@ class KafkaConnection:
     @property
     def rest_s(self) -> float:
         """How long clients wait before they try something again."""
-        return float(self.properties.get("retry_backoff_ms", 100)) / 1000
+        return float(str(self.properties.get("retry_backoff_ms", 100))) / 1000
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """Return the keyword arguments that all aiokafka clients share.
 
         Raises:
@@ -93,7 +93,7 @@ class KafkaConnection:
         return shared
 
 
-def _check(properties: Mapping[str, Any]) -> None:
+def _check(properties: Mapping[str, object]) -> None:
     """Refuse what the client would refuse less clearly, and what it would not: a log-in that is never sent."""
     for name in sorted(properties.keys() - _KNOWN):
         nearest = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.0)[0]
@@ -114,7 +114,7 @@ def _wrong(what: str) -> MisconfiguredError:
     return MisconfiguredError(f"kafka.properties: {what}")
 
 
-def _context(files: Mapping[str, Any]) -> ssl.SSLContext:
+def _context(files: Mapping[str, object]) -> ssl.SSLContext:
     try:
         context: ssl.SSLContext = create_ssl_context(**files)
     except (OSError, ssl.SSLError) as fault:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from streams.runtime.kafka.source import Source
     from streams.runtime.ports import Rebalanced, TopicPartition
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 _NOWHERE_MS = 50  # of a poll while the start positions are awaited
@@ -260,7 +261,7 @@ class KafkaConsumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafk
         self._set_back(assigned)
         self._ready.set()
 
-    async def _insist(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+    async def _insist(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Ask the broker until it answers: without start positions there is nothing to do."""
         while True:
             try:

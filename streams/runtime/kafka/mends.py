@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from aiokafka.errors import KafkaConnectionError
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from aiokafka.client import AIOKafkaClient
     from aiokafka.conn import AIOKafkaConnection
+
+T = TypeVar("T")
 
 
 def mend(client: AIOKafkaClient, rest_s: float) -> None:
@@ -38,7 +40,7 @@ async def _bootstrap_or_fail(client: AIOKafkaClient, bootstrap: Callable[[], Awa
 
 
 async def _connect_or_rest(
-    connect: Callable[..., Awaitable[AIOKafkaConnection | None]], rest_s: float, node: int, **options: Any
+    connect: private.Connect, rest_s: float, node: int, **options: object
 ) -> AIOKafkaConnection | None:
     """Connect to a broker; return only after a rest if that failed.
 
@@ -58,7 +60,7 @@ def mend_connection(connection: AIOKafkaConnection) -> None:
         connection.send = partial(_send_or_break, connection, connection.send)
 
 
-def _send_or_break(connection: AIOKafkaConnection, send: Callable[..., Any], request: Any, **options: bool) -> Any:
+def _send_or_break(connection: AIOKafkaConnection, send: Callable[..., T], request: object, **options: bool) -> T:
     """Send a request; uvloop's RuntimeError of a closed connection would end aiokafka's background tasks."""
     try:
         return send(request, **options)

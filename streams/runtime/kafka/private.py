@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer
@@ -22,14 +22,17 @@ from aiokafka.errors import KafkaConnectionError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from io import BytesIO
 
     Connect = Callable[..., Awaitable[AIOKafkaConnection | None]]
 
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _log = logging.getLogger(__name__)
 
 _DEFAULT_GROUP = 0  # of the client's connections to one broker; the group coordinator has one of its own
 # Where each name is set or used. A function's code says which names it uses, so that nothing has to be made for a look.
-_NAMES: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...] = (
+_NAMES: tuple[tuple[Callable[..., object], tuple[str, ...]], ...] = (
     (AIOKafkaConsumer.__init__, ("_client", "_coordinator", "_fetcher")),
     (AIOKafkaConsumer.__init__, ("_fetch_min_bytes", "_fetch_max_wait_ms")),
     (GroupCoordinator.__init__, ("_group_instance_id",)),
@@ -37,6 +40,23 @@ _NAMES: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...] = (
     (AIOKafkaClient.ready, ("_get_conn",)),
     (AIOKafkaConnection.send, ("_versions", "_next_correlation_id", "_writer", "_requests")),
 )
+
+
+class Reads(Protocol[T_co]):
+    """What a connection keeps of a request: how to read the answer."""
+
+    @property
+    def RESPONSE_TYPE(self) -> Reads[T_co]:  # noqa: N802 - aiokafka's word for what decodes
+        """Itself."""
+        ...
+
+    def parse_response_header(self, frame: BytesIO, /) -> object:
+        """Return what says whose answer this is, as its `correlation_id`."""
+        ...
+
+    def decode(self, frame: BytesIO, /) -> T_co:
+        """Return the answer."""
+        ...
 
 
 @cache
@@ -94,13 +114,13 @@ def versions(connection: AIOKafkaConnection, key: int) -> tuple[int, int]:
     return found
 
 
-def write(connection: AIOKafkaConnection, frame: Callable[[int], bytes], reads: object) -> asyncio.Future[Any]:
+def write(connection: AIOKafkaConnection, frame: Callable[[int], bytes], reads: Reads[T]) -> asyncio.Future[T]:
     """Write a request and return its future answer, as `AIOKafkaConnection.send` does, but without a task.
 
     Args:
         connection: connected.
         frame: makes the request's bytes, without their length, of its number.
-        reads: the answer: has `parse_response_header` and `RESPONSE_TYPE`.
+        reads: the answer.
 
     Raises:
         KafkaConnectionError: the connection broke.
@@ -111,7 +131,7 @@ def write(connection: AIOKafkaConnection, frame: Callable[[int], bytes], reads: 
         connection._writer.write(len(data).to_bytes(4, "big") + data)  # noqa: SLF001
     except (OSError, RuntimeError) as fault:  # the latter is uvloop's, of a connection that has just been closed
         raise broken(connection, fault) from fault
-    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     connection._requests.append((number, reads, answer))  # noqa: SLF001
     return answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, Metric, make_wsgi_app
@@ -157,14 +157,14 @@ class ScrapeServer(WSGIServer):
         self._answer_s = answer_s
         self.set_app(make_wsgi_app(registry))
 
-    def process_request(self, request: Any, client_address: object) -> None:
+    def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         """Answer in a thread if there is room."""
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
         threading.Thread(target=self._answer, args=(request, client_address), daemon=True).start()
 
-    def _answer(self, request: Any, client_address: object) -> None:
+    def _answer(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
         place = _Place(self._room)
         end = threading.Timer(self._answer_s, _end, (request, place))
         end.daemon = True

@@ -8,7 +8,7 @@ Only what is sure to fit into a record is carried; all else is encoded, and refu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from schemas.codec import Codec
 from schemas.records import DTYPES, ModelPredictions, ModelQueries, Tensor
@@ -25,7 +25,7 @@ _SMALL_BYTES = 131_072
 class Carried(bytes):
     """Stands for the value of a record that has not left its process."""
 
-    record: Any
+    record: object
 
 
 class LocalCodec(Codec):
@@ -49,8 +49,7 @@ class LocalCodec(Codec):
     def decode(self, record: type[R], value: bytes | None) -> R:
         """Return the record in `value`, or that it stands for."""
         if value.__class__ is Carried and value.record.__class__ is record:
-            carried: R = value.record
-            return carried
+            return value.record
         return self._codec.decode(record, value)
 
     def written(self, emit: Emit) -> Emit:

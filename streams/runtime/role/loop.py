@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from schemas import topics
 from schemas.errors import SchemaError
@@ -166,7 +166,7 @@ class RoleLoop:
             state_queue,
         )
 
-    def _jobs(self) -> list[Coroutine[Any, Any, None]]:
+    def _jobs(self) -> list[Coroutine[object, object, None]]:
         jobs = [self._timer.run(), self._follower.run(), self._commit_regularly(), self._report_regularly()]
         return [*jobs, self._state_queue.run()] if self._state_queue else jobs
 
@@ -313,7 +313,7 @@ class RoleLoop:
         self._rebalance.on_blocked(partition)
 
 
-async def _first(*waits: Coroutine[Any, Any, Any]) -> None:
+async def _first(*waits: Coroutine[object, object, object]) -> None:
     """Return when one of them has ended; the others are cancelled."""
     waiting = [asyncio.create_task(wait) for wait in waits]
     try:

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import errors
 from aiokafka.errors import KafkaError
@@ -102,7 +102,8 @@ class Fetcher:
         self._partitions: dict[KafkaPartition, _Partition] = {}
         self._held: dict[Place, _Held] = {}
         self._quiet: set[int] = set()  # brokers whose last answer brought nothing, for all that is asked of them
-        self._busy: dict[int, asyncio.Future[Any]] = {}  # brokers that have not answered yet
+        # Brokers that have not answered yet.
+        self._busy: dict[int, asyncio.Future[None] | asyncio.Future[FetchAnswer]] = {}
         self._resting: dict[int, float] = {}  # brokers that failed, and until when they are left alone
         self._rests: dict[Place, _Rest] = {}  # partitions that failed, until they can be read
         self._sessions = FetchSessions()
@@ -267,7 +268,7 @@ class Fetcher:
         else:
             self._fetch(node, {state.place: (state, state.position or 0) for state in states})
 
-    def _begin(self, node: int, job: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, node: int, job: Coroutine[object, object, None]) -> None:
         """Look again when a broker's slow work is done: connecting, or finding out where to begin."""
         work = self._busy[node] = self._loop.create_task(job)
         work.add_done_callback(partial(self._done, node))

@@ -65,7 +65,7 @@ class Requests:
         self._timeout_ms = timeout_ms
         self._request_bytes = request_bytes
         self._brokers: dict[int, _Broker] = {}
-        self._answers: set[asyncio.Future[Mapping[Place, int]]] = set()
+        self._answers: set[asyncio.Future[dict[Place, int]]] = set()
 
     async def send(self, node: int, topic: str, partition: int, records: bytes) -> None:
         """Send one batch to a partition's leader and wait until all replicas in sync have it.
@@ -141,7 +141,7 @@ class Requests:
         answer.add_done_callback(partial(self._answered, node, broker, batches))
 
     def _answered(
-        self, node: int, broker: _Broker, batches: list[_Batch], answer: asyncio.Future[Mapping[Place, int]]
+        self, node: int, broker: _Broker, batches: list[_Batch], answer: asyncio.Future[dict[Place, int]]
     ) -> None:
         self._answers.discard(answer)
         broker.in_flight -= 1

@@ -8,11 +8,12 @@ aiokafka's. Layouts: Kafka protocol guide, Fetch v11 and Produce v7, header v1, 
 from __future__ import annotations
 
 from struct import Struct, error, pack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+T_co = TypeVar("T_co", covariant=True)
 _NO_EPOCH = -1
 _CORRELATION_BYTES = 4
 _FETCH_END = pack(">ih", 0, 0)  # no forgotten topics, no rack
@@ -44,7 +45,7 @@ class FetchAnswer(NamedTuple):
     session: int = 0  # 0 = the broker keeps none
 
 
-class Api(NamedTuple):
+class Api(NamedTuple, Generic[T_co]):
     """A kind of request.
 
     Attributes:
@@ -55,10 +56,10 @@ class Api(NamedTuple):
 
     key: int
     version: int
-    read: Callable[[bytes], object]
+    read: Callable[[bytes], T_co]
 
 
-def header(api: Api, correlation_id: int, client_id: bytes) -> bytes:
+def header(api: Api[object], correlation_id: int, client_id: bytes) -> bytes:
     """Return a request header."""
     return pack(">hhih", api.key, api.version, correlation_id, len(client_id)) + client_id
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
@@ -18,6 +18,9 @@ from streams.operators.contract import Record
 from streams.runtime.corrupt import CorruptBatch, corrupt
 from streams.runtime.kafka.fast import lenient
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, inflate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 try:
     from streams.runtime.kafka.fast import unpacking as kafka_unpacking
@@ -95,7 +98,7 @@ def _records(batch: bytes, topic: str, partition: int, start: int) -> tuple[list
         return _taken(lenient.records(batch), topic, partition, start), read.next_offset
 
 
-def _taken(batch: Any, topic: str, partition: int, start: int) -> list[Record]:
+def _taken(batch: Iterable[lenient.Read], topic: str, partition: int, start: int) -> list[Record]:
     return [
         _new(Record, (topic, partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers)))
         for r in batch

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from aiokafka import errors
 from aiokafka.conn import CloseReason
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from streams.runtime.kafka.fast.protocol import Api
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -31,12 +32,12 @@ class _Header(NamedTuple):
     correlation_id: int
 
 
-class _Asked:
+class _Asked(Generic[T]):
     """What the connection keeps of a request until its answer comes: how to read that."""
 
     __slots__ = ("RESPONSE_TYPE", "_api")
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api[T]) -> None:
         self._api = api
         self.RESPONSE_TYPE = self  # the connection's word for what decodes
 
@@ -44,7 +45,7 @@ class _Asked:
         """Return whose answer this is."""
         return _Header(int.from_bytes(frame.getbuffer()[:4], "big"))
 
-    def decode(self, frame: BytesIO) -> object:
+    def decode(self, frame: BytesIO) -> T:
         """Return the answer."""
         return self._api.read(frame.getvalue())
 
@@ -91,7 +92,7 @@ class Calls:
             _log.warning("no connection to broker %d: %r; trying again", node, fault)
             return False
 
-    def post(self, node: int, api: Api, body: bytes) -> asyncio.Future[Any]:
+    def post(self, node: int, api: Api[T], body: bytes) -> asyncio.Future[T]:
         """Send a request; returns the future answer, or the error that ended its connection.
 
         Raises:

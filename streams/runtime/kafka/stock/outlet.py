@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError, UnknownError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiokafka.client import AIOKafkaClient
+    from aiokafka.producer.message_accumulator import BatchBuilder
     from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.operators.contract import Emit
@@ -50,7 +51,7 @@ class StockOutlet:
         if not self.client.cluster.brokers():
             raise KafkaConnectionError("the broker knows of no broker, itself included: it is starting or stopping")
 
-    def batch(self, emits: Sequence[Emit]) -> tuple[Any, int]:
+    def batch(self, emits: Sequence[Emit]) -> tuple[BatchBuilder, int]:
         """Build one record batch; see `outlet.Outlet`."""
         now_ms = self._clock.now_us() // 1000
         batch = self._producer.create_batch()
@@ -62,7 +63,7 @@ class StockOutlet:
         batch.close()
         return batch, count
 
-    async def send(self, place: KafkaPartition, batch: Any) -> None:
+    async def send(self, place: KafkaPartition, batch: BatchBuilder) -> None:
         """Send a batch; see `outlet.Outlet`."""
         for _ in range(_TRIES):
             answer = await self._producer.send_batch(batch, place.topic, partition=place.partition)
@@ -89,7 +90,7 @@ class StockOutlet:
         await self._producer.stop()
 
 
-def _seen(answer: asyncio.Future[Any]) -> None:
+def _seen(answer: asyncio.Future[object]) -> None:
     """Look at a result that nobody waits for, so that asyncio does not complain."""
     if not answer.cancelled():
         answer.exception()
