@@ -8,20 +8,32 @@ with SyncClient("127.0.0.1:9092") as client:
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from streams.client import Client
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Self
 
-    from schemas.inputs import Row
-    from schemas.records import Prediction
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+def _waiting(
+    ask: Callable[Concatenate[Client, _P], Coroutine[object, None, _T]],
+) -> Callable[Concatenate[SyncClient, _P], _T]:
+    """Return a method of the client that waits, with the arguments, errors and words of one that is awaited."""
+
+    @functools.wraps(ask)
+    def wait(self: SyncClient, /, *arguments: _P.args, **named: _P.kwargs) -> _T:
+        return self._do(ask(self._client, *arguments, **named))
+
+    return wait
 
 
 class SyncClient:
@@ -64,13 +76,8 @@ class SyncClient:
         finally:
             self._end()
 
-    def predict(self, application: str, x: Row, **options: Any) -> Prediction:
-        """Ask one query and wait for its prediction; options and errors as of `Client.predict`."""
-        return self._do(self._client.predict(application, x, **options))
-
-    def feedback(self, prediction: Prediction | str, **truth: Any) -> None:
-        """Report the truth; arguments and errors as of `Client.feedback`."""
-        self._do(self._client.feedback(prediction, **truth))
+    predict = _waiting(Client.predict)
+    feedback = _waiting(Client.feedback)
 
     def _do(self, job: Coroutine[object, None, _T]) -> _T:
         if self._loop is None or self._thread is None or not self._thread.is_alive():

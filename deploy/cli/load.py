@@ -6,8 +6,9 @@ import asyncio
 import os
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -94,16 +95,31 @@ def run(
     docs: Path | None,
     check: bool,
     as_json: bool,
-    **options: Any,
+    arrivals_text: str,
+    seconds: float | None,
+    only: tuple[str, ...],
+    short: bool,
+    seed: int,
+    hours: float,
+    trace: bool,
 ) -> None:
     """Run scenario NAME, print its figures and write them to OUT.
 
     A trace is a CSV file with ISO times in a column TIMESTAMP. It is played at the scenario's rates.
     """
-    scenario, arrivals = _checked(name, options.pop("arrivals_text"), docs)
-    _check_parts(scenario, options["only"], short=options["short"])
-    options["seconds"] = options["seconds"] or scenario.seconds
-    result, services = _measure(scenario, broker, redis_url, arrivals=arrivals, **options)
+    scenario, arrivals = _checked(name, arrivals_text, docs)
+    _check_parts(scenario, only, short=short)
+    stage = partial(
+        Stage,
+        arrivals=arrivals,
+        seconds=seconds or scenario.seconds,
+        only=only,
+        short=short,
+        seed=seed,
+        hours=hours,
+        trace=trace,
+    )
+    result, services = _measure(scenario, broker, redis_url, stage)
     path = results.write(result, out, services)
     if as_json:
         print_json(asdict(result))
@@ -156,11 +172,13 @@ def _check_parts(scenario: Scenario, only: tuple[str, ...], *, short: bool) -> N
         raise UsageError(f"{scenario.name} has no part {min(unknown)}; it has: {', '.join(scenario.parts)}")
 
 
-def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: Any) -> tuple[Result, dict[str, str]]:
+def _measure(
+    scenario: Scenario, broker: str, redis_url: str | None, make: partial[Stage]
+) -> tuple[Result, dict[str, str]]:
     """Start missing services, run the scenario, and stop them; returns the result and the services."""
     if scenario.offline:
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
-            stage = Stage("", launcher("", "", Path(folder)), Path(folder), **options)
+            stage = make("", launcher("", "", Path(folder)), Path(folder))
             return asyncio.run(scenario.run(stage)), {"broker": "none"}
     kafka = open_broker(broker, bench=True)
     redis = None if redis_url else RedisServer()
@@ -170,7 +188,7 @@ def _measure(scenario: Scenario, broker: str, redis_url: str | None, **options: 
         url = redis_url or (redis.url if redis is not None else "")
         with tempfile.TemporaryDirectory(prefix="skysail-load-") as folder:
             launch = launcher(kafka.bootstrap, url, Path(folder) / "runs")
-            stage = Stage(kafka.bootstrap, launch, Path(folder), redis_url=url, **options)
+            stage = make(kafka.bootstrap, launch, Path(folder), redis_url=url)
             result = asyncio.run(scenario.run(stage))
         return result, {"broker": kafka.description}
     finally:

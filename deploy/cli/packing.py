@@ -9,7 +9,7 @@ import importlib
 import json
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from workers.manifest import sha256
 from workers.packages.packaging import package_function, package_onnx, package_sklearn, package_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -31,6 +31,22 @@ if TYPE_CHECKING:
     from workers.runtimes.tables import Frame
 
 SAFETENSORS, ONNX = ".safetensors", ".onnx"
+
+
+class _Known(TypedDict):
+    """What every package is told."""
+
+    name: str
+    version: str
+    sample_input: Rows | Frame
+    allow_nan: bool
+
+
+class _Answers(TypedDict):
+    """What a function, network or graph answers; an estimator knows it by itself."""
+
+    output: str
+    classes: tuple[int | str, ...]
 
 
 def package(
@@ -44,7 +60,10 @@ def package(
     trust_pickle: str | None,
     allow_pickle: bool,
     convert: str = "load",
-    **options: Any,
+    name: str,
+    version: str,
+    output: str | None,
+    allow_nan: bool,
 ) -> Manifest:
     """Package a function, the state of a network, or a fitted estimator, whichever `source` is.
 
@@ -58,44 +77,36 @@ def package(
         trust_pickle: SHA-256 of the source if that is a pickle.
         allow_pickle: store an estimator as a pickle.
         convert: of an estimator, see `package_sklearn`.
-        options: name, version, output, allow_nan.
+        name: of the model.
+        version: of the model.
+        output: `label`, `scores` or `value`; None = `value` of a regressor, `label` of anything else.
+        allow_nan: rows may hold NaN.
 
     Raises:
         UsageError: these do not go together.
         PackageError: no package can be made of it.
     """
     file = Path(source)
+    known: _Known = {"name": name, "version": version, "sample_input": rows, "allow_nan": allow_nan}
+    answers: _Answers = {"output": output or "label", "classes": labels(classes)}
     if not file.exists():
         if ":" not in source:
             raise UsageError(f"{source} is neither a file nor a function, module:name")
-        return package_function(source, folder, sample_input=rows, classes=labels(classes), **_labelled(options))
+        return package_function(source, folder, **known, **answers)
     if convert not in {"load", "none"} and (architecture is not None or file.suffix in {SAFETENSORS, ONNX}):
         raise UsageError(
             "--convert is for scikit-learn estimators; export a network to .onnx yourself and package that"
         )
     if file.suffix == ONNX:
-        return package_onnx(file, folder, sample_input=rows, classes=labels(classes), **_labelled(options))
+        return package_onnx(file, folder, **known, **answers)
     if file.suffix != SAFETENSORS:
         _check(file, trust_pickle)
     if architecture is None:
         if file.suffix == SAFETENSORS:
             raise UsageError("the state of a network needs what builds the network: add --architecture module:factory")
-        options |= {"allow_pickle": allow_pickle, "convert": convert}
-        return package_sklearn(_read(file), folder, sample_input=rows, **options)
-    return package_torch(
-        file,
-        folder,
-        sample_input=rows,
-        architecture=architecture,
-        arguments=dict(map(_argument, arguments)),
-        classes=labels(classes),
-        **_labelled(options),
-    )
-
-
-def _labelled(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with an output, by default labels."""
-    return {**options, "output": options.get("output") or "label"}
+        return package_sklearn(_read(file), folder, **known, output=output, allow_pickle=allow_pickle, convert=convert)
+    built = dict(map(_argument, arguments))
+    return package_torch(file, folder, **known, **answers, architecture=architecture, arguments=built)
 
 
 def sample(text: str) -> Rows | Frame:

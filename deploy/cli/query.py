@@ -7,7 +7,7 @@ import json
 import shlex
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 import numpy as np
@@ -57,6 +57,15 @@ ADVICE = {
 MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "unknown_version"})
 
 
+class _Options(TypedDict):
+    """What a query says besides its input and features."""
+
+    context: str | None
+    slo_ms: float | None
+    priority: int
+    version: str | None
+
+
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.argument("application")
 @click.option("--input", "text", help="One row as JSON: numbers, a string, or an object with values and dtype.")
@@ -74,22 +83,32 @@ MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "un
 @json_option
 @with_settings
 def query(
-    settings: Settings, application: str, *, as_json: bool, print_bytes: bool, query_id: str | None, **options: Any
+    settings: Settings,
+    application: str,
+    *,
+    text: str | None,
+    npy: Path | None,
+    features: str | None,
+    timeout_s: float,
+    print_bytes: bool,
+    query_id: str | None,
+    as_json: bool,
+    **options: Unpack[_Options],
 ) -> None:
     """Ask APPLICATION and print the prediction.
 
     The exit code is 1 without an answer, or if the query itself is wrong: no such application, model or version, or an
     input that no model takes.
     """
-    row, codec = _input(application, options.pop("text"), options.pop("npy")), codec_for(settings)
-    options["features"] = _features(options["features"])
+    row, codec = _input(application, text, npy), codec_for(settings)
+    numbers = _features(features)
     if print_bytes:
-        del options["timeout_s"]
-        _write_record(settings, codec, Query(query_id or uuid.uuid4().hex, application, row, **options))
+        record = Query(query_id or uuid.uuid4().hex, application, row, features=numbers, **options)
+        _write_record(settings, codec, record)
         return
     if query_id is not None:
         raise UsageError("--id goes with --print-bytes")
-    prediction = asyncio.run(_ask(settings, codec, application, row, options))
+    prediction = asyncio.run(_ask(settings, codec, application, row, numbers, timeout_s, options))
     if as_json:
         print_json(to_json(prediction))
     if prediction.reason == "unknown_application":
@@ -133,9 +152,17 @@ def _features(text: str | None) -> tuple[float, ...]:
         raise UsageError(message) from error
 
 
-async def _ask(settings: Settings, codec: Codec, application: str, row: Input, options: dict[str, Any]) -> Prediction:
+async def _ask(
+    settings: Settings,
+    codec: Codec,
+    application: str,
+    row: Input,
+    features: tuple[float, ...],
+    timeout_s: float,
+    options: _Options,
+) -> Prediction:
     async with asking(settings, codec) as client:
-        return await client.predict(application, row, **options)
+        return await client.predict(application, row, features=features, timeout_s=timeout_s, **options)
 
 
 def _unknown(settings: Settings, codec: Codec, application: str) -> str:

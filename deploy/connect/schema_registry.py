@@ -7,7 +7,7 @@ configured.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from deploy.config.configuration import without_secrets
 from schemas import avsc, topics
@@ -73,7 +73,7 @@ class Registry:
         self._schema = Schema
         self._failures = (SchemaRegistryError, HTTPError, OSError)
         try:
-            self.client: Any = SchemaRegistryClient.new_client(dict(properties))
+            self.client = SchemaRegistryClient.new_client(dict(properties))
         except (TypeError, ValueError) as error:
             raise RegistryError(f"schema registry: {error}; check the properties under `registry`") from error
 
@@ -105,17 +105,16 @@ class Registry:
 
     def _register(self, name: str, subject: str) -> int:
         """Register a record's current schema; returns its id."""
-        schema_id: int = self.client.register_schema(subject, self._schema(CURRENT[name].text, "AVRO"))
-        return schema_id
+        return self.client.register_schema(subject, self._schema(CURRENT[name].text, "AVRO"))
 
     def _readable(self, name: str, subject: str) -> Iterator[tuple[int, bytes]]:
         """Yield id and fingerprint of every version of a subject that is on the allow-list of its record."""
         allowed = {schema.fingerprint for schema in readable(name)}
         for version in self.client.get_versions(subject):
             registered = self.client.get_version(subject, version)
-            fingerprint = _fingerprint(registered.schema.schema_str)
-            if fingerprint in allowed:
-                yield registered.schema_id, fingerprint
+            schema_id, text = registered.schema_id, registered.schema.schema_str
+            if schema_id is not None and text is not None and (fingerprint := _fingerprint(text)) in allowed:
+                yield schema_id, fingerprint
 
 
 def _fingerprint(text: str) -> bytes:

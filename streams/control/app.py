@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import faust
+from faust.web.drivers.aiohttp import Web
 
 from schemas.errors import DecodeError
 from schemas.records import Report
@@ -124,7 +125,8 @@ def _bare(options: Options) -> faust.App:
         web_metrics_enabled=False,
         web_application_options={"middlewares": [guard(known, headers(page))]},
     )
-    server: Any = app.web
+    server = app.web
+    assert isinstance(server, Web)
     server._runner = runner(server.web_app)  # noqa: SLF001 - no setting of Faust's leads there
     return app
 
