@@ -106,7 +106,9 @@ async def run(stage: Stage) -> Result:
         figures={**figures, **ratios(rows)},
         parameters={"form": stage.form, "states": STATES, "seed": stage.seed},
         series=series,
-        notes=("models of `models`, `applications` and `contexts` run inline: 64 workers would be 64 processes",),
+        notes=(
+            "Models of `models`, `applications` and `contexts` run inline, since 64 workers would be 64 processes.",
+        ),
     )
 
 

@@ -47,7 +47,8 @@ def _machine(environment: Environment) -> str:
     packages = ", ".join(f"{name} {environment['packages'].get(name)}" for name in ("skysail", "aiokafka", "uvloop"))
     return (
         f"Measured on {environment['cores_usable']} cores of {environment['processor']}, which all processes, "
-        f"the broker and the sender share. Software: {environment['broker']}, Python {environment['python']}, {packages}.\n"
+        f"the broker and the sender share. Software: {environment['broker']}, Python {environment['python']}, "
+        f"{packages}.\n"
     )
 
 

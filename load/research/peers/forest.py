@@ -210,8 +210,8 @@ def _result(
             "left_out": list(climbs.out.values()),
         },
         notes=(
-            f"rates end at {climbs.ceiling_per_s:,.0f}/s, the highest at which the harness was seen to keep up",
-            "everybody runs the same scikit-learn forest; where it says so, it was converted when it was packaged",
+            f"Rates end at {climbs.ceiling_per_s:,.0f}/s, the highest at which the harness was seen to keep up.",
+            'All systems run the same scikit-learn forest. The lane "converted" has it as arrays.',
         ),
     )
 
