@@ -4,8 +4,8 @@
     ├── manifest.json      name, version, runtime, input, output, classes, files, options
     └── model.skops        listed in `files` with its digest
 
-The digest of a package is the SHA-256 of the bytes of `manifest.json` (`sha256sum manifest.json` prints it). As the
-manifest names the digest of every other file, and nothing else is ever read, that one number pins the whole package.
+The digest of a package is the SHA-256 of the bytes of `manifest.json` (`sha256sum manifest.json` prints it). The
+manifest names the digest of every other file, and no file beyond these is read. So this one digest pins the package.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks the form of a manifest's document before anything believes it: every field's type, bounded, and no other."""
+"""Checks the form of a manifest's document before it is used: every field's type and bounds, and no unknown field."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Ends the process when a model does not come back that is predicting on the event loop's own thread.
+"""Ends the process when a model that predicts on the event loop's own thread hangs.
 
-    event loop's thread   begin ─▶ the model ─▶ over            what it does takes milliseconds, or for ever
+    event loop's thread   begin ─▶ the model ─▶ over            takes milliseconds, unless the model hangs
     another thread        look ···· look ···· look ···· look    the same call at each: it hangs
 
-Nothing on the event loop can notice it, as nothing runs there; and no thread can be stopped by another one. So the
-process ends at once, without leaving its groups: others take its partitions over when its sessions end, and read again
-what it had not answered.
+The event loop cannot notice this, because nothing else runs on it meanwhile. No thread can stop another one. So the
+process ends at once, without leaving its groups. When its sessions end, other members take over its partitions and read
+the unanswered queries again.
 """
 
 from __future__ import annotations

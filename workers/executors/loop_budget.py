@@ -1,7 +1,7 @@
 """Which batches run on the event loop's own thread. Pure.
 
-Those that are quick: they take less than the way to a thread and back, or so little that nobody waits for them. And
-those of a model that keeps Python's lock while it computes: beside its thread the event loop gets nothing done.
+Quick batches do: they take less than the way to a thread and back, or so little that no query is delayed. So do batches
+of a model that keeps Python's lock while it computes. The event loop could do nothing beside its thread.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     Predict ─┬▶ executor.run ───▶ predicted                      a task each: a thread or processes work meanwhile
              └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here, in the next turn of the event loop
 
-A model that hangs, or that fails in a way nobody has foreseen, ends the role if it is vital there. Otherwise it is let
-go of, and the kernel hears why.
+A vital model that hangs, or fails in an unforeseen way, ends the role. Any other model is dropped, and the kernel gets
+the reason.
 """
 
 from __future__ import annotations

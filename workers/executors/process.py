@@ -1,4 +1,4 @@
-"""Predicts in a child process, which is killed and replaced when the model hangs or crashes: its batch alone fails."""
+"""Predicts in a child process. If the model hangs or crashes, the child is replaced, and only its batch fails."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Predicts away from the event loop, or on it what takes next to no time, and notices a model that does not come back.
+"""Runs predictions off the event loop, or on it for very short batches, and detects hung models.
 
     ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
-                       Batches known to take less than a millisecond skip it, and those of a model that keeps
-                       Python's lock: it only watches them
+                       Batches known to take less than a millisecond run on the event loop instead, and so do
+                       batches of a model that keeps Python's lock; the thread only watches them
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
-    PoolExecutor       several of these, among which each batch is divided
+    PoolExecutor       several child processes, among which each batch is divided
 
 Each answers one batch at a time.
 """

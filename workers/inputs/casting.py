@@ -1,7 +1,7 @@
-"""Brings numbers of another type or form to what a model takes, row by row, where nothing is lost by it. Pure.
+"""Casts numbers to the type and form that a model takes, row by row, where nothing is lost by it. Pure.
 
-float64 becomes float32 where what is finite stays so; whole numbers become floats, and floats whole numbers, where they
-stay equal; a form of the same numbers in the same order, as (1, 4) for (4,), is as good.
+float64 becomes float32 if finite numbers stay finite. Whole numbers become floats, and floats become whole numbers, if
+they stay equal. Another form with the same numbers in the same order, such as (1, 4) for (4,), is accepted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inputs as they lie in the columns of records: a row is a place in a column until somebody wants it for itself.
+"""Inputs as they lie in the columns of records: a row stays a place in a column until it is needed on its own.
 
 columns of records ─▶ (column, place), row by row ─▶ taken ─▶ Stacked: one column again, row after row
 """

@@ -1,4 +1,4 @@
-"""Whether a version takes what another one takes, as far as their records tell. Pure.
+"""Whether one version takes the inputs of another, as far as their records tell. Pure.
 
 Numbers that are cast without loss, and dimensions of 1, make no difference (`casting`).
 """

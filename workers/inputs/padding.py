@@ -1,4 +1,4 @@
-"""A runtime that is given batches of allowed sizes only: smaller ones are filled up, and the filling thrown away.
+"""A runtime that gets batches of allowed sizes only. A smaller batch is padded, and the padding's answers are dropped.
 
 5 rows ──▶ 8 rows, the last one repeated ──▶ model ──▶ 8 answers ──▶ the first 5
 """

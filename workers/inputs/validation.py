@@ -1,11 +1,11 @@
-"""Sorts out which rows of a batch a model takes, and stacks them; of the others it says why. Pure.
+"""Stacks the rows of a batch that a model takes, and returns the reason for each row that it does not take. Pure.
 
     rows that fit ────────────────────────────────▶ one array, at no cost but the copy
     rows of another type or form ─▶ cast, if safe ─▶ the same array
                                  └▶ refused: a reason to count, a message to read
 
-The checks come before predicting because one NaN or one wrong width makes scikit-learn refuse the whole batch, and are
-done on columns because a Python loop over 64 floats costs more than the model.
+The checks come before predicting, because one NaN or one wrong width makes scikit-learn refuse the whole batch. They
+work on columns, because a Python loop over 64 floats costs more than the model.
 """
 
 from __future__ import annotations

@@ -1,19 +1,23 @@
 """Decides which model queries are predicted together: a bounded queue by due time, and a cap from the controller.
 
     offer ──▶ in order of due time ──take──▶ batch of at most `cap` ──predict──▶ done ──▶ controller, service times
-                │                 ├────▶ wait: the controller would rather have more rows, and there is time
+                │                 ├────▶ wait: the controller wants more rows, and there is time
                 │                 └────▶ expired: could not be answered in time
                 └─ full ─▶ refused: those due furthest in the future
 
-Adaptive batching (Clipper, NSDI'17) caps the take, not the fetch: with the fetch capped, a fresh query waits for
-another partition's backlog (87 ms measured, 11 ms with this queue). Early drop (Nexus, SOSP'19): what cannot be done by
-its due time if a whole planned batch runs before its answer is there is dropped at once, so that an overloaded worker
-still runs full batches instead of many late small ones. Deferral (Symphony, 2023) is the controller's to ask for; what
-it kept waiting is not dropped for it: the batch is rather made as small as the most urgent row needs.
+Adaptive batching (Clipper, NSDI'17) caps the take, not the fetch. With the fetch capped, a fresh query waits for
+another partition's backlog (87 ms measured, 11 ms with this queue).
 
-Priorities count only where they differ and not all rows can be answered in time, by the batches that are planned: then
-the lowest are put aside, as few as need be (Moore and Hodgson, 1968). They wait for room that the others leave, or for
-their time to run out.
+Early drop (Nexus, SOSP'19) assumes that a whole planned batch runs before a row's answer is there. A row that cannot
+make its due time then is dropped at once. So an overloaded worker still runs full batches instead of many late small
+ones.
+
+The controller may ask for deferral (Symphony, 2023). A row that waited for it is not dropped because of it. Instead the
+batch is made as small as the most urgent row needs.
+
+Priorities count only where they differ, and where the planned batches cannot answer all rows in time. Then as few rows
+as possible, of the lowest priorities, are set apart (Moore and Hodgson, 1968). They wait until there is room, or until
+they expire.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The versions of a model that run beside the one that serves: its canaries and its shadows.
 
-Each has its own queue, batch controller and thread, so that one that is slow or broken makes only its own rows late;
-one that hangs fails its rows and is routed around. What cannot be loaded gets no rows, and loading is tried again.
+Each has its own queue, batch controller and thread, so a slow or broken one delays only its own rows. One that hangs
+fails its rows and gets no more. A version that cannot be loaded gets no rows, and loading is retried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Gets one version ready, step by step: loads it and tries it on the last rows, their answers discarded.
+"""Gets one version ready, step by step: loads it, then tries it on the last rows and discards the answers.
 
-    prepare ─▶ Load ─▶ on_loaded ─▶ Predict what was asked ─▶ Predict what was answered ─▶ ready, or the fault
+    prepare ─▶ Load ─▶ on_loaded ─▶ Predict asked rows ─▶ Predict answered rows ─▶ ready, or the fault
 
-A plan is a generator: it puts effects out and yields what it waits for, so that it needs neither a clock nor a task.
+A plan is a generator. It puts effects out and yields what it waits for, so it needs neither a clock nor a task.
 """
 
 from __future__ import annotations

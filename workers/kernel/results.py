@@ -1,4 +1,4 @@
-"""Writes down what became of a batch's rows: one ModelPredictions record for each partition that answers go to.
+"""Turns the outcomes of a batch's rows into records: one ModelPredictions for each partition that answers go to.
 
 rows taken, predicted ──Batch──▶ columns by reply partition ──records──▶ ModelPredictions, each completing its sources
 """

@@ -1,19 +1,19 @@
-"""Has the wanted versions of a model serve, and run beside it: which is loaded when, and which answers.
+"""Brings the running versions of a model to the wanted ones: which is loaded when, and which answers.
 
-    topic models ─▶ converge ─┬─ serves: get it ready ─▶ the present one answers what had been read ─▶ it takes over
-                              └─ beside: get it ready ─▶ rows are routed to it;  gone: it answers what it still holds
+    topic models ─▶ converge ─┬─ serves: get it ready ─▶ the present one answers the rows read so far ─▶ it takes over
+                              └─ beside: get it ready ─▶ rows are routed to it;  gone: it answers the rows it holds
 
-In the worker, not in another process: a second member of the group would stop it twice for a rebalance, and queries
-would be late. What cannot be loaded changes nothing: the present version goes on, and loading is tried again. Loading
-may take minutes: meanwhile `route` gives what runs its new share, or none.
+A switch happens inside the worker, not by starting another process. A second member of the group would stop the worker
+twice for a rebalance, and queries would be late. If a version cannot be loaded, the present one goes on, and loading is
+retried. Loading may take minutes. Meanwhile `route` gives each running version its new share, or none.
 
-Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`): queries wait
-meanwhile, or are answered without this model at their deadline, and if the new one cannot be loaded the old one is
+Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`). Queries wait
+meanwhile, or are answered without this model at their deadline. If the new version cannot be loaded, the old one is
 loaded again.
 
-A worker whose version cannot be loaded at its start takes the last one that was added before it and can be loaded, and
-goes on trying the one that is wanted. So does one that starts with a version that takes nothing of what is asked, where
-an earlier one does.
+If a worker cannot load its version when it starts, it takes the last earlier version that can be loaded. It goes on
+trying the wanted one. It does the same if the wanted version takes none of the inputs that are asked, and an earlier
+one does.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
                       ├─ everything else ─────────▶ the version that serves
                       └─ all of them, copied ─────▶ shadows, whose answers go to no query
 
-What is drawn depends on the query's id alone, so every replica, and a query that is read again, comes to the same.
+The draw depends on the query's id alone. So every replica decides alike, and so does a query that is read again.
 """
 
 from __future__ import annotations

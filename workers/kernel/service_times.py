@@ -1,4 +1,4 @@
-"""What the batcher has learnt about time: how long a batch will take, and how long one may take. Pure; now is given."""
+"""Estimates for the batcher: how long a batch will take, and how long one may take. Pure; `now` is an argument."""
 
 from __future__ import annotations
 

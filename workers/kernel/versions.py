@@ -1,4 +1,4 @@
-"""Which versions of a model are wanted, as topic `models` tells."""
+"""Which versions of a model are wanted, according to topic `models`."""
 
 from __future__ import annotations
 

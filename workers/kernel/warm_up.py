@@ -1,4 +1,4 @@
-"""What a version is tried on before it answers: the last rows of its model, their answers discarded.
+"""The rows that a version is tried on before it answers: the last ones of its model. The answers are discarded.
 
 batches ─▶ answered ─▶ it must answer one of them, too
 recall  ─▶ asked    ─▶ before this start, where the worker has answered few itself; these warm it up and prove nothing,

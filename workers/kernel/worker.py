@@ -5,9 +5,9 @@
             └ undecodable: DLQ                 └─ expired, refused ──┘
     models ─▶ rollout ─▶ Load, Unload ─▶ on_loaded ─▶ another version serves, or runs beside
 
-A batch is answered after the next one has been given to the model, which then has its rows first. A record is complete
-when the outcome of its last row is acknowledged: all its rows are answered to one partition, in whose lane what was
-written before is acknowledged before.
+A batch is answered after the next one has been given to the model, so that the model does not wait for the answers to
+be written. A record is complete when the outcome of its last row is acknowledged. All its rows are answered to one
+partition, and a partition's lane acknowledges records in the order in which they were written.
 """
 
 from __future__ import annotations

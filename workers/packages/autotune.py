@@ -1,8 +1,8 @@
 """Whether the runtimes of one model agree, and which of them is the fastest, by the size of a batch.
 
-What batching can win is a property of the runtime as much as of the model: a random forest on MNIST answers 63 rows/s
-one by one under scikit-learn and 8,200 under ONNX Runtime, but 24,500 against 17,000 in batches of 1,024. So it is
-measured, on rows of the package, by the worker that will run it.
+The gain by batching depends on the runtime as much as on the model. Asked one by one, a random forest on MNIST answers
+63 rows/s under scikit-learn and 8,200 under ONNX Runtime. In batches of 1,024 it answers 24,500 against 17,000. So the
+worker that will run the model measures it, on rows of the package.
 """
 
 from __future__ import annotations

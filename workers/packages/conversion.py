@@ -1,6 +1,6 @@
-"""Finds other forms of an estimator that agree with it, an ONNX graph or its numbers as arrays, when it is packaged.
+"""Finds other forms of an estimator that agree with it when it is packaged: an ONNX graph, or its numbers as arrays.
 
-They are added to the package, or made again by whoever loads it.
+They are added to the package, or made again when it is loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example rows that a package keeps: by them whoever loads it checks and times the forms of its model."""
+"""The example rows that a package keeps. Whoever loads it uses them to check and time the forms of its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads model packages: every file is read once and verified before a runtime, or the fastest of several, sees any."""
+"""Loads model packages. Every file is read once and verified before a runtime, or the fastest of several, gets it."""
 
 from __future__ import annotations
 

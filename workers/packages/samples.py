@@ -1,4 +1,4 @@
-"""What sample rows say of a model's input: arrays, texts, bytes, or a data frame."""
+"""Derives the kind of a model's input from sample rows: arrays, texts, bytes, or a data frame."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The files of a package: each is read once, hashed, and then used from memory, so that what was checked is what runs.
+"""The files of a package. Each is read once, hashed, and then used from memory, so the checked bytes are those used.
 
-Nothing is read that the manifest does not list, and no link is followed: the digest of a manifest pins all there is.
+Only files that the manifest lists are read, and no link is followed. So the manifest's digest pins all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model can be run under, and converted to: another form of it counts only where its answers agree."""
+"""The runtimes that a model can run under or be converted to. A converted form counts only if its answers agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What converters share: whose an estimator is, and how one is refused. Of scikit-learn nothing is imported."""
+"""Shared by converters: which library an estimator comes from, and how one is refused. scikit-learn is not imported."""
 
 from __future__ import annotations
 

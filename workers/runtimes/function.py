@@ -1,7 +1,7 @@
 """Runs a Python function named by a dotted path: `predict_batch(rows)`.
 
-The function gets the whole batch, as `Rows` says, of a table as a data frame, and returns what the output kind
-asks for: n labels (`label`), (n, k) scores (`scores`), or n numbers (`value`). It is called from one thread at a time.
+The function gets the whole batch, as `Rows` says; a table comes as a data frame. It returns n labels (`label`), (n, k)
+scores (`scores`), or n numbers (`value`), as the output kind says. It is called from one thread at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Runs what Hummingbird makes of an estimator, tensor operations of torch: on a GPU, where there is one.
+"""Runs an estimator as tensor operations of torch, converted by Hummingbird: on a GPU, if there is one.
 
-It is made when a package is loaded; nothing of it is stored.
+The conversion runs when a package is loaded. Its result is not stored.
 
 References:
     Nakandala et al., A Tensor Compiler for Unified Machine Learning Prediction Serving, OSDI 2020.

@@ -1,7 +1,7 @@
-"""Runs linear models as arrays: a product, an addition, and the label that wins; a few microseconds a call.
+"""Runs linear models as arrays: a product, an addition, and the label that wins. A call takes a few microseconds.
 
-scikit-learn checks every batch (types, namespaces, shapes, finiteness) before the same product: 100 to 300 us a call,
-whatever it holds. Rows that arrive here have been checked. `linear_conversion` writes the arrays.
+scikit-learn checks every batch (types, namespaces, shapes, finiteness) before the same product. That takes 100 to
+300 us a call, whatever its size. Rows that arrive here have been checked. `linear_conversion` writes the arrays.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiles scikit-learn's linear models into arrays for `linear`, read from the fitted estimators.
 
-Classifiers and regressors of one output, and pipelines of scalers before one. Of scikit-learn nothing is imported, and
-of an estimator nothing is called.
+It takes classifiers and regressors of one output, and pipelines of scalers before one. It neither imports scikit-learn
+nor calls the estimator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs a scikit-learn estimator: stored with skops, loaded only from types that are listed here.
 
-One thread for BLAS and OpenMP unless told otherwise: small batches gain nothing from more, threads of several workers
-fight for the cores, and the order of a sum then never depends on them.
+BLAS and OpenMP get one thread unless the settings say otherwise. Small batches gain nothing from more, and threads of
+several workers fight for the cores. With one thread the order of a sum never changes.
 """
 
 from __future__ import annotations

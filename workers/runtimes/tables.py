@@ -1,4 +1,4 @@
-"""Makes data frames of the rows of a table, for what was fitted on such; needs pandas, which nothing else does."""
+"""Makes data frames of the rows of a table, for models that were fitted on them. Only this module needs pandas."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Runs a torch module: state from safetensors, architecture from an importable factory.
 
-`torch.load` reads nothing but what somebody packages, and of that only tensors; a worker never calls it.
+`torch.load` is called when a model is packaged, and reads only tensors. A worker never calls it.
 
-On the CPU one thread unless told otherwise; on a GPU, where there is one, rows go through one pinned buffer, one copy
-in, one copy out. Answers depend on their batch by rounding at most: evaluation mode, and no TF32, whose 10-bit mantissa
-makes scores differ by 1e-3.
+On the CPU a model gets one thread unless the settings say otherwise. On a GPU, if there is one, rows go through one
+pinned buffer: one copy in, one copy out. Answers depend on their batch by rounding at most. So the module is in
+evaluation mode, and TF32 is off, whose 10-bit mantissa makes scores differ by 1e-3.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Runs ensembles of decision trees as arrays; `trees_conversion` writes them.
 
-A node's two children stand side by side, so that a level is a few look-ups, a comparison and an addition; a leaf is its
-own child. Compiled, a few rows at a time go down one tree after the other (`descent.pyx`). Where there was no compiler,
-every tree of every row goes down one level with each array operation: the TreeTraversal strategy of Hummingbird
-(Nakandala et al., OSDI 2020) in NumPy. The answers are the same to the bit.
+A node's two children stand side by side, so that a level is a few look-ups, a comparison and an addition. A leaf is its
+own child. Where Skysail is compiled, a few rows at a time go down one tree after the other (`descent.pyx`). Without a
+compiler, each array operation takes every tree of every row down one level. This is the TreeTraversal strategy of
+Hummingbird (Nakandala et al., OSDI 2020) in NumPy. The answers are the same to the bit.
 """
 
 from __future__ import annotations

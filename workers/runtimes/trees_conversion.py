@@ -1,8 +1,8 @@
 """Compiles scikit-learn's ensembles of trees into arrays for `trees`, read from the fitted estimators.
 
-Single trees, random forests, extra trees, gradient boosting and histogram gradient boosting; classifiers and regressors
-of one output. Of scikit-learn nothing is imported, and of an estimator nothing is called but the constant at which its
-boosting starts.
+It takes single trees, random forests, extra trees, gradient boosting and histogram gradient boosting: classifiers and
+regressors of one output. It does not import scikit-learn. Of an estimator it calls only the constant at which boosting
+starts.
 """
 
 from __future__ import annotations
