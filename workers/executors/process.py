@@ -70,7 +70,7 @@ class ProcessExecutor(Elsewhere):
             flags.append("--measured=" + ",".join(map(str, measured_sizes)))
         if memory_bytes:
             flags.append(f"--memory={memory_bytes}")
-        # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
+        # -P: the child looks for modules in the current folder last, so no file there can shadow a module of ours.
         self._arguments = ("-P", "-m", "workers.executors.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None
 

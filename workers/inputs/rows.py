@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # A model that fails on more rows of one batch than this is broken itself: the rest fails untried, or a batch of n would
 # cost 2n calls of a model that raises on everything.
 MAX_CULPRITS = 16
-MAX_MESSAGE = 400  # characters of what a row's owner is told
+MAX_MESSAGE = 400  # characters of the message to a row's owner
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:

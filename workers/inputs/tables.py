@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Larger magnitudes overflow when they are squared in float32 or summed in float64, and scikit-learn's models disagree
 # about which of them they refuse; no measured feature comes near.
 MAGNITUDE = 1e30
-# What stands for a row that nobody has given.
+# The placeholder for a row that was not given.
 _BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": ""}
 _TEXTS = {"string", "category"}
 
