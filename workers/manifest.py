@@ -32,7 +32,8 @@ MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
 COLUMNS = ("float64", "int64", "bool", "string", "category")
 OUTPUTS = ("label", "scores", "value")
-# Of one row, and of a manifest with the names of very many classes: what is larger is no mistake that memory pays for.
+# Bounds on one row, and on a manifest with the names of very many classes. Larger ones are refused before memory is
+# taken for them.
 SHOWN = 12  # names of columns
 MAX_ROW_BYTES, MAX_BYTES = 2 << 20, 16 << 20
 
@@ -72,13 +73,13 @@ class Signature:
 
 
 def named(columns: Sequence[tuple[str, str]]) -> str:
-    """Return the names of columns, the first of them where they are many."""
+    """Return the names of columns, or the first of them if there are many."""
     names = [name[:40] for name, _ in columns[:SHOWN]]
     return ", ".join([*names, f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else names)
 
 
 def described(dtype: str, shape: tuple[int, ...]) -> str:
-    """Return what a tensor is, for people.
+    """Return the type and shape of a tensor, for people.
 
     Examples:
         >>> described("float32", (4,))
@@ -98,7 +99,7 @@ class Manifest:
     output: str  # label | scores | value
     classes: tuple[int | str, ...] = ()  # in the order of the scores; what a label answer is drawn from
     files: Mapping[str, str] = field(default_factory=dict)  # file name in the folder -> SHA-256, hexadecimal
-    options: Mapping[str, Any] = field(default_factory=dict)  # what the runtime needs besides, e.g. `architecture`
+    options: Mapping[str, Any] = field(default_factory=dict)  # what else the runtime needs, e.g. `architecture`
 
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
@@ -125,7 +126,7 @@ class Manifest:
 
 
 class Pinned(NamedTuple):
-    """A manifest, and the digest of the very bytes that it was read from."""
+    """A manifest, and the digest of the bytes that it was read from."""
 
     manifest: Manifest
     digest: str
@@ -159,7 +160,7 @@ def read(folder: Path) -> Manifest:
     """Read a manifest and check its form; `sealed.verify` checks the files.
 
     Raises:
-        PackageError: there is no manifest, or it is not one.
+        PackageError: there is no manifest, or it is invalid.
     """
     return pinned(folder).manifest
 

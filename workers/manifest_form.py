@@ -18,7 +18,7 @@ def checked(document: Any) -> dict[str, Any]:
     """Return the document of a manifest.
 
     Raises:
-        ValueError, TypeError: it is none; says which field is wrong.
+        ValueError, TypeError: it is no manifest; the message names the wrong field.
     """
     _check(document, _MANIFEST, "the manifest")
     _check_depth(document)
@@ -38,7 +38,7 @@ def _check(document: Any, fields: Mapping[str, Callable[[Any], bool]], what: str
 
 
 def _check_depth(document: Any) -> None:
-    """Refuse lists in lists in lists, over which whatever copies or prints them may stumble."""
+    """Refuse deeply nested lists, on which copying or printing may fail."""
     level = [document]
     for _ in range(MAX_DEPTH):
         level = list(chain.from_iterable(_parts(each) for each in level))
@@ -52,7 +52,7 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether it is a text that can travel: halves of characters cannot."""
+    """Tell whether it is a text that can travel: lone surrogates cannot."""
     return isinstance(value, str) and len(value) <= MAX_TEXT and value.encode("utf-8", "replace").decode() == value
 
 

@@ -95,7 +95,7 @@ class Worker:
             recalling.cancel()
 
     async def _recall(self) -> None:
-        """Tell the kernel what was asked last; where that cannot be read, nothing: no version waits for it."""
+        """Give the kernel the rows asked last, or none if they cannot be read: no version waits for them."""
         if self._recent is None:
             return
         records: Sequence[Record] = ()

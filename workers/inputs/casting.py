@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Tell whether two shapes hold the same numbers in the same order: dimensions of 1 tell nothing apart."""
+    """Tell whether two shapes hold the same numbers in the same order: dimensions of 1 do not count."""
     return [size for size in given if size != 1] == [size for size in wanted if size != 1]
 
 
 def cast(numbers: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return numbers as another type, and which of them it holds without loss.
+    """Return numbers as another type, and which of them are unchanged by it.
 
     Examples:
         >>> found, fits = cast(np.array([1.0, 0.5]), "int64")
@@ -33,7 +33,7 @@ def cast(numbers: NDArray[Any], dtype: str) -> tuple[NDArray[Any], NDArray[np.bo
 
 
 def _fits(given: NDArray[Any], found: NDArray[Any]) -> Any:
-    """Tell of each number whether it has stayed what it was."""
+    """Tell for each number whether it is unchanged."""
     if found.dtype.kind == "f" == given.dtype.kind:
         return np.isfinite(found) | ~np.isfinite(given)
     if found.dtype.kind in "iu" and given.dtype.kind == "f":
@@ -47,7 +47,7 @@ def _fits(given: NDArray[Any], found: NDArray[Any]) -> Any:
 
 
 def _is_within(numbers: NDArray[Any], whole: np.dtype[Any]) -> Any:
-    """Tell which numbers a type of whole numbers has room for; of a float the bound above is a power of two."""
+    """Tell which numbers fit into a type of whole numbers; for floats the upper bound is a power of two."""
     bounds = np.iinfo(whole)
     if numbers.dtype.kind == "f":
         return (numbers >= float(bounds.min)) & (numbers < float(bounds.max + 1))

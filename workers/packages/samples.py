@@ -19,7 +19,7 @@ _KINDS = {"f": "float64", "i": "int64", "u": "int64", "b": "bool"}  # of a colum
 
 
 def batch(sample: Any) -> Any:
-    """Return sample rows in one of the forms that are known: an array or a list of texts, or a data frame as it is."""
+    """Return sample rows in a known form: an array or a list of texts, or a data frame as it is."""
     if is_frame(sample):
         return sample
     if hasattr(sample, "to_numpy"):  # a series
@@ -30,15 +30,15 @@ def batch(sample: Any) -> Any:
 
 
 def is_frame(sample: Any) -> bool:
-    """Tell whether it is a data frame of pandas, of which nothing is imported."""
+    """Tell whether it is a data frame of pandas, without importing pandas."""
     return all(hasattr(sample, name) for name in ("columns", "dtypes", "itertuples"))
 
 
 def numbers_of(frame: Any) -> Any:
-    """Return a data frame for an estimator that knows nothing of columns: as an array.
+    """Return a data frame as an array, for an estimator that knows no columns.
 
     Raises:
-        PackageError: it holds something else than numbers.
+        PackageError: it does not hold numbers only.
     """
     if all(dtype.kind in _KINDS for dtype in frame.dtypes):
         return frame.to_numpy()
@@ -48,10 +48,10 @@ def numbers_of(frame: Any) -> Any:
 
 
 def signature(sample: Any, *, allow_nan: bool) -> Signature:
-    """Return what one row must be.
+    """Return the signature of one row.
 
     Raises:
-        PackageError: these are no rows that can travel.
+        PackageError: these rows cannot travel.
     """
     if is_frame(sample):
         return _table(sample, allow_nan=allow_nan)

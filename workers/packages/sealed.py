@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
 
-# A link is refused, and a pipe is not waited for.
+# A link is refused, and a pipe cannot block the reading.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -47,7 +47,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
 
 
 def contents(folder: Path, names: Iterable[str]) -> Mapping[str, bytes]:
-    """Return the content of files as they are; of a package that is just being made nothing is known about them.
+    """Return the content of files without checking digests, for a package that is just being made.
 
     Raises:
         PackageError: one is missing, or is no plain file of the folder.

@@ -38,7 +38,7 @@ CONVERTERS: Mapping[str, str] = {
     "linear": "workers.runtimes.linear_conversion",
     "hummingbird": "workers.runtimes.hummingbird",
 }
-# Forms that are made by whoever loads a package, so that nothing is stored; unasked those that need no library.
+# Forms that are made when a package is loaded and not stored. The first are made unasked, as they need no library.
 AT_LOAD = ("trees", "linear")
 ON_REQUEST = ("hummingbird",)
 EXAMPLES_FILE = "examples.npy"
@@ -73,7 +73,7 @@ def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]
         manifest: of the estimator.
         estimator: fitted.
         dtype: of the rows that will come.
-        threads: for the arithmetic of one batch, where the form has any use for more than one.
+        threads: for the arithmetic of one batch, if the form can use more than one.
 
     Raises:
         PackageError: it cannot be converted so.

@@ -47,7 +47,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     """Import the function; the package holds nothing but the manifest.
 
     Raises:
-        PackageError: it cannot be imported, or is a class: to call that with rows makes an object, and no answers.
+        PackageError: it cannot be imported, or is a class: calling that with rows makes an object, not answers.
     """
     path = str(manifest.options.get("function", ""))
     function = resolve(path)

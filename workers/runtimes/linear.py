@@ -34,7 +34,7 @@ OPERATIONS = ("subtract", "divide", "multiply", "add", "clip")
 class Linear:
     """A linear model of f features: `rows @ weights + intercept`, after the operations of its scalers.
 
-    The dtypes are scikit-learn's, so that its numbers are these, but for the last bits of a sum.
+    The dtypes are scikit-learn's, so the numbers are equal but for the last bits of a sum.
     """
 
     weights: NDArray[
@@ -145,7 +145,7 @@ def _linear(stored: dict[str, NDArray[Any]]) -> Linear:
 
 
 def check(manifest: Manifest, linear: Linear) -> None:
-    """Compare the arrays with what rows and answers are to be.
+    """Check that the arrays fit the form of rows and answers.
 
     Raises:
         PackageError: they do not fit.

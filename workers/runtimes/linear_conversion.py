@@ -44,7 +44,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
 
 
 def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: int = 1) -> LinearRuntime:
-    """Return what runs the estimator as arrays, for rows of `dtype`.
+    """Return a runtime that runs the estimator as arrays, for rows of `dtype`.
 
     Raises:
         PackageError: it is not one of those that can be compiled, or cannot answer what the manifest says.
@@ -101,7 +101,7 @@ def _coefficients(estimator: Any) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _operations(scaler: Any, dtype: np.dtype[Any]) -> Sequence[tuple[str, NDArray[Any]]]:
-    """Return what a scaler does to rows of `dtype`, in its order and its dtypes."""
+    """Return the operations of a scaler on rows of `dtype`, in its order and its dtypes."""
     name = scikit_name(scaler)
     if name == "StandardScaler":
         found = [

@@ -49,7 +49,7 @@ class OnnxRuntime:
         if kind == "value":
             return values(outputs[0])
         answered = [output for output in outputs if isinstance(output, np.ndarray) and output.ndim == 1]
-        if kind == "label" and answered:  # beside them there may be what ZipMap makes of the scores, a list
+        if kind == "label" and answered:  # beside them there may be a list, which ZipMap makes of the scores
             return Outputs(labels(answered[0]))
         return scored(_scores(outputs), self._manifest.classes, keep=kind == "scores")
 

@@ -20,7 +20,7 @@ _DTYPES = {"string": object, "category": object}
 
 
 def shaper(signature: Signature) -> Callable[[Rows], Any]:
-    """Return what makes of a batch what the model takes: of the rows of a table a data frame.
+    """Return a function that brings a batch into the model's form: rows of a table become a data frame.
 
     Raises:
         PackageError: that needs pandas, which is not installed.

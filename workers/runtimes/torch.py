@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from workers.runtimes.contract import Files, Outputs, Rows
 
 STATE_FILE = "model.safetensors"
-# Fewest rows of a batch unless the package says otherwise. In small batches other kernels run, which add in another
-# order: ParM's MNIST network (784-200-100-10, torch 2.15) gives logits up to 1.5e-5 apart, at 49, and equal to the bit
-# from 16 rows on with AVX-512, from 4 on with AVX2. Four rows instead of one take 3.3 times as long of a small
-# convolution and 2.2 times of 20 million weights, 16 take 12 and 3.4 times.
+# Fewest rows of a batch unless the package says otherwise. Small batches run other kernels, which add in another order.
+# Logits of ParM's MNIST network (784-200-100-10, torch 2.15) differ by up to 1.5e-5, at 49. They are equal to the bit
+# from 16 rows on with AVX-512, from 4 on with AVX2. Four rows instead of one take 3.3 times as long for a small
+# convolution and 2.2 times for 20 million weights; 16 rows take 12 and 3.4 times.
 MIN_ROWS = 1
 _NUMPY = (torch.float32, torch.float64)  # numpy has no bfloat16, and half precision gains nothing on the wire
 

@@ -45,7 +45,7 @@ class _Tree(NamedTuple):
 
 
 class _Ensemble(NamedTuple):
-    """Trees stage by stage, and what makes an answer of their sums."""
+    """Trees stage by stage, and how their sums become an answer."""
 
     trees: Sequence[_Tree]
     stages: int
@@ -70,7 +70,7 @@ def convert(estimator: Any, folder: Path, rows: NDArray[Any]) -> str:
 
 
 def runtime(manifest: Manifest, estimator: Any, dtype: np.dtype[Any], _threads: int = 1) -> TreesRuntime:
-    """Return what runs the estimator's trees as arrays, for rows of `dtype`.
+    """Return a runtime that runs the estimator's trees as arrays, for rows of `dtype`.
 
     Raises:
         PackageError: it is not one of those that can be compiled.
