@@ -1,4 +1,4 @@
-"""What a hand loop is told (one JSON argument) and what it says at the end (one JSON line)."""
+"""The argument of a hand loop (JSON), and the line that it prints at its end (JSON)."""
 
 from __future__ import annotations
 

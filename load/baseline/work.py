@@ -1,4 +1,4 @@
-"""What a hand loop does with a poll: decode, predict all of it at once, encode."""
+"""The work of a hand loop on a poll: decode, predict all of it at once, encode."""
 
 from __future__ import annotations
 

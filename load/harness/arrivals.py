@@ -1,7 +1,7 @@
 """When queries are meant to be sent: pure generators of intended offsets from the start, in microseconds.
 
-Every generator is endless or bounded by its arguments and the same arguments give the same offsets. Whoever sends by
-them records the *intended* time, so that a sender that falls behind shows up as latency and not as a lower rate.
+Every generator is endless or bounded by its arguments. The same arguments give the same offsets. A sender records the
+*intended* time. So a sender that falls behind shows up as latency, not as a lower rate.
 """
 
 from __future__ import annotations

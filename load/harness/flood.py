@@ -1,11 +1,11 @@
 """A backlog: queries made beforehand and written in one go, answers judged when all are there.
 
-To make a query and to judge its answer takes the harness as long as the system takes to answer. So between the first
-query and the last answer `flood` only passes bytes on and looks at ids.
+Making a query and judging its answer takes the harness as long as the system takes to answer. So between the first
+query and the last answer, `flood` only passes bytes on and reads ids.
 
-`drain` leaves the machine to the system alone: meanwhile the harness neither sends nor reads. On a machine that both
-share, a sender costs the broker and itself a third of what the system needs for a query in a large batch, and a reader
-as much again. For a query that travels alone it is next to nothing, so only `drain` compares the two.
+`drain` leaves the machine to the system: meanwhile the harness neither sends nor reads. In a large batch, a sender on
+the same machine costs a third of the system's own time for a query, in the broker and in itself. A reader costs as much
+again. For a query that travels alone these costs hardly count. So a fair comparison of the two needs `drain`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The open-loop client: sends when a query is due, whatever became of the ones before it.
+"""The open-loop client: it sends each query when it is due, whether or not earlier ones were answered.
 
-One thread does both directions: it sends what is due in one go, then waits for answers no longer than until the next
-query is due. Feedback follows an answer from the true label. Nothing here ever waits for a particular answer.
+One thread does both directions. It sends all due queries in one go, then waits for answers until the next query is due.
+Feedback follows an answer from the true label. The client never waits for a particular answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds and memory, read from outside by process id."""
+"""The cost of processes: CPU seconds and memory, read from outside by process id."""
 
 from __future__ import annotations
 

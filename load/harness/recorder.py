@@ -1,6 +1,6 @@
-"""What became of every query: counts by id, and latency from the time each query was *meant* to be sent.
+"""The outcome of every query: counts by id, and latency from the time each query was *meant* to be sent.
 
-A stalled sender or a stalled system cannot hide here: queries that were due during the stall count with the whole wait
+A stalled sender or a stalled system cannot hide: queries that were due during the stall count with the whole wait
 (no coordinated omission). The recorder reads no clock; every time is an argument.
 """
 

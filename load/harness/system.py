@@ -1,7 +1,6 @@
-"""What a scenario needs of the system under test. Whoever starts it (the composition root) implements `Launch`.
+"""The interface between a scenario and the system under test. The composition root implements `Launch`.
 
-A scenario says what to run, and gets process ids to measure and nothing else: it speaks to the system over Kafka, as
-any user does.
+A scenario says what to run, and gets only process ids to measure. It speaks to the system over Kafka, as any user does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attacks by amount: of queries, contexts, bytes, feedback, ids. Each costs its sender little."""
+"""Attacks by volume: many queries, contexts, bytes, feedback or ids. Each costs its sender little."""
 
 from __future__ import annotations
 

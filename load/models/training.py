@@ -1,6 +1,6 @@
 """Models and rows for scenarios: scikit-learn's digits, 64 features, or MNIST, 784 as bytes.
 
-The rows that a scenario asks with are the ones no model was trained on.
+Scenarios ask with rows that no model was trained on.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """`policies`: every policy's error on the same recorded answers: models that stay as they are, break, or know one user.
 
-Offline: the policies' own functions are called in the order of the queries, no Kafka and no clock in between. The five
-models are those of `figure8`, on public predictions of MNIST or, where that file is not there, on digits; the users and
-their six models are those of `personal`. What a policy draws by differs from run to run; those that draw nothing are
-played once.
+The scenario is offline: it calls the policies' own functions in the order of the queries, without Kafka or a clock. The
+five models are those of `figure8`, on public predictions of MNIST or, without that file, on digits. The users and their
+six models are those of `personal`. Policies that draw run several times with other draws; the others run once.
 """
 
 from __future__ import annotations

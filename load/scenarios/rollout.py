@@ -1,7 +1,7 @@
-"""`rollout`: a model's next version comes under load, as a canary, for all queries, and goes; beside it, no change.
+"""`rollout`: under load, a model's next version comes as a canary, serves all queries and goes; compared with no change.
 
-The two versions answer differently, and each answer is held against what the version in whose name it was given says:
-no query may be lost, none answered by default or late that would not have been, none under a wrong name.
+The two versions answer differently, and each answer is compared with that of the version that it names. No query may be
+lost, and none may be answered under a wrong name. None may be late or answered by default because of the change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`runtimes`: what a batch takes under scikit-learn and under each runtime that a model of it can be converted to.
+"""`runtimes`: the time of a batch under scikit-learn and under each runtime that one of its models can be converted to.
 
-Trees and linear models of the digits, one thread; and what it takes to load two of them. Nothing here goes over Kafka.
+It measures trees and linear models of the digits in one thread, and the loading of two of them. Kafka is not used.
 """
 
 from __future__ import annotations

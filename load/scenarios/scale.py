@@ -1,9 +1,8 @@
-"""`scale`: what grows, and how, with workers, models, applications, contexts and time.
+"""`scale`: how time and memory grow with workers, models, applications, contexts and time.
 
 Each part drains backlogs at rising sizes, and is asked 200 times a second after them. `workers`: 2, 4 and 8 of them and
-as many partitions, with models that sleep, so that the cores are not what they wait for. `models`, `applications`,
-`contexts`: up to 64, 1,000 and 1,000,000 of them, models inline, feedback learnt. `memory`: the same load again and
-again.
+as many partitions, with models that sleep, so that they do not wait for the cores. `models`, `applications`,
+`contexts`: up to 64, 1,000 and 1,000,000 of them, models inline, feedback learnt. `memory`: the same load repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Those who ask and tell: queries in bursts, garbage, and feedback in time, early, late, doubled, wrong, for nobody."""
+"""Clients: queries in bursts, garbage, and feedback in time, early, late, twice, wrong, or for unknown queries."""
 
 from __future__ import annotations
 

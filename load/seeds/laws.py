@@ -1,4 +1,4 @@
-"""What must be true of every run, whatever went wrong in it; each law has a name."""
+"""The laws that every run must obey, for any faults in it; each has a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process under a supervisor: it runs a role, and is started again whenever that ends."""
+"""A process under a supervisor: it runs a role, and is started again whenever the role ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does what a plan's faults say."""
+"""Causes the faults of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a seed stands for: a deployment, its traffic, and what goes wrong when."""
+"""The plan that a seed stands for: a deployment, its traffic, and its faults by time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """`account`: where a query's CPU time goes, by role and by step, and where its latency does, leg by leg.
 
-The whole loop, four legs: Exp3 over two scikit-learn models of 64 features, feedback for every answer; once draining a
-backlog, once at 500/s. Every process samples itself (`streams.runtime.process.cpu_profiler`); the same load on a system
-that does not gives the latencies, and says what sampling costs.
+It runs the whole loop, four legs: Exp3 over two scikit-learn models of 64 features, feedback for every answer. It does
+so once draining a backlog, once at 500/s. Every process samples itself (`streams.runtime.process.cpu_profiler`). The
+same load without sampling gives the latencies, and the cost of sampling.
 """
 
 from __future__ import annotations

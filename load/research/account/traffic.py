@@ -1,4 +1,4 @@
-"""What a stretch of load has written to the topics: records and bytes, and the times that records carry."""
+"""Reads what a stretch of load has written to the topics: records and bytes, and the times that records carry."""
 
 from __future__ import annotations
 

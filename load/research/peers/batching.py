@@ -1,4 +1,4 @@
-"""The contenders for a model that needs batching, and the figures that come of their visits."""
+"""The contenders for a model that needs batching, and the figures of their visits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Asks a contender and takes its answers, as cheaply as librdkafka allows, so that the harness is not what is measured.
+"""Asks a contender and takes its answers as cheaply as librdkafka allows, so that the harness limits no result.
 
-A backlog is written in one go and its answers are left to librdkafka's threads until all are there; at a rate, one
-thread sends and takes in turns. Bytes and times are kept; what they say is judged when it is over.
+A backlog is written in one go, and librdkafka's threads hold the answers until all are there. At a rate, one thread
+alternates between sending and taking. Bytes and times are kept, and judged after the end.
 """
 
 from __future__ import annotations

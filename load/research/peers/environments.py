@@ -1,6 +1,6 @@
 """One virtual environment for each peer, under `$SKYSAIL_CACHE/peers` (by default `~/.cache/skysail/peers`).
 
-They are made when they are first needed, from the pinned files in `requirements/`, and again when a file changes.
+An environment is made when it is first needed, from the pinned files in `requirements/`, and again when a file changes.
 """
 
 from __future__ import annotations

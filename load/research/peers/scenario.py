@@ -1,8 +1,9 @@
-"""`peers`: Skysail beside what one would use instead: the same queries, model, partitions and machine.
+"""`peers`: Skysail and the alternatives, on the same queries, model, partitions and machine.
 
-In full: the grid of settings, five interleaved rounds, the independent judge in the last one (about 50 minutes on two
-cores). The short form takes the best known settings, two rounds, fewer rates and, unless others are named, six of the
-contenders (about 6 minutes). A contender that cannot be installed or that fails is left out, and the result says why.
+The full form has the grid of settings and five interleaved rounds, with the independent judge in the last (about 50
+minutes on two cores). The short form has the best known settings, two rounds and fewer rates. Unless others are named,
+it has six of the contenders (about 6 minutes). A contender that cannot be installed or that fails is left out, and the
+result gives the reason.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The task of every contender's process, and the work that all of them share. Only the loop around it differs.
 
-Everybody reads the same queries and writes the same predictions, with fastavro, as one would; Skysail with its codec.
+All read the same queries and write the same predictions: Skysail with its codec, the others with fastavro.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`trio`: one slow model among three, whose p99 is beyond the objective: what it costs its application.
+"""`trio`: the cost to an application of one slow model among three, whose p99 is beyond the objective.
 
-Decision trees on digits; the third dawdles over one row in seventy for twice the objective. Skysail asks every model in
-a worker of its own (Exp4) and answers by the deadline with what is there; the others run the models in line, one after
-the other. Everybody is asked with the slow model and without it, in turns.
+The models are decision trees on digits. The third takes twice the objective for one row in seventy. Skysail asks every
+model in a worker of its own (Exp4) and answers by the deadline with the outputs that are there. The others run the
+models in line, one after the other. All are asked with and without the slow model, in alternation.
 """
 
 from __future__ import annotations

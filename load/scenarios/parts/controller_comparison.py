@@ -1,10 +1,10 @@
 """Compares batch controllers with the best fixed batch on real models, all through busy workers.
 
-For every model all contenders run at once, each with a worker of its own, and are asked in turn, round by round, with
-half a second's rows waiting. A first round finds the fixed sizes that are worth asking again: those whose batches meet
-the objective, and do nearly as much as the best of these. They and the controllers are started several times over, and
-asked forwards and backwards: with equal batches one process does 4 to 12 % more than another for as long as it runs,
-and whoever comes last finds the machine warm.
+For every model all contenders run at once, each with a worker of its own. They are asked in turn, round by round, with
+half a second's rows waiting. A first round finds the fixed sizes that are worth asking again. Their batches meet the
+objective, and do nearly as much as the best of these. They and the controllers are started several times, and asked
+forwards and backwards. With equal batches one process does 4 to 12 % more than another for as long as it runs, and the
+last contender finds the machine warm.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One size of something that grows: a deployment, backlogs through it, and what that cost in time and memory."""
+"""One size of something that grows: a deployment, backlogs through it, and their cost in time and memory."""
 
 from __future__ import annotations
 
