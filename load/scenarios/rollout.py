@@ -1,4 +1,4 @@
-"""`rollout`: under load, a model's next version comes as a canary, serves all queries and goes; against a run without.
+"""`rollout`: under load, a model's next version comes as a canary, serves all queries, and goes again.
 
 The two versions answer differently, and each answer is compared with that of the version that it names. No query may be
 lost, and none may be answered under a wrong name. None may be late or answered by default because of the change.
