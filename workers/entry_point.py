@@ -58,8 +58,8 @@ def require_within(path: str, code: Sequence[str]) -> None:
     module = path.partition(":")[0]
     if code and not any(f"{module}.".startswith(f"{prefix}.") for prefix in code):
         raise PackageError(
-            f"{path!r} is not within {', '.join(code)}: add {module or 'its module'} to worker.code in the settings if"
-            " it is to run here"
+            f"{path!r} is not within {', '.join(code)}: add {module or 'its module'} to worker.code in the settings to"
+            " let it run here"
         )
 
 

@@ -61,7 +61,7 @@ class Signature:
         if self.kind == "tensor" and math.prod(self.shape) * np.dtype(self.dtype).itemsize > MAX_ROW_BYTES:
             raise PackageError(f"a row of shape {self.shape} is larger than the {MAX_ROW_BYTES:,} bytes that travel")
         if (self.kind == "table") != bool(self.columns) or not {kind for _, kind in self.columns} <= {*COLUMNS}:
-            raise PackageError(f"a table, and nothing else, has columns, each of one of {', '.join(COLUMNS)}")
+            raise PackageError(f"only a table has columns, and each is one of {', '.join(COLUMNS)}")
 
     def __str__(self) -> str:
         """Return it for people: `float32[4]`, `a text`."""

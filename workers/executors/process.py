@@ -100,7 +100,9 @@ class ProcessExecutor(Elsewhere):
         told = await self._read()
         if told is None:
             await self.stop()
-            raise WorkerError("the model's process ended while it was loading: what it printed says why")
+            raise WorkerError(
+                "the model's process ended while it was loading: the worker's log has its output, with the reason"
+            )
         try:
             choice = frames.unpack_loaded(told)
         except PackageError:

@@ -86,7 +86,7 @@ def load_package(
             f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
         )
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
-        raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
+        raise PackageError(f"{folder} holds a pickle: also give the digest that was noted when it was packaged")
     for named in manifest.options.keys() & NAMING:
         require_within(str(manifest.options[named]), code)
     with refusing(f"{folder} cannot be loaded", but=(WorkerError, MemoryError)):

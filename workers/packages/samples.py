@@ -43,7 +43,7 @@ def numbers_of(frame: Any) -> Any:
     if all(dtype.kind in _KINDS for dtype in frame.dtypes):
         return frame.to_numpy()
     raise PackageError(
-        "the estimator was fitted on an array, and the sample is a data frame with texts: give it so, too"
+        "the estimator was fitted on an array, but the sample is a data frame with texts: give the sample as an array"
     )
 
 

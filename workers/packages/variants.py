@@ -79,7 +79,7 @@ def compiled(name: str, manifest: Manifest, estimator: Any, dtype: np.dtype[Any]
         PackageError: it cannot be converted so.
     """
     if name not in (*AT_LOAD, *ON_REQUEST):
-        raise PackageError(f"nothing is converted to {name!r} when it is loaded")
+        raise PackageError(f"models cannot be converted to {name!r} when they are loaded")
     with refusing(f"it is not converted to {name}"):
         runtime: Runtime = _imported(CONVERTERS[name], name).runtime(manifest, estimator, dtype, threads)
     return runtime

@@ -154,7 +154,9 @@ def check(manifest: Manifest, linear: Linear) -> None:
     if manifest.input.shape != linear.weights.shape[:1] or manifest.input.allow_nan:
         raise PackageError(f"{manifest.name}: a linear model takes rows of {len(linear.weights)} numbers without NaN")
     if (manifest.output == "value") != (linear.link == "identity"):
-        raise PackageError(f"{manifest.name}: a linear regressor answers a value, a linear classifier none")
+        raise PackageError(
+            f"{manifest.name}: a linear regressor has the output value, a linear classifier label or scores"
+        )
     if manifest.output != "value" and len(manifest.classes) != outputs:
         raise PackageError(f"{manifest.name} has {len(manifest.classes)} classes, but scores for {outputs}")
     if manifest.output == "scores" and linear.link == "label":

@@ -112,5 +112,5 @@ def _operations(scaler: Any, dtype: np.dtype[Any]) -> Sequence[tuple[str, NDArra
         clip = [("clip", np.asarray(scaler.feature_range, dtype=dtype))] if scaler.clip else []
         found = [("multiply", scaler.scale_), ("add", scaler.min_), *clip]
     else:
-        raise _refusal(scaler, "of what may stand before a linear model StandardScaler and MinMaxScaler are known")
+        raise _refusal(scaler, "before a linear model only StandardScaler and MinMaxScaler can be converted")
     return found

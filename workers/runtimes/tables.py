@@ -30,7 +30,9 @@ def shaper(signature: Signature) -> Callable[[Rows], Any]:
     try:
         pandas = importlib.import_module("pandas")
     except ModuleNotFoundError as error:
-        raise PackageError(f"a model of data frames needs pandas, here too: {install('pandas')}") from error
+        raise PackageError(
+            f"a model fitted on data frames needs pandas where it runs, too: {install('pandas')}"
+        ) from error
     categories = {name: "category" for name, kind in signature.columns if kind == "category"}
 
     def shaped(rows: Rows) -> Any:

@@ -161,7 +161,7 @@ def _build(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
     factory = resolve(path)
     if not makes_module(factory):
         raise PackageError(
-            f"{path} does not say that it makes a network, and what a package names is not called on trust: name a"
+            f"{path} does not declare that it makes a network, so it is not called: name a"
             " subclass of torch.nn.Module, or annotate the function, as in def make_net(...) -> torch.nn.Module"
         )
     try:
