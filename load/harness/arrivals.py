@@ -65,13 +65,13 @@ def _recorded(path: Path) -> Sequence[int]:
 
 
 def constant(rate: float) -> Iterator[int]:
-    """Yield offsets at `rate` a second, evenly spaced, for ever; the first is 0."""
+    """Yield offsets at `rate` a second, evenly spaced, without end; the first is 0."""
     _check_rate(rate)
     return (int(i * 1e6 / rate) for i in itertools.count())
 
 
 def poisson(rate: float, seed: int) -> Iterator[int]:
-    """Yield the arrivals of a Poisson process of `rate` a second, for ever."""
+    """Yield the arrivals of a Poisson process of `rate` a second, without end."""
     _check_rate(rate)
     return _poisson(rate, np.random.default_rng(seed))
 

@@ -43,9 +43,9 @@ class Stretch:
     """What one stretch of load gave.
 
     Attributes:
-        recorder: was told of every query and answer.
+        recorder: has every query and answer.
         cpu_s: of each instance meanwhile.
-        feedback_sent: how many answers were told the truth.
+        feedback_sent: how many answers got feedback.
         read_us: when the answers to a backlog were read; empty for any other.
     """
 

@@ -48,7 +48,7 @@ class Taken(NamedTuple):
     Attributes:
         predictions: the first answer to each query.
         read_us: when each was read.
-        feedback_sent: how many of them were told the truth.
+        feedback_sent: how many of them got feedback.
     """
 
     predictions: tuple[Prediction, ...]
@@ -91,7 +91,7 @@ def flood(
 def _answers(
     unanswered: dict[str, Made], wire: Wire, now_us: Callable[[], int], end_us: int
 ) -> tuple[list[tuple[int, bytes | None]], int]:
-    """Return when each answer was read and its bytes, and how many were told the truth, which happens meanwhile.
+    """Return when each answer was read and its bytes, and how many got feedback, which is sent meanwhile.
 
     What is left in `unanswered` had no answer in time; one that comes later is none.
     """

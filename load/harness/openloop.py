@@ -40,7 +40,7 @@ def pace(
 ) -> int:
     """Send everything at its intended time; returns how many were sent.
 
-    What is overdue goes out in one go, each with its own intended time.
+    Overdue queries go out in one go, each with its own intended time.
 
     Args:
         side: sends and takes.

@@ -101,7 +101,7 @@ class Arena:
         await asyncio.to_thread(producer.commit_transaction if commit else producer.abort_transaction, _ANSWER_S)
 
     def consumer(self) -> Consumer:
-        """Return a reader that leaves no trace; whoever asks for it assigns and closes it."""
+        """Return a reader that leaves no trace; the caller assigns and closes it."""
         return Consumer(
             {
                 "bootstrap.servers": self.stage.bootstrap,
@@ -129,7 +129,7 @@ class Arena:
             await asyncio.to_thread(future.result, _ANSWER_S)
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic, whoever reads it."""
+        """Delete a topic, even if it is being read."""
         admin = self._admin()
         for future in admin.delete_topics([self.full(topic)]).values():
             await asyncio.to_thread(future.result, _ANSWER_S)

@@ -116,7 +116,7 @@ class _Watchers:
 
 
 async def _strike(attack: Attack, arena: Arena) -> str | None:
-    """Strike; an attack that could not do what it wanted is told, and is no pass."""
+    """Strike; an attack that could not be carried out is reported, and does not count as passed."""
     try:
         return await attack.strike(arena)
     except Exception as error:  # noqa: BLE001 - the system is being broken: whatever is raised is a finding

@@ -77,7 +77,7 @@ class Replay:
         self.wrong = np.ones((len(LANES), self.runs, len(self.labels)), dtype=np.bool_)
 
     def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: application by turns, then run, then row."""
+        """Return query number `index`: applications alternate first, then runs, then rows."""
         rest, lane = divmod(index, len(LANES))
         t, run = divmod(rest, self.runs)
         name, application = query_id(self.seed, index), tuple(LANES)[lane]

@@ -110,7 +110,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures=figures,
         parameters={"rate": RATE, "seconds": stage.seconds, "seed": stage.seed, "slo_ms": _SLO_MS, "workers": 2},
-        notes=("outage_s: from the fault until the last query was sent that got a default for want of a worker",),
+        notes=("outage_s: from the fault until the last query was sent that got a default because it had no worker",),
     )
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a seed has shown.
+    """The result of a seed.
 
     Attributes:
         seed: which.

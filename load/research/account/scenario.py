@@ -119,7 +119,7 @@ async def _noted(drive: Callable[[Note], Awaitable[Stretch]]) -> Measured:
         read_us.update(dict.fromkeys([prediction.query_id for prediction in predictions], now_us()))
 
     stretch = await drive(note)
-    # What a backlog's answers say is looked at when all have come.
+    # A backlog's answers are decoded when all have come.
     read_us |= dict(zip(read_us, stretch.read_us, strict=False))
     return Measured(stretch, Window(stretch.recorder.start_us, now_us()), read_us)
 

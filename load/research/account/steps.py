@@ -164,7 +164,7 @@ _LOOP_RULES: Final[Mapping[str, str]] = {
     "asyncio.": "loop",
     "uvloop": "loop",
 }
-_MADE = ":__create_fn__"  # methods that dataclasses generate belong to whoever calls them, not to their module
+_MADE = ":__create_fn__"  # methods that dataclasses generate belong to their caller, not to their module
 
 
 def step_of(stack: tuple[str, ...]) -> str:

@@ -53,7 +53,7 @@ async def compare(
         rates: the controller's best rate (1/s) by objective (ms).
         ceiling_per_s: no rate is higher.
         rounds: stretches of each at each rate, in all; as many after each start.
-        say: is told what is done.
+        say: called with each step.
     """
     rows: list[dict[str, Any]] = []
     near = {ms: dict.fromkeys(min(rates[ms] * factor, ceiling_per_s) for factor in AROUND) for ms in OBJECTIVES_MS}

@@ -77,7 +77,7 @@ class Asking:
 
 
 def backlog(asking: Asking, count: int, now_us: int, *, feedback: bool) -> list[Record]:
-    """Return all records of a backlog; feedback goes with the queries, so that nobody waits for the client."""
+    """Return all records of a backlog; feedback goes with the queries, so that the client delays no role."""
     records = []
     for index in range(count):
         asked, record = asking.ask(index, now_us)
@@ -93,7 +93,7 @@ class Side:
     Args:
         wire: where; it follows the answers.
         asking: makes the records.
-        intended_us: when each query is meant to be sent; all are made beforehand, and what is told about them.
+        intended_us: when each query is meant to be sent; queries and feedback are made beforehand.
         now_us: the clock.
         feedback: whether the truth follows each answer, which must be one of Skysail's.
 

@@ -26,7 +26,7 @@ def ensure(name: str, say: Callable[[str], None]) -> Path:
 
     Args:
         name: of a file in `requirements/`.
-        say: is told that something is being installed, which takes minutes.
+        say: called before an installation, which takes minutes.
 
     Raises:
         PeerUnavailableError: it cannot be installed here; says why.

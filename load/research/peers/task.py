@@ -38,7 +38,7 @@ _HEAD = framing.single_object(CURRENT["Prediction"].fingerprint)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a contender's process is told, as one JSON argument: answer `source` on `sink` until terminated.
+    """The JSON argument of a contender's process: answer `source` on `sink` until terminated.
 
     Attributes:
         bootstrap: of the broker.

@@ -58,7 +58,7 @@ _FITTED_ON = 150  # rows a tree
 
 @dataclass(slots=True)
 class _Rounds:
-    """What has been measured: a row for each stretch, and who is left out."""
+    """The measurements: a row for each stretch, and the contenders left out."""
 
     ground: Ground
     rows: list[dict[str, Any]] = field(default_factory=list)
