@@ -28,7 +28,7 @@ class Better(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a figure must reach; `only_with` names a parameter's value without which the bound does not apply."""
+    """The bound of a figure; `only_with` names a parameter's value without which the bound does not apply."""
 
     relation: Literal["<=", ">=", "=="]
     bound: float

@@ -32,7 +32,7 @@ _ANSWER = fastavro.parse_schema(
 
 
 class Answers(Protocol):
-    """What a loop does with the values of a poll."""
+    """Answers the values of a poll."""
 
     def answer(self, values: Sequence[bytes]) -> list[bytes]:
         """Return one value for each value."""

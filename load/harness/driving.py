@@ -40,7 +40,7 @@ _QUIET_S, _QUIET_CORES, _LEARN_S = 1.0, 0.2, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What one stretch of load gave.
+    """The result of one stretch of load.
 
     Attributes:
         recorder: has every query and answer.

@@ -43,7 +43,7 @@ class Made(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What came of a backlog.
+    """The outcome of a backlog.
 
     Attributes:
         predictions: the first answer to each query.
@@ -114,7 +114,7 @@ def _made(workload: Workload, codec: Codec, index: int, now_us: int) -> Made:
 
 
 class Drained(NamedTuple):
-    """What came of it.
+    """The outcome of `drain`.
 
     Attributes:
         per_s: answers a second, from when all queries were written to when 95 % had an answer.

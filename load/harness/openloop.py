@@ -61,7 +61,7 @@ def pace(
 
 
 class Asked(NamedTuple):
-    """A query and its true label; None = nobody will ever know."""
+    """A query and its true label; None = there is no feedback."""
 
     query: Query
     label: Value | None = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process and its children have used so far."""
+    """The resources that one process and its children have used so far."""
 
     cpu_s: float
     rss_bytes: int

@@ -29,7 +29,7 @@ _COUNTED = ("start_us", "sent", "answered", "in_time", "wrong")
 
 @dataclass(slots=True)
 class Window:
-    """What was meant to be sent within one window, and what became of it."""
+    """The queries meant to be sent within one window, and their outcomes."""
 
     start_us: int  # from the recorder's start
     sent: int = 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is to run under its own topic prefix.
+    """The parts to run under one topic prefix.
 
     Attributes:
         prefix: of topics, groups and states; new for every deployment.
@@ -60,7 +60,7 @@ class System(Protocol):
         ...
 
     async def use_model(self, name: str, version: str) -> None:
-        """Have a version serve, as `skysail model use` does."""
+        """Let a version serve, as `skysail model use` does."""
         ...
 
 

@@ -37,7 +37,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What became of the queries of some seconds: sent, answered, in time, wrong."""
+    """The outcomes of the queries of some seconds: sent, answered, in time, wrong."""
 
     sent: int
     answered: int

@@ -44,7 +44,7 @@ _CLASSES = 10
 
 
 class Answered(NamedTuple):
-    """What became of one query: the answer (-1 = none), its confidence, and how many outputs agree with it."""
+    """The outcome of one query: the answer (-1 = none), its confidence, and how many outputs agree with it."""
 
     answer: int
     confidence: float

@@ -122,7 +122,7 @@ async def run(stage: Stage) -> Result:
 async def _asked(
     driver: Driver, application: str, number: int, inputs: Sequence[Tensor], labels: Sequence[int]
 ) -> dict[str, float]:
-    """Warm up, which is when `timely` learns who is late, then measure."""
+    """Warm up, so that `timely` learns which model is late, then measure."""
     stage, slo_us, name = driver.stage, int(DEADLINE_MS * 1e3), application.replace("-", "_")
     warming, asked = (Rows(application, inputs, labels, seed=stage.seed * 1_000 + 2 * number + step) for step in (0, 1))
     await driver.at(_WARM_UP_RATE, warming, _WARM_UP_S, slo_us)

@@ -54,7 +54,7 @@ class _Turn(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """What one start of the system gave."""
+    """The result of one start of the system."""
 
     backlogs: Sequence[Mapping[str, float]]
     turns: Sequence[_Turn]

@@ -58,7 +58,7 @@ class Replay:
     Attributes:
         rows: (n, 6) uint8, what each model says about recording t.
         labels: (n,) the truth.
-        users: (n,) who speaks.
+        users: (n,) the speakers.
         runs: how many.
         seed: of the ids, which policies draw by.
         wrong: (lanes, runs, n) whether that query was answered wrongly or not at all.

@@ -125,8 +125,8 @@ def _held(size: Size) -> list[dict[str, float]]:
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return for each part the CPU time of a query at the largest size over that at the smallest.
 
-    For workers also how far the one farthest from their mean is from it, and how the rate grows; for contexts how much
-    a state that selection keeps takes.
+    For workers it also has the largest deviation from their mean, and how the rate grows. For contexts it has the
+    memory of a state that selection keeps.
     """
     found: dict[str, float] = {}
     for part in dict.fromkeys(row["part"] for row in rows):

@@ -97,8 +97,8 @@ class FetchStates(NamedTuple):
 class WriteStates(NamedTuple):
     """Compare-and-set one partition's states together with its offset, in one step.
 
-    Refused if the stored offset is not `expected` (someone else wrote, or the store lost its last second); the runtime
-    then calls `on_revoked` and seeks to what is stored, less what is read back.
+    It is refused if the stored offset is not `expected`: another process wrote, or the store lost its last second. The
+    runtime then calls `on_revoked`, and reads again from the stored offset, or from before it as far as is read back.
     """
 
     partition: int

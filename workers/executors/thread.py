@@ -71,7 +71,7 @@ class Executor(Protocol):
     def is_quick(self, rows: int, *, more: bool) -> bool:
         """Whether a batch of this many rows should go to `run_quick`, on the event loop.
 
-        If `more` rows wait for the next batch, only a batch that takes less than handing it over should: beside `run`
+        If `more` rows wait for the next batch, only a batch that takes less than handing it over should. Beside `run`
         the event loop goes on with the others. A model that keeps Python's lock is an exception.
         """
         ...

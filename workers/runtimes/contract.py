@@ -40,8 +40,8 @@ class Outputs:
 class Runtime(Protocol):
     """A loaded model.
 
-    It may have two attributes that say where it runs best: `leaves_lock`, true if it computes without Python's lock,
-    and `waits`, true if it waits for a device most of its time. Without them it is taken to keep the lock.
+    It may have two attributes that say where it runs best. `leaves_lock` is true if it computes without Python's lock.
+    `waits` is true if it waits for a device most of its time. Without them it counts as keeping the lock.
     """
 
     def predict_batch(self, rows: Rows) -> Outputs:

@@ -53,7 +53,7 @@ _WORKER = "worker."
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What one deployment did; by stretch, and process ids by instance."""
+    """The measurements of one deployment, by stretch, and its process ids by instance."""
 
     measured: Mapping[str, Measured]
     traffic: Mapping[str, Traffic]

@@ -55,7 +55,7 @@ class Volume:
 
 @dataclass(slots=True)
 class Traffic:
-    """What was written in one window.
+    """The records written in one window.
 
     Attributes:
         volumes: by topic.

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the queries of one part.
+    """The outcomes of the queries of one part.
 
     Attributes:
         asked: queries sent.

@@ -85,7 +85,7 @@ async def _started(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Everybody, asked with one objective.
+    """All contenders, asked with one objective.
 
     Attributes:
         clients: of the contenders, in their order.
@@ -98,12 +98,12 @@ class _Asked:
     seconds: float
 
     def settle(self, rate: float) -> None:
-        """Let everybody settle at a rate (1/s)."""
+        """Let all contenders settle at a rate (1/s)."""
         for client in self.clients:
             self._stretch(client, rate)
 
     def round(self, rates: Iterable[float], turn: int) -> list[dict[str, Any]]:
-        """Return what everybody did at each rate (1/s), asked in this turn's order."""
+        """Return the results of all contenders at each rate (1/s), asked in this turn's order."""
         rows = []
         for rate in rates:
             for (contender, setting), client in turned(zip(_CONTENDERS, self.clients, strict=True), turn):

@@ -134,7 +134,7 @@ class Side:
         return len(self.taken)
 
     def _tell(self, count: int) -> None:
-        """Tell the truth about the latest `count` answers."""
+        """Send feedback on the latest `count` answers."""
         for _, value in self.taken[len(self.taken) - count :]:
             truth = self._untold.pop(peek_id(value), None)
             if truth is not None:
@@ -142,7 +142,7 @@ class Side:
 
 
 class Part(NamedTuple):
-    """What one backlog or one stretch gave.
+    """The result of one backlog or one stretch.
 
     Attributes:
         tally: by id.

@@ -54,14 +54,14 @@ _WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
 
 @dataclass(slots=True)
 class _Climbs:
-    """What has been measured.
+    """The measurements.
 
     Attributes:
         ground: rows, models and truth.
         ceiling_per_s: of the harness.
         visits: one row for each round, contender, setting and objective.
         stretches: one row for each stretch.
-        out: who is left out, and why.
+        out: contenders left out, with the reason.
     """
 
     ground: Ground
@@ -144,7 +144,7 @@ FIGURES = Figures(
 
 
 async def run(stage: Stage) -> Result:
-    """Climb with everybody."""
+    """Climb with all contenders."""
     ground, source = _ground(stage)
     climbed = await ceiling.climb(ground)
     climbs = _Climbs(ground, ceiling.ceiling_per_s(climbed))

@@ -26,7 +26,7 @@ _GOODPUT = "goodput_50ms_per_s"
 
 
 class Tried(TypedDict):
-    """What one setting gave; None where it does not work."""
+    """The result of one setting; None if it does not work."""
 
     system: str
     label: str

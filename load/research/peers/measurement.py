@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Seen:
-    """What a visit measured.
+    """The measurements of a visit.
 
     Attributes:
         figures: by name.

@@ -76,7 +76,7 @@ class _Comparison:
         self.out.append({"system": contender.name, "label": contender.label, "why": " ".join(str(why).split())})
 
     def install(self) -> None:
-        """Have all environments; leave out those that cannot be had, the judge too."""
+        """Install all environments; leave out those that fail, the judge too."""
         for contender in tuple(self.left):
             try:
                 if contender.environment:
@@ -102,7 +102,7 @@ class _Comparison:
             self.settings[contender.name] = contender.grid[next(row["index"] for row in rows if row["chosen"])]
 
     async def round(self, summary: Summary, plan: Plan, seed: int) -> None:
-        """Visit everybody once, in an order of its own."""
+        """Visit each contender once, in an order of this round."""
         order = [*self.left]
         random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
         for contender in (DIRECT, *order):
@@ -218,7 +218,7 @@ def _result(
 
 
 def _limit(ceiling_per_s: float, climbed: list[ceiling.Look]) -> str:
-    """Say where the harness itself is at its end, or that nobody knows: the rates tried end before it."""
+    """Say at which rate the harness itself is saturated, or that the rates tried end before it."""
     if all(row["saturated"] for row in climbed):
         return f"Even at {ceiling_per_s:,.0f}/s the harness was saturated. Latency and goodput of this run say nothing."
     if ceiling_per_s >= max(row["rate_per_s"] for row in climbed):

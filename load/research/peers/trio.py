@@ -184,7 +184,7 @@ def make_ground(stage: Stage) -> Ground:
     for name, folder in packages.items():
         package_function(f"load.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
     truth = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
-    prompt = np.column_stack([said, np.zeros(len(said))])  # who knows the truth need not wait for it
+    prompt = np.column_stack([said, np.zeros(len(said))])  # the labels are known, so feedback need not wait
     for how, count in HOW.items():
         joblib.dump(InLine(count), stage.folder / f"{how}.joblib")
         truth[how] = InLine(count).predict(prompt).tolist()
