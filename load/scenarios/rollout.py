@@ -157,7 +157,7 @@ def _unserved(figures: Mapping[str, float]) -> float:
 
 
 async def _change(stage: Stage, system: System, judge: Judge) -> dict[str, float]:
-    """Have version 2 answer a share after a quarter of the stretch, everything after two, and nothing after three.
+    """Let version 2 answer a share after a quarter of the stretch, all queries after two, and none after three.
 
     Returns:
         How long each took (s), -1 = it never happened, and the share that was.
