@@ -1,9 +1,8 @@
 """Figures: what a scenario measures, which direction is better, how much may be lost, and what must be reached.
 
-A scenario declares each of its figures once, beside where it is computed. `skysail load run --check` judges a result by
-the bounds, `skysail load compare` two results by the tolerances. The tolerances come from the spread between equal runs
-on a busy two-core machine, where medians of three differed by 20 % without a cause. Figures that are exact by nature
-have none.
+A scenario declares each of its figures once, beside its computation. `skysail load run --check` judges a result by the
+bounds. `skysail load compare` judges two results by the tolerances. These come from the spread between equal runs on a
+busy two-core machine, where medians of three differed by 20 % without a cause. Exact figures have no tolerance.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Better(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a figure must reach; `only_with` names a parameter's value without which the bound does not apply."""
+    """The bound of a figure; `only_with` names a parameter's value without which the bound does not apply."""
 
     relation: Literal["<=", ">=", "=="]
     bound: float

@@ -1,4 +1,4 @@
-"""What a scenario is: a name, how it is measured, its figures, and how its results are shown."""
+"""The definition of a scenario: a name, how it is measured, its figures, and how its results are shown."""
 
 from __future__ import annotations
 

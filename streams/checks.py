@@ -220,7 +220,7 @@ class _Comparison:
     def _compression(self, topic: Topic, kind: str) -> Iterator[Finding]:
         wanted = topic.config()[COMPRESSION]
         if kind != wanted:
-            why = "a client's few kilobytes could be gigabytes for whoever reads them; brokers unpack and refuse them"
+            why = "a client's few kilobytes could be gigabytes for its readers; brokers then unpack and refuse them"
             yield self._set(topic, COMPRESSION, kind, wanted, why, fault=True)
 
     def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ def resolve(path: str) -> Callable[..., object]:
 
 
 def require_within(path: str, code: Sequence[str]) -> None:
-    """Refuse a path whose module is none of these and lies in none of them; without any, all may be named.
+    """Refuse a path whose module is not one of these and not inside one; an empty list allows every module.
 
     Raises:
         PackageError: it may not be named here; nothing was imported.
@@ -58,8 +58,8 @@ def require_within(path: str, code: Sequence[str]) -> None:
     module = path.partition(":")[0]
     if code and not any(f"{module}.".startswith(f"{prefix}.") for prefix in code):
         raise PackageError(
-            f"{path!r} is not within {', '.join(code)}: add {module or 'its module'} to worker.code in the settings if"
-            " it is to run here"
+            f"{path!r} is not within {', '.join(code)}: add {module or 'its module'} to worker.code in the settings to"
+            " let it run here"
         )
 
 
@@ -95,11 +95,11 @@ def _folders() -> list[str]:
 
 
 def _is_told(folder: str, installed: tuple[str, ...]) -> bool:
-    """Leave out what is installed, and the hooks by which installed packages are found in their sources."""
+    """Tell folders that were named from installed ones and from the hooks of editable installs."""
     return not folder.startswith((*installed, "__editable__"))
 
 
 def _look_here() -> None:
-    """Have modules looked for where the command was started, too: last of all, once a package names one."""
+    """Search the current folder for modules, too: last of all, and only when a package names one."""
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)

@@ -35,11 +35,11 @@ class HungError(WorkerError):
 
 @contextmanager
 def refusing(what: str, *, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn whatever code that is not ours raises (an estimator, a library, a module of the user) into a refusal.
+    """Turn any error of foreign code (an estimator, a library, a module of the user) into a refusal.
 
     Args:
-        what: that cannot be; stands before the cause.
-        but: what is raised as it is, beside a `PackageError`.
+        what: the failed step; it stands before the cause.
+        but: errors that pass unchanged, as a `PackageError` does.
     """
     ours: tuple[type[Exception], ...] = (PackageError, *but)
     try:

@@ -1,4 +1,4 @@
-"""Which extra of Skysail brings a module that is not installed: what an error says to type.
+"""Names the extra of Skysail that brings a missing module, so that an error can say what to type.
 
 The requirements of each extra stand in pyproject.toml. The client's own are always there.
 """

@@ -4,8 +4,8 @@
     ├── manifest.json      name, version, runtime, input, output, classes, files, options
     └── model.skops        listed in `files` with its digest
 
-The digest of a package is the SHA-256 of the bytes of `manifest.json` (`sha256sum manifest.json` prints it). As the
-manifest names the digest of every other file, and nothing else is ever read, that one number pins the whole package.
+The digest of a package is the SHA-256 of the bytes of `manifest.json` (`sha256sum manifest.json` prints it). The
+manifest names the digest of every other file, and no file beyond these is read. So this one digest pins the package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ MANIFEST = "manifest.json"
 KINDS = ("tensor", "string", "bytes", "table")
 COLUMNS = ("float64", "int64", "bool", "string", "category")
 OUTPUTS = ("label", "scores", "value")
-# Of one row, and of a manifest with the names of very many classes: what is larger is no mistake that memory pays for.
+# Bounds on one row, and on a manifest with the names of very many classes. Larger ones are refused before memory is
+# taken for them.
 SHOWN = 12  # names of columns
 MAX_ROW_BYTES, MAX_BYTES = 2 << 20, 16 << 20
 
@@ -63,7 +64,7 @@ class Signature:
         if self.kind == "tensor" and math.prod(self.shape) * np.dtype(self.dtype).itemsize > MAX_ROW_BYTES:
             raise PackageError(f"a row of shape {self.shape} is larger than the {MAX_ROW_BYTES:,} bytes that travel")
         if (self.kind == "table") != bool(self.columns) or not {kind for _, kind in self.columns} <= {*COLUMNS}:
-            raise PackageError(f"a table, and nothing else, has columns, each of one of {', '.join(COLUMNS)}")
+            raise PackageError(f"only a table has columns, and each is one of {', '.join(COLUMNS)}")
 
     def __str__(self) -> str:
         """Return it for people: `float32[4]`, `a text`."""
@@ -75,13 +76,13 @@ class Signature:
 
 
 def named(columns: Sequence[tuple[str, str]]) -> str:
-    """Return the names of columns, the first of them where they are many."""
+    """Return the names of columns, or the first of them if there are many."""
     names = [name[:40] for name, _ in columns[:SHOWN]]
     return ", ".join([*names, f"and {len(columns) - SHOWN} more"] if len(columns) > SHOWN else names)
 
 
 def described(dtype: str, shape: tuple[int, ...]) -> str:
-    """Return what a tensor is, for people.
+    """Return the type and shape of a tensor, for people.
 
     Examples:
         >>> described("float32", (4,))
@@ -128,7 +129,7 @@ class Manifest:
 
 
 class Pinned(NamedTuple):
-    """A manifest, and the digest of the very bytes that it was read from."""
+    """A manifest, and the digest of the bytes that it was read from."""
 
     manifest: Manifest
     digest: str
@@ -162,7 +163,7 @@ def read(folder: Path) -> Manifest:
     """Read a manifest and check its form; `sealed.verify` checks the files.
 
     Raises:
-        PackageError: there is no manifest, or it is not one.
+        PackageError: there is no manifest, or it is invalid.
     """
     return pinned(folder).manifest
 

@@ -1,4 +1,4 @@
-"""Checks the form of a manifest's document before anything believes it: every field's type, bounded, and no other."""
+"""Checks the form of a manifest's document before it is used: every field's type and bounds, and no unknown field."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def check(document: object) -> None:
     """Check that a document is a `Document`.
 
     Raises:
-        ValueError, TypeError: it is none; says which field is wrong.
+        ValueError, TypeError: it is no manifest; the message names the wrong field.
     """
     fields = _check(document, _MANIFEST, "the manifest")
     if missing := [name for name in _NEEDED if name not in fields]:
@@ -90,7 +90,7 @@ def _check(
 
 
 def _check_depth(document: object) -> None:
-    """Refuse lists in lists in lists, over which whatever copies or prints them may stumble."""
+    """Refuse deeply nested lists, on which copying or printing may fail."""
     level = [document]
     for _ in range(MAX_DEPTH):
         level = list(chain.from_iterable(_parts(each) for each in level))
@@ -104,7 +104,7 @@ def _parts(value: object) -> list[object]:
 
 
 def _is_text(value: object) -> bool:
-    """Tell whether it is a text that can travel: halves of characters cannot."""
+    """Tell whether it is a text that can travel: lone surrogates cannot."""
     return isinstance(value, str) and len(value) <= MAX_TEXT and value.encode("utf-8", "replace").decode() == value
 
 

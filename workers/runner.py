@@ -1,9 +1,9 @@
 """Runs one replica of one model: a role's loop around the worker's kernel, and what runs its versions.
 
-The model is loaded before the group is joined, so that no query waits for a model that is not there; where it cannot be
-loaded its rows fail, which says more than silence, until another version or a mended one can be. When topic
-`models` names another version, that is loaded beside it and takes over between two batches (`kernel.rollout`). While
-the consumer holds `queue_rows` unfinished queries it reads no more: Kafka keeps them.
+The model is loaded before the group is joined, so that no query waits for it. If it cannot be loaded, its rows fail
+with a reason until another version, or a repaired one, can be loaded. When topic `models` names another version, that
+is loaded beside it and takes over between two batches (`kernel.rollout`). While the consumer holds `queue_rows`
+unfinished queries, it reads no more, and Kafka keeps the rest.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Worker:
             recalling.cancel()
 
     async def _recall(self) -> None:
-        """Tell the kernel what was asked last; where that cannot be read, nothing: no version waits for it."""
+        """Give the kernel the rows asked last, or none if they cannot be read: no version waits for them."""
         if self._recent is None:
             return
         records: Sequence[Record] = ()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Rows that a new version is tried on. Few batches carry more, and of the largest there are 32 MiB.
+# Rows that a new version is tried on. Few batches carry more, and the largest rows take 32 MiB together.
 WARM_UP_ROWS = 64
-# A new version waits so long for what had been read: longer, and a rollback from a slow one would wait for its queue.
+# How long a new version waits for the present one to answer the rows read so far. If it waited longer, a rollback from
+# a slow version would wait for that one's queue.
 DRAIN_US = 100_000
 
 
@@ -19,9 +20,9 @@ class WorkerSettings:
         partitions: of `model-predictions`.
         controller: name of the batch controller.
         parameters: of the controller.
-        objective_us: how long a batch may take; None = what the deadlines leave, see `Batcher.objective`.
-        queue_rows: unfinished queries from which on no more are read.
-        queue_bytes: of the inputs of unfinished queries from which on no more are read.
+        objective_us: how long a batch may take; None = derived from the deadlines, see `Batcher.objective`.
+        queue_rows: with this many unfinished queries, the worker reads no more.
+        queue_bytes: with this many bytes of inputs of unfinished queries, the worker reads no more.
         threads: for the arithmetic of one batch.
         processes: of its own in which a model runs, which can be killed when it hangs, of every model or by its name;
             0 = none, in the worker itself.
@@ -32,8 +33,8 @@ class WorkerSettings:
         code: modules and packages that a package may name as a function or an architecture; none = any.
         unload_first: unload a version before the next one is loaded, where the two do not fit into memory together.
         warm_up_rows: of the last ones that a new version is tried on, at least 1.
-        drain_us: that a new version waits for the present one to answer what had been read.
-        memory_bytes: that a model may take, by its name: such a one runs in a process of its own.
+        drain_us: how long a new version waits for the present one to answer the rows read so far.
+        memory_bytes: that a model may take, by its name; a bounded model runs in a process of its own.
         allowed_batch_sizes: rows of the batches that a model is given, by its name, rising; others may be of any size.
     """
 
@@ -56,11 +57,11 @@ class WorkerSettings:
     allowed_batch_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def processes_of(self, model: str) -> int:
-        """Return how many processes of its own this model runs in, 0 = none; one whose memory is bounded has one."""
+        """Return how many processes of its own this model runs in, 0 = none; at least one if its memory is bounded."""
         given = self.processes.get(model, 0) if isinstance(self.processes, Mapping) else self.processes
         return max(given, int(model in self.memory_bytes))
 
     def patience_of(self, model: str) -> float | None:
-        """Return how long a batch of this model may take (s); None where nothing is said of it."""
+        """Return how long a batch of this model may take (s); None if the settings do not say."""
         given = self.patience_s
         return given.get(model) if isinstance(given, Mapping) else given

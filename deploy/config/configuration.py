@@ -69,7 +69,7 @@ OURS = "Value error, "
 
 
 class Fault(TypedDict):
-    """What pydantic says of one fault, as far as it is used here."""
+    """The used parts of pydantic's description of one fault."""
 
     type: str
     loc: tuple[int | str, ...]

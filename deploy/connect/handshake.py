@@ -1,4 +1,4 @@
-"""The first contact with a broker: it answers, it refuses us, or nobody is there."""
+"""The first contact with a broker: it answers, it refuses the connection, or no broker is there."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _check(properties: Mapping[str, str], told: Sequence[KafkaError]) -> None:
     if len(refusals) >= REPEATED:
         why = refusals[-1].rpartition(" (after ")[0] or refusals[-1]
         raise RefusedError(
-            f"Kafka at {properties['bootstrap.servers']} refuses us: {why}; compare kafka.properties"
+            f"Kafka at {properties['bootstrap.servers']} refuses the connection: {why}; compare kafka.properties"
             " (security_protocol, sasl_*, ssl_*) with the broker's listener"
         )
 

@@ -179,7 +179,7 @@ def page(report: Mapping[str, Any], series: Series, pens: Mapping[str, Mapping[s
     """Return the page for a report as `report.json` holds it, and its series.
 
     Args:
-        report: what is told.
+        report: its content.
         series: of the first act.
         pens: by pen and model, the share that it was asked, over the second act; none = there was none.
     """

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from load.harness.recorder import Recorder
 
 PHASES: tuple[Phase, ...] = ("before", "during", "after")
-# Where each figure comes from, for whoever reads the report.
+# The source of each figure, for readers of the report.
 NOTES = {
     "broker": "as it was started",
     "redis": "as it was started",
@@ -78,7 +78,7 @@ NOTES = {
 
 
 class Ran(NamedTuple):
-    """What one run has counted."""
+    """The counts of one run."""
 
     tally: Tally
     recorder: Recorder

@@ -213,7 +213,7 @@ async def promote(trial: Trial, stage: Stage, codec: Codec, start_s: float, say:
         stage: the deployment, and the package of the new version.
         codec: of the deployment's records.
         start_s: how long it is until the load starts.
-        say: is told of each step.
+        say: called with each step.
     """
     loop = asyncio.get_running_loop()
     start = loop.time() + start_s

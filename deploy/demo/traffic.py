@@ -85,7 +85,7 @@ class Queries:
         application: that is asked.
         data: rows and their true labels.
         order: row number of each query, cyclically.
-        tally: is told of each query before it is sent.
+        tally: counts each query before it is sent.
         seed: of the query ids.
     """
 

@@ -70,7 +70,7 @@ class ApacheKafka(LocalServer):
 
     @property
     def description(self) -> str:
-        """What this is, for reports."""
+        """A name and version, for reports."""
         return f"Apache Kafka {pinned().version} (KRaft, one node{', ZGC' if self._bench else ''})"
 
     def create_topics(self, partitions: Mapping[str, int]) -> None:

@@ -152,7 +152,9 @@ def _fetch(folder: Path, absent: Sequence[Jar], fetch: Callable[[Sequence[str], 
         folder.mkdir(parents=True, exist_ok=True)
         staging = tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder)
     except OSError as error:
-        raise MissingError(f"Cannot write to {folder}: {error.strerror}. Set {CACHE_VARIABLE} elsewhere.") from error
+        raise MissingError(
+            f"Cannot write to {folder}: {error.strerror}. Set {CACHE_VARIABLE} to a folder where you may write."
+        ) from error
     with staging as name:
         stage = Path(name)
         for jar, path in zip(absent, fetch([jar.coordinates for jar in absent], stage / "repository"), strict=True):

@@ -83,7 +83,7 @@ class RedisServer(LocalServer):
 
     @property
     def description(self) -> str:
-        """What this is, for reports."""
+        """A name and version, for reports."""
         found = find_redis()
         return f"redis-server from {found.source} ({found.path})"
 

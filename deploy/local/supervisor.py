@@ -144,7 +144,7 @@ class Supervisor:
         """Prepare; nothing is started yet.
 
         Args:
-            children: What to run; their names are unique.
+            children: the processes to run; their names are unique.
             grace_s: Seconds between SIGTERM and SIGKILL when stopping.
             backoff: How long to wait before each restart.
             clock: Seconds, monotonic.

@@ -1,7 +1,7 @@
-"""Hand-written loops, as one would write them with fastavro: what Skysail is measured against.
+"""Hand-written loops with fastavro, against which Skysail is measured.
 
-They are not the least that a Python process can do: most of their CPU time is fastavro's (docs/benchmark.md).
+A Python process can do better: most of their CPU time is fastavro's (docs/benchmark.md).
 
-The loops import Kafka clients directly, the only place beside the runtime's adapter that does: they must owe nothing to
-the code they are compared with.
+The loops import Kafka clients directly. Beside the runtime's adapter no other place does. They must use none of the
+code that they are compared with.
 """

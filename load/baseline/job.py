@@ -1,4 +1,4 @@
-"""What a hand loop is told (one JSON argument) and what it says at the end (one JSON line)."""
+"""The argument of a hand loop (JSON), and the line that it prints at its end (JSON)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What the loop itself measured: from its first record to the last acknowledgement."""
+    """The loop's own measurement: from its first record to the last acknowledgement."""
 
     rows: int
     wall_s: float
@@ -57,8 +57,8 @@ class Done:
 async def start(module: str, job: Job) -> asyncio.subprocess.Process:
     """Start a loop in a process of its own, with one arithmetic thread, in a session of its own as every role has.
 
-    Linux shares busy cores among sessions first (autogroup): three hops in one session, with the harness, leave the
-    broker half of them, where eight roles that have one each leave it a ninth.
+    Linux shares busy cores among sessions first (autogroup). Three hops in one session with the harness would leave the
+    broker half of the cores. Eight roles with a session each leave it a ninth.
     """
     arguments = (sys.executable, "-m", f"load.baseline.{module}", json.dumps(asdict(job)))
     return await asyncio.create_subprocess_exec(

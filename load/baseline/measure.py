@@ -53,7 +53,7 @@ VARIANTS = (
 
 
 async def drain(stage: Stage, workload: Workload, model: str, count: int) -> list[dict[str, Done]]:
-    """Have each variant answer the same backlog of `count` queries, one after the other, in each of several rounds.
+    """Let each variant answer the same backlog of `count` queries, one after the other, in each of several rounds.
 
     All rounds of a variant write to one topic: a new one costs the broker more, and the system's are not new either.
     """

@@ -1,4 +1,4 @@
-"""What a hand loop does with a poll: decode, predict all of it at once, encode."""
+"""The work of a hand loop on a poll: decode, predict all of it at once, encode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ANSWER = fastavro.parse_schema(
 
 
 class Answers(Protocol):
-    """What a loop does with the values of a poll."""
+    """Answers the values of a poll."""
 
     def answer(self, values: Sequence[bytes]) -> list[bytes]:
         """Return one value for each value."""

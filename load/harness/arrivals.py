@@ -1,7 +1,7 @@
 """When queries are meant to be sent: pure generators of intended offsets from the start, in microseconds.
 
-Every generator is endless or bounded by its arguments and the same arguments give the same offsets. Whoever sends by
-them records the *intended* time, so that a sender that falls behind shows up as latency and not as a lower rate.
+Every generator is endless or bounded by its arguments. The same arguments give the same offsets. A sender records the
+*intended* time. So a sender that falls behind shows up as latency, not as a lower rate.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _recorded(path: Path) -> Sequence[int]:
 
 
 def constant(rate: float) -> Iterator[int]:
-    """Yield offsets at `rate` a second, evenly spaced, for ever; the first is 0."""
+    """Yield offsets at `rate` a second, evenly spaced, without end; the first is 0."""
     _check_rate(rate)
     return (int(i * 1e6 / rate) for i in itertools.count())
 
 
 def poisson(rate: float, seed: int) -> Iterator[int]:
-    """Yield the arrivals of a Poisson process of `rate` a second, for ever."""
+    """Yield the arrivals of a Poisson process of `rate` a second, without end."""
     _check_rate(rate)
     return _poisson(rate, np.random.default_rng(seed))
 

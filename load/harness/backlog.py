@@ -1,4 +1,4 @@
-"""Model queries for the workers of one model, without the roles before them: who answers what, when, in batches."""
+"""Model queries for the workers of one model, without the roles before them: who answers which of them, and when."""
 
 from __future__ import annotations
 

@@ -40,12 +40,12 @@ _QUIET_S, _QUIET_CORES, _LEARN_S = 1.0, 0.2, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """What one stretch of load gave.
+    """The result of one stretch of load.
 
     Attributes:
-        recorder: was told of every query and answer.
+        recorder: has every query and answer.
         cpu_s: of each instance meanwhile.
-        feedback_sent: how many answers were told the truth.
+        feedback_sent: how many answers got feedback.
         read_us: when the answers to a backlog were read; empty for any other.
     """
 

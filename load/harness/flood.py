@@ -1,11 +1,11 @@
 """A backlog: queries made beforehand and written in one go, answers judged when all are there.
 
-To make a query and to judge its answer takes the harness as long as the system takes to answer. So between the first
-query and the last answer `flood` only passes bytes on and looks at ids.
+Making a query and judging its answer takes the harness as long as the system takes to answer. So between the first
+query and the last answer, `flood` only passes bytes on and reads ids.
 
-`drain` leaves the machine to the system alone: meanwhile the harness neither sends nor reads. On a machine that both
-share, a sender costs the broker and itself a third of what the system needs for a query in a large batch, and a reader
-as much again. For a query that travels alone it is next to nothing, so only `drain` compares the two.
+`drain` leaves the machine to the system: meanwhile the harness neither sends nor reads. In a large batch, a sender on
+the same machine costs a third of the system's own time for a query, in the broker and in itself. A reader costs as much
+again. For a query that travels alone these costs hardly count. So a fair comparison of the two needs `drain`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Made(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What came of a backlog.
+    """The outcome of a backlog.
 
     Attributes:
         predictions: the first answer to each query.
         read_us: when each was read.
-        feedback_sent: how many of them were told the truth.
+        feedback_sent: how many of them got feedback.
     """
 
     predictions: tuple[Prediction, ...]
@@ -91,7 +91,7 @@ def flood(
 def _answers(
     unanswered: dict[str, Made], wire: Wire, now_us: Callable[[], int], end_us: int
 ) -> tuple[list[tuple[int, bytes | None]], int]:
-    """Return when each answer was read and its bytes, and how many were told the truth, which happens meanwhile.
+    """Return when each answer was read and its bytes, and how many got feedback, which is sent meanwhile.
 
     What is left in `unanswered` had no answer in time; one that comes later is none.
     """
@@ -114,7 +114,7 @@ def _made(workload: Workload, codec: Codec, index: int, now_us: int) -> Made:
 
 
 class Drained(NamedTuple):
-    """What came of it.
+    """The outcome of `drain`.
 
     Attributes:
         per_s: answers a second, from when all queries were written to when 95 % had an answer.

@@ -39,7 +39,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of it: the share of wrong answers, and how many models were asked a query."""
+    """The outcome: the share of wrong answers, and how many models were asked a query."""
 
     error: float
     asked: float

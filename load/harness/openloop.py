@@ -1,7 +1,7 @@
-"""The open-loop client: sends when a query is due, whatever became of the ones before it.
+"""The open-loop client: it sends each query when it is due, whether or not earlier ones were answered.
 
-One thread does both directions: it sends what is due in one go, then waits for answers no longer than until the next
-query is due. Feedback follows an answer from the true label. Nothing here ever waits for a particular answer.
+One thread does both directions. It sends all due queries in one go, then waits for answers until the next query is due.
+Feedback follows an answer from the true label. The client never waits for a particular answer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def pace(
 ) -> int:
     """Send everything at its intended time; returns how many were sent.
 
-    What is overdue goes out in one go, each with its own intended time.
+    Overdue queries go out in one go, each with its own intended time.
 
     Args:
         side: sends and takes.
@@ -61,7 +61,7 @@ def pace(
 
 
 class Asked(NamedTuple):
-    """A query and its true label; None = nobody will ever know."""
+    """A query and its true label; None = there is no feedback."""
 
     query: Query
     label: Value | None = None

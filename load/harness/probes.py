@@ -1,4 +1,4 @@
-"""Watches a deployment from outside: it reads committed offsets and the reports of processes."""
+"""Watches a deployment from outside: reads committed offsets and the reports of processes."""
 
 from __future__ import annotations
 

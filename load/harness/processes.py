@@ -1,4 +1,4 @@
-"""What processes cost: CPU seconds and memory, read from outside by process id."""
+"""The cost of processes: CPU seconds and memory, read from outside by process id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one process and its children have used so far."""
+    """The resources that one process and its children have used so far."""
 
     cpu_s: float
     rss_bytes: int

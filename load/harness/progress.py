@@ -1,4 +1,4 @@
-"""Says how far a scenario is, on stderr: results go to stdout."""
+"""Prints the progress of a scenario to stderr; results go to stdout."""
 
 import sys
 

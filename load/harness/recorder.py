@@ -1,6 +1,6 @@
-"""What became of every query: counts by id, and latency from the time each query was *meant* to be sent.
+"""The outcome of every query: counts by id, and latency from the time each query was *meant* to be sent.
 
-A stalled sender or a stalled system cannot hide here: queries that were due during the stall count with the whole wait
+A stalled sender or a stalled system cannot hide: queries that were due during the stall count with the whole wait
 (no coordinated omission). The recorder reads no clock; every time is an argument.
 """
 
@@ -29,7 +29,7 @@ _COUNTED = ("start_us", "sent", "answered", "in_time", "wrong")
 
 @dataclass(slots=True)
 class Window:
-    """What was meant to be sent within one window, and what became of it."""
+    """The queries meant to be sent within one window, and their outcomes."""
 
     start_us: int  # from the recorder's start
     sent: int = 0

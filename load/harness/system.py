@@ -1,7 +1,6 @@
-"""What a scenario needs of the system under test. Whoever starts it (the composition root) implements `Launch`.
+"""The interface between a scenario and the system under test. The composition root implements `Launch`.
 
-A scenario says what to run, and gets process ids to measure and nothing else: it speaks to the system over Kafka, as
-any user does.
+A scenario says what to run, and gets only process ids to measure. It speaks to the system over Kafka, as any user does.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is to run under its own topic prefix.
+    """The parts to run under one topic prefix.
 
     Attributes:
         prefix: of topics, groups and states; new for every deployment.
@@ -61,7 +60,7 @@ class System(Protocol):
         ...
 
     async def use_model(self, name: str, version: str) -> None:
-        """Have a version serve, as `skysail model use` does."""
+        """Let a version serve, as `skysail model use` does."""
         ...
 
 

@@ -45,7 +45,7 @@ def _admin(bootstrap: str) -> AdminClient:
 
 @contextmanager
 def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Iterator[None]:
-    """Have topics, by name without the prefix, for the time of a block."""
+    """Create topics, by name without the prefix, for the time of a block."""
     create(_admin(bootstrap), {f"{prefix}.{name}": count for name, count in partitions.items()})
     try:
         yield
@@ -54,7 +54,7 @@ def temporary(bootstrap: str, prefix: str, partitions: Mapping[str, int]) -> Ite
 
 
 def stamp_on_append(bootstrap: str, topic: str) -> None:
-    """Have the broker stamp a topic's records when it appends them, whatever their senders say."""
+    """Let the broker stamp a topic's records when it appends them, regardless of the senders' times."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     resource.add_incremental_config(
         ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)

@@ -1,7 +1,7 @@
 """Kafka through librdkafka for the harness: the sender and the sink must cost far less than what they measure.
 
-Sending one record costs 1.9 us and reading one 1.4 us of CPU in C threads (measured), against about 1 ms a request for
-an asyncio client at low rates. librdkafka's `murmur2_random` places keys as Java's client does.
+Sending one record costs 1.9 us and reading one 1.4 us of CPU in C threads (measured). An asyncio client takes about
+1 ms a request at low rates. The partitioner `murmur2_random` of librdkafka places keys as Java's client does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RETRY_S = 0.1
 # librdkafka waits in whole milliseconds: asked to wait for less, it returns at once, and a sender whose next query is
 # due in half of one would spin, which cost .2 of a core at 2,000/s (measured) that the system did not get.
 _TICK_S = 1e-3
-# Nobody waits for feedback: sent like queries, a request each, it would cost the broker as much as they do.
+# Feedback may be late. Sent like queries, a request each, it would cost the broker as much as they do.
 _PATIENT_MS = 50.0
 _BUSY_RATE, _BUSY_MS = 1_000.0, 2.0
 
@@ -75,8 +75,8 @@ class Wire:
     def follow(self, topics: Sequence[str], *, from_start: bool = False) -> None:
         """Read these topics from their present end, or from their start; returns once every position is known.
 
-        From their end only when the first fetch has been answered, which takes half a second: what is written before
-        that comes 50 ms late once in a while, sometimes 500.
+        Reading from the end returns when the first fetch has been answered, which takes half a second. Records that are
+        written earlier sometimes come 50 ms late, or even 500.
 
         Raises:
             LookupError: a topic does not exist.
@@ -122,7 +122,7 @@ class Wire:
             key: of the record.
             value: of the record.
             headers: of the record.
-            patient: nobody waits for it, so it may be gathered with others for longer.
+            patient: no query depends on it, so it may be gathered with others for longer.
         """
         name = self._prefix + topic
         sender = self._patient if patient else self._producer
@@ -207,7 +207,7 @@ class Wire:
         )
 
     def _is_behind(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Tell whether anything before these offsets is to be read; where nothing was read yet there is no position."""
+        """Tell whether records before these offsets are unread; before the first read there is no position."""
         places = self._consumer.position([*ends])
         return any(max(place.offset, self._starts[place]) < ends[place] for place in places)
 

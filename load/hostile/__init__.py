@@ -1,6 +1,6 @@
 """Attacks and accidents that clients, brokers and operators can cause, against a deployment that serves an honest one.
 
-attack   what one is: a name, who causes it, what it does
+attack   the definition: a name, who causes it, what it does
 arena    where attacks act: topics, processes, Redis, the broker
 batches  record batches made by hand, as only another client would write them
 honest   the client that must not notice

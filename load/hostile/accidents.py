@@ -42,7 +42,7 @@ async def _commit_marker(arena: Arena) -> None:
 
 
 async def _aborted(arena: Arena) -> None:
-    """Queries of a transaction that was aborted. They are answered, as docs/limits.md says, and nobody is held up."""
+    """Queries of a transaction that was aborted. They are answered, as docs/limits.md says, and no query is delayed."""
     names = [f"aborted-{number}-{uuid.uuid4().hex}" for number in range(5)]
     values = [arena.codec.encode(Query(name, HONEST, row(1))) for name in names]
     async with arena.transaction(topics.QUERIES, values, commit=False):
@@ -50,7 +50,7 @@ async def _aborted(arena: Arena) -> None:
 
 
 async def _open_transaction(arena: Arena) -> None:
-    """A transaction that stays open for a while; only those who read the same topic may have to wait for its end."""
+    """A transaction that stays open for a while; only readers of the same topic may have to wait for its end."""
     value = arena.codec.encode(Query(uuid.uuid4().hex, SLOW, row(1)))
     async with arena.transaction(topics.model_queries("slow"), [value], commit=True):
         await asyncio.sleep(3)
@@ -73,7 +73,7 @@ async def _no_topic(arena: Arena) -> None:
 
 
 async def _damaged_state(arena: Arena) -> str | None:
-    """A state in Redis that nobody can read, of one user; all others are read."""
+    """An unreadable state of one user in Redis; all others are read."""
     place = f"{{{arena.prefix}:{state_partition(PEOPLE, PARTITIONS)}}}:states"
     async with Client(arena.stage.bootstrap, arena.prefix) as client:
         for user in ("damaged", "fine"):
@@ -155,7 +155,7 @@ async def _malformed_packages(arena: Arena) -> str | None:
 
 
 def _sound(folder: Path, version: str) -> None:
-    """Package a linear model with examples, as nobody could object to."""
+    """Package a valid linear model with examples."""
     rows = np.arange(8, dtype=np.float32).reshape(8, 1)
     package_sklearn(LogisticRegression().fit(rows, [0, 1] * 4), folder, "slow", version, rows)
 

@@ -40,7 +40,7 @@ Strike: TypeAlias = "Callable[[Arena], Coroutine[None, None, str | None]]"
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """What an attack gets.
+    """The arguments and helpers of an attack.
 
     Attributes:
         stage: the broker and Redis.
@@ -80,7 +80,7 @@ class Arena:
         await asyncio.to_thread(self._send, topic, made, rate)
 
     async def batch(self, topic: str, made: bytes, partition: int = 0) -> None:
-        """Have the broker take a batch made by hand; a refusal is counted."""
+        """Send the broker a batch made by hand; a refusal is counted."""
         code = await asyncio.to_thread(batches.produce, self.stage.bootstrap, self.full(topic), partition, made)
         if code:
             self.refused[f"error {code}"] += 1
@@ -101,7 +101,7 @@ class Arena:
         await asyncio.to_thread(producer.commit_transaction if commit else producer.abort_transaction, _ANSWER_S)
 
     def consumer(self) -> Consumer:
-        """Return a reader that leaves no trace; whoever asks for it assigns and closes it."""
+        """Return a reader that leaves no trace; the caller assigns and closes it."""
         return Consumer(
             {
                 "bootstrap.servers": self.stage.bootstrap,
@@ -129,7 +129,7 @@ class Arena:
             await asyncio.to_thread(future.result, _ANSWER_S)
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic, whoever reads it."""
+        """Delete a topic, even if it is being read."""
         admin = self._admin()
         for future in admin.delete_topics([self.full(topic)]).values():
             await asyncio.to_thread(future.result, _ANSWER_S)
@@ -147,7 +147,7 @@ class Arena:
 
     @asynccontextmanager
     async def standing_still(self, instance: str) -> AsyncIterator[None]:
-        """Have a role stand still for the time of a block."""
+        """Stop a role (SIGSTOP) for the time of a block."""
         process = psutil.Process(self.system.pids[instance])
         process.suspend()
         try:
@@ -157,7 +157,7 @@ class Arena:
 
     @asynccontextmanager
     async def limited(self, instance: str, data_bytes: int) -> AsyncIterator[None]:
-        """Let a role take so much memory and no more for the time of a block, as a container would."""
+        """Bound the memory of a role for the time of a block, as a container would."""
         process = psutil.Process(self.system.pids[instance])
         before = process.rlimit(psutil.RLIMIT_DATA)
         process.rlimit(psutil.RLIMIT_DATA, (data_bytes, before[1]))
@@ -177,7 +177,7 @@ class Arena:
 
     @asynccontextmanager
     async def redis_away(self) -> AsyncIterator[None]:
-        """Have Redis stand still for the time of a block."""
+        """Stop Redis (SIGSTOP) for the time of a block."""
         async with self.redis() as client:
             process = psutil.Process(int((await client.info("server"))["process_id"]))
         process.suspend()

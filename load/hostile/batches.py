@@ -1,4 +1,4 @@
-"""Record batches made by hand, and a broker asked to take them: what other clients could write and ours never would.
+"""Record batches made by hand, which other clients could write and ours never does, and their way to a broker.
 
 Layouts: Kafka's protocol guide, "Record Batch" (magic 2) and Produce v7. Numbers are zigzag varints, as Avro's.
 """

@@ -1,4 +1,4 @@
-"""Attacks by amount: of queries, contexts, bytes, feedback, ids. Each costs its sender little."""
+"""Attacks by volume: many queries, contexts, bytes, feedback or ids. Each costs its sender little."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _fat_feedback(arena: Arena) -> None:
 
 
 async def _early_feedback(arena: Arena) -> None:
-    """Feedback on 50,000 queries that nobody asked."""
+    """Feedback on 50,000 queries that do not exist."""
     await arena.send(topics.FEEDBACK, (Feedback(name, 1) for name in _ids(50_000)), rate=10_000)
 
 
@@ -136,7 +136,7 @@ async def _unknown_application(arena: Arena) -> None:
 
 
 async def _priorities(arena: Arena) -> None:
-    """Everything is more important than anybody else's."""
+    """Queries that all have the highest priority."""
     queries = (Query(name, SLOW, row(1), priority=2**31 - 1) for name in _ids(5_000))
     await arena.send(topics.QUERIES, queries, rate=1_000)
 

@@ -1,7 +1,7 @@
-"""The client that must not notice: a steady rate of queries with feedback, from a process of its own.
+"""The honest client, which no attack may disturb: a steady rate of queries with feedback, from a process of its own.
 
-What attackers do takes time in the harness, too; a process of its own keeps that out of what is measured. Answers are
-judged from when each query was meant to be sent, second by second.
+Attacks take time in the harness, too; the process of its own keeps that out of the measurement. Latency counts from the
+time when each query was meant to be sent, second by second.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """What became of the queries of some seconds: sent, answered, in time, wrong."""
+    """The outcomes of the queries of some seconds: sent, answered, in time, wrong."""
 
     sent: int
     answered: int

@@ -1,4 +1,4 @@
-"""Attacks of single records: what no client of ours would send, and Kafka takes all the same."""
+"""Attacks by single records: ones that no client of ours would send, but that Kafka accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The deployment that is attacked: the honest application, and others for what attackers ask."""
+"""The deployment that is attacked: the honest application, and others for the attackers' queries."""
 
 from __future__ import annotations
 

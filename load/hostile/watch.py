@@ -1,4 +1,4 @@
-"""What an attack cost, seen from outside: roles that ended, memory, dead letters, and states that are no fold."""
+"""The damage of an attack, seen from outside: roles that ended, memory, dead letters, and wrong states."""
 
 from __future__ import annotations
 

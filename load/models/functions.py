@@ -53,7 +53,7 @@ def wrong(rows: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 def never_in_time(rows: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Answer 0 after two seconds, when nobody waits any more."""
+    """Answer 0 after two seconds, when the query is over."""
     time.sleep(2)
     return np.zeros(len(rows), np.int64)
 

@@ -1,7 +1,7 @@
-"""Models that say what the input says they say: predictions made beforehand, replayed through real workers.
+"""Models whose answers stand in the input: predictions made beforehand, replayed through real workers.
 
-A row holds what each of n models answers and, after those, for how many milliseconds each is to dawdle over it, if
-there is any dawdling. Packaged by dotted path (`package`), so a worker needs no file and no state.
+A row holds the answer of each of n models. After those it may hold how many milliseconds each model sleeps over it.
+Packaged by dotted path (`package`), so a worker needs no file and no state.
 """
 
 from __future__ import annotations

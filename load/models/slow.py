@@ -1,7 +1,7 @@
-"""Three models, one of which dawdles: each says what the row says it says.
+"""Three models whose answers stand in the row; the last one is slow.
 
-A row holds what the three answer and for how many milliseconds the last one dawdles over it. Skysail runs each in a
-worker (packaged by dotted path); whoever runs models in line calls them one after the other.
+A row holds the three answers, and for how many milliseconds the last model sleeps over it. Skysail runs each model in a
+worker (packaged by dotted path). Systems that run models in line call them one after the other.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Models and rows for scenarios: scikit-learn's digits, 64 features, or MNIST, 784 as bytes.
 
-The rows that a scenario asks with are the ones no model was trained on.
+Scenarios ask with rows that no model was trained on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NOISE, _COPIES = 0.35, 6  # make thousands of rows support vectors, as a kernel
 
 
 class Estimator(Protocol):
-    """What scikit-learn's classifiers and regressors have in common."""
+    """The common interface of scikit-learn's classifiers and regressors."""
 
     def fit(self, rows: NDArray[np.generic], truth: NDArray[np.generic], /) -> Self:
         """Learn from rows (n, features) and what each of them should give."""

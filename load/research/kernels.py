@@ -1,9 +1,9 @@
-"""What a query costs inside the kernels: CPU per step with no broker, no runtime and no model's own time.
+"""The cost of a query inside the kernels: CPU per step, without broker, runtime and the model's own time.
 
     python -m load.research.kernels [queries]
 
-Poll by poll the same queries go through every kernel, one's effects as the next one's records. Best of some rounds,
-since a neighbour on the machine only ever adds.
+Poll by poll the same queries go through every kernel. The effects of one are the records of the next. The best of
+several rounds counts, because other work on the machine can only add time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scenarios that compare Skysail with other systems and with a paper, and that account for each microsecond."""
+"""The scenarios that compare Skysail with other systems and with a paper, and the account of each microsecond."""
 
 from load.research.account import page
 from load.research.account import scenario as account

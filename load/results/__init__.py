@@ -1,1 +1,1 @@
-"""What a run measured: written, compared, shown."""
+"""Results of runs: written, compared, shown."""

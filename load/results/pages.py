@@ -43,8 +43,8 @@ def section(
     parts = [f"## {title}\n", introduction, f"{machine}\n"]
     parts += [f"### {table.title}\n\n{table.markdown()}" for table in tables]
     missed = [
-        f"target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
-        f" {verdict.target.relation} {verdict.target.bound:g}"
+        f"Target missed: {verdict.target.figure} is {_shown(verdict.measured)}, and should be"
+        f" {verdict.target.relation} {verdict.target.bound:g}."
         for verdict in verdicts(result, figures)
         if not verdict.reached
     ]

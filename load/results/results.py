@@ -1,4 +1,4 @@
-"""The result of a run as JSON that can be compared. The machine is described apart, in `environment.json`."""
+"""The result of a run as JSON that can be compared. `environment.json` beside it describes the machine."""
 
 from __future__ import annotations
 

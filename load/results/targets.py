@@ -1,6 +1,6 @@
 """Judges a result by the targets of its scenario.
 
-A target says that nothing has got worse, not that Skysail is ahead: docs/benchmark.md begins with what to doubt.
+A target says that no figure has got worse, not that Skysail is ahead: docs/benchmark.md begins with reasons to doubt.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One file for each scenario: what it runs, and which figures come of it."""
+"""One file for each scenario: what it runs, and its figures."""

@@ -1,8 +1,8 @@
 """`agreement`: the more models agree, the fewer answers are wrong (Clipper, NSDI 2017, figure 7).
 
-Seven models' public predictions of MNIST through two applications side by side: `all` asks the seven, `best-missing`
-all but the best of them. No feedback is given, so weights stay equal and every answer is a plain vote, which is
-compared with the vote in numpy; the confidence of an answer is the share of the models that agree with it.
+Seven models' public predictions of MNIST go through two applications side by side. `all` asks the seven, and
+`best-missing` all but the best of them. There is no feedback, so weights stay equal and every answer is a plain vote,
+which is compared with the vote in numpy. The confidence of an answer is the share of the models that agree with it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CLASSES = 10
 
 
 class Answered(NamedTuple):
-    """What became of one query: the answer (-1 = none), its confidence, and how many outputs agree with it."""
+    """The outcome of one query: the answer (-1 = none), its confidence, and how many outputs agree with it."""
 
     answer: int
     confidence: float

@@ -1,10 +1,10 @@
 """`batching`: the adaptive batch size of a real worker on a model whose cost is known exactly.
 
-The model takes 5 ms a batch and 0.1 ms a row; the objective of a batch is 20 ms, so the best batch has 150 rows and
-does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway the rows become twice as dear.
-Then each other controller does the same work; `fixed` has the best size for the rows before they become dearer.
+The model takes 5 ms a batch and 0.1 ms a row, and the objective of a batch is 20 ms. So the best batch has 150 rows and
+does 7,500 rows a second. A backlog of model queries keeps every take full. Halfway each row begins to cost twice as
+much. Each other controller does the same work. `fixed` has the best size for the first half.
 
-At last the controllers are held against the best fixed batches of real models, which decides what is the default
+In the end the controllers are compared with the best fixed batches of real models. This decides the default
 (`load.scenarios.parts.controller_comparison`).
 """
 

@@ -1,10 +1,10 @@
-"""`cache`: the requests of a production cache as queries; each key that is not remembered costs one model query.
+"""`cache`: the requests of a production cache as queries; each key that is not in the cache costs one model query.
 
 The keys are the first 500,000 of Twitter's cache cluster 52 (Yang, Yue and Rashmi, OSDI 2020), in their order. All go
-through the selection kernel with room for 1,000 and for 10,000 of them, and through the whole system with room for
-1,000; in the short form a prefix of them. Hits are counted by what reaches the model's topic, and every answer is
-compared with the model's. Beside them stand the hits of CLOCK, what either rule costs, and what a cache costs where
-every input is new.
+through the selection kernel with room for 1,000 and for 10,000 keys, and through the whole system with room for 1,000.
+The short form uses a prefix of them. The queries that reach the model's topic give the hits. Every answer is compared
+with the model's. The result also has the hits of CLOCK, the cost of either rule, and the cost of a cache if every input
+is new.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """`controllers`: six models through real workers: time by batch size, and rows a second by each batch controller.
 
 The models and the objective of 20 ms are Clipper's (NSDI 2017, figures 3 and 4), on the 64 features of scikit-learn's
-digits; a small neural network stands in for the linear SVM on Spark. First each model is asked one record of so many
-rows at a time, then every controller gets the same backlog, and so do batches of one (`none`). At last the linear SVM
-is asked through the whole way, by queries, with batches and without; the rate counts from when all of them are
-written, and their answers are read afterwards. There its pixels travel as what they are, a byte each: that leaves
-everybody on the way less to do for a query.
+digits. A small neural network stands in for the linear SVM on Spark. First each model gets one record of so many rows
+at a time. Then every controller gets the same backlog, and so do batches of one (`none`).
+
+In the end queries go the whole way to the linear SVM, with batches and without. The rate counts from the time when all
+of them are written, and their answers are read afterwards. There each pixel travels as a byte, which leaves all roles
+less to do for a query.
 """
 
 from __future__ import annotations

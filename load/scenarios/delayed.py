@@ -1,10 +1,10 @@
-"""`delayed`: a free model waits a moment for company: rows a batch, the model's time a row and latency (figure 5).
+"""`delayed`: a free model waits for more rows: rows a batch, the model's time a row, latency (Clipper's figure 5).
 
-Clipper (NSDI 2017) waits up to some milliseconds for a batch to fill, which pays where a batch costs far more than a
-row. The model here takes 5 ms a batch and 0.1 ms a row and leaves the processor alone, so what is measured is the
-waiting and not the machine. The same Poisson queries go the whole way with each longest wait; `deferred` is the
-controller, told to wait at any load (Symphony's rule bounds the wait by the deadline besides). The model's time a row
-says how many rows a second it could do in such batches.
+Clipper (NSDI 2017) waits up to some milliseconds for a batch to fill, which pays if a batch costs far more than a row.
+The model here sleeps 5 ms a batch and 0.1 ms a row, so the result shows the waiting and not the machine. The same
+Poisson queries go the whole way with each longest wait. The controller is `deferred`, set to wait at any load;
+Symphony's rule also bounds the wait by the deadline. The model's time a row gives the rows a second that it could do in
+such batches.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`figure8`: the best model breaks for a quarter of the run, and feedback tells (Clipper, NSDI 2017, figure 8).
+"""`figure8`: the best model breaks for a quarter of the run, and feedback shows it (Clipper, NSDI 2017, figure 8).
 
-20,000 queries through Kafka for each of three applications side by side: `exp3`, `exp4`, and `single` on the model that
-breaks. The models replay real predictions, which the input carries: five public MNIST models, or, where that file is
-not there, five models trained on digits. Same permutation and same failure as the numpy reference, so the errors can be
-compared with its errors.
+20,000 queries go through Kafka for each of three applications side by side: `exp3`, `exp4`, and `single` on the model
+that breaks. The models replay real predictions, which the input carries: of five public MNIST models or, without that
+file, of five models trained on digits. Permutation and failure are those of the numpy reference, so the errors can be
+compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`hostile`: every attack and accident of `load.hostile`, one after the other, while an honest client goes on asking.
 
-Nothing that a client may send, a broker may do or an operator may mistake ends a role, keeps an honest query without an
-answer, teaches what nobody taught, or takes memory that is not given back.
+No client, no broker and no mistake of an operator may end a role or leave an honest query without an answer. None may
+change a state other than by feedback, or take memory that is not freed.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class _Watchers:
 
 
 async def _strike(attack: Attack, arena: Arena) -> str | None:
-    """Strike; an attack that could not do what it wanted is told, and is no pass."""
+    """Strike; an attack that could not be carried out is reported, and does not count as passed."""
     try:
         return await attack.strike(arena)
     except Exception as error:  # noqa: BLE001 - the system is being broken: whatever is raised is a finding

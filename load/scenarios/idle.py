@@ -1,4 +1,4 @@
-"""`idle`: what a deployment costs when nobody asks anything: memory by role, CPU of all roles together."""
+"""`idle`: the cost of a deployment without queries: memory by role, CPU of all roles together."""
 
 from __future__ import annotations
 

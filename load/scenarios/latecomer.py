@@ -1,9 +1,9 @@
-"""`latecomer`: an ensemble of four models, one of which is late every time, in three ways of putting up with it.
+"""`latecomer`: an ensemble of four models, one of which is always late, and three ways to deal with it.
 
-Decision trees on digits, as in `straggler`, and the last of them dawdles over every row for twice the objective. One
-application leaves it out when it has not answered by the deadline, one puts its running mean (of labels the most
-frequent) in its place (Clipper, NSDI 2017, section 5.2.2), and one has `timely` choose, which stops asking it: only
-then need nobody wait for the deadline.
+The models are decision trees on digits, as in `straggler`. The last of them takes twice the objective for every row.
+One application leaves it out when it has not answered by the deadline. One puts its running mean (for labels the most
+frequent) in its place (Clipper, NSDI 2017, section 5.2.2). One uses the policy `timely`, which stops asking it. Only
+this one answers before the deadline.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ async def run(stage: Stage) -> Result:
 async def _asked(
     driver: Driver, application: str, number: int, inputs: Sequence[Tensor], labels: Sequence[int]
 ) -> dict[str, float]:
-    """Warm up, which is when `timely` learns who is late, then measure."""
+    """Warm up, so that `timely` learns which model is late, then measure."""
     stage, slo_us, name = driver.stage, int(DEADLINE_MS * 1e3), application.replace("-", "_")
     warming, asked = (Rows(application, inputs, labels, seed=stage.seed * 1_000 + 2 * number + step) for step in (0, 1))
     await driver.at(_WARM_UP_RATE, warming, _WARM_UP_S, slo_us)

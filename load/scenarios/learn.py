@@ -1,6 +1,6 @@
-"""`learn`: how fast predictions and feedback become learnt states, and what a million pending predictions weigh.
+"""`learn`: how fast predictions and feedback become learnt states, and the memory of a million pending predictions.
 
-Once with one state for all, once with a state for each of many users, all of whom have been learnt of before.
+It runs once with one state for all, and once with a state for each of many users, all of which exist already.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""`lock`: what a model that predicts in a thread does to the event loop beside it, and the event loop to the model.
+"""`lock`: how a model that predicts in a thread delays the event loop beside it, and the event loop the model.
 
-Python runs one thread at a time. How late the loop wakes up beside a model, and how much longer the model takes beside
-the loop, tell those that leave the lock alone while they compute from those that keep it.
-`workers/executors/loop_budget.py` decides by this where batches run. Nothing here goes over Kafka.
+Python runs one thread at a time. The scenario measures how late the loop wakes up beside a model, and how much longer
+the model takes beside the loop. This tells models that release the lock while they compute from those that keep it.
+`workers/executors/loop_budget.py` decides by this where batches run. Kafka is not used.
 """
 
 from __future__ import annotations

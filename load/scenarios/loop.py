@@ -1,7 +1,7 @@
 """`loop`: the whole system, against the hand loop and the bare chain of the same run.
 
-Exp3 over two scikit-learn models of 64 features, every role in a process of its own, feedback for every answer. Then
-the shortest path, one model inline, beside one hop of that chain.
+First Exp3 runs over two scikit-learn models of 64 features, every role in a process of its own, with feedback for every
+answer. Then the shortest path, one model inline, is compared with one hop of that chain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Turn(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """What one start of the system gave."""
+    """The result of one start of the system."""
 
     backlogs: Sequence[Mapping[str, float]]
     turns: Sequence[_Turn]

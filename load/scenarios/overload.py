@@ -1,9 +1,9 @@
 """`overload`: goodput of a slow model at its capacity and at three times that, with and without admission, by priority.
 
-The model takes 5 ms a batch and 1 ms a row in batches of at most 40, so it does 889 rows a second. Goodput is what a
-model has answered within the objective; a default output does not count. Then, with admission, a third of the queries
-each has priority 0, 1 and 2: at three times the capacity those of one priority alone would keep the model busy. Last
-the worker sizes its batches itself, as it does by default, and so does what it can do.
+The model takes 5 ms a batch and 1 ms a row in batches of at most 40, so it does 889 rows a second. Goodput counts
+answers of a model within the objective; a default output does not count. Then, with admission, a third of the queries
+each has priority 0, 1 and 2. At three times the capacity, the queries of one priority alone keep the model busy. Last
+the worker sizes its batches itself, as it does by default.
 """
 
 from __future__ import annotations

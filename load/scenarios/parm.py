@@ -1,4 +1,4 @@
-"""`parm`: a published network gives the published answers through the whole system, whatever the batches.
+"""`parm`: a published network gives the published answers through the whole system, for any batches.
 
 ParM's base network for MNIST (784-200-100-10; Kosaian et al., SOSP 2019) answers the 10,000 test images: 9,793 right.
 """

@@ -1,10 +1,9 @@
 """`personal`: each user has a model that suits them, and feedback finds it (Clipper, NSDI 2017, figure 10).
 
-Six models of spoken digits, each made for one speaker; the users are those speakers. Three applications side by side:
-`global` knows no users (Exp3), `bandit` keeps an Exp3 state a user, `full` an Exp4 state a user, which asks
-every model.
-Same data, order and parameters as the numpy reference, so the errors can be compared with its errors. Several runs go
-through the system at once, each with states of its own.
+Six models of spoken digits are each made for one speaker, and the users are those speakers. Three applications run side
+by side. `global` knows no users (Exp3). `bandit` keeps an Exp3 state a user. `full` keeps an Exp4 state a user, which
+asks every model. Data, order and parameters are those of the numpy reference, so the errors can be compared. Several
+runs go through the system at once, each with states of its own.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Replay:
     Attributes:
         rows: (n, 6) uint8, what each model says about recording t.
         labels: (n,) the truth.
-        users: (n,) who speaks.
+        users: (n,) the speakers.
         runs: how many.
         seed: of the ids, which policies draw by.
         wrong: (lanes, runs, n) whether that query was answered wrongly or not at all.
@@ -78,7 +77,7 @@ class Replay:
         self.wrong = np.ones((len(LANES), self.runs, len(self.labels)), dtype=np.bool_)
 
     def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: application by turns, then run, then row."""
+        """Return query number `index`: applications alternate first, then runs, then rows."""
         rest, lane = divmod(index, len(LANES))
         t, run = divmod(rest, self.runs)
         name, application = query_id(self.seed, index), tuple(LANES)[lane]

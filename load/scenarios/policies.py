@@ -1,9 +1,8 @@
 """`policies`: every policy's error on the same recorded answers: models that stay as they are, break, or know one user.
 
-Offline: the policies' own functions are called in the order of the queries, no Kafka and no clock in between. The five
-models are those of `figure8`, on public predictions of MNIST or, where that file is not there, on digits; the users and
-their six models are those of `personal`. What a policy draws by differs from run to run; those that draw nothing are
-played once.
+The scenario is offline: it calls the policies' own functions in the order of the queries, without Kafka or a clock. The
+five models are those of `figure8`, on public predictions of MNIST or, without that file, on digits. The users and their
+six models are those of `personal`. Policies that draw run several times with other draws; the others run once.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ POLICIES: Mapping[str, str] = {
 STREAMS: Mapping[str, str] = {
     "steady": "models stay",
     "break": "the best breaks, is mended",
-    "turns": "two break by turns",
+    "turns": "two break in turn",
     "late": "breaks, feedback 200 late",
     "users": "six users, a state for all",
     "contexts": "six users, a state each",
@@ -62,32 +61,32 @@ SUITS: Mapping[str, tuple[str, str]] = {
     "discounted_ucb": ("1", "models that drift, and feedback that comes at once"),
     "thompson": ("1", "models that stay; feedback may be late"),
     "exp3": ("1", "models that drift or break; feedback may be late; the log serves off-policy estimates"),
-    "linucb": ("1", "what suits a query shows in its features"),
+    "linucb": ("1", "the query's features show which model suits it"),
     "linear_thompson": ("1", "the same, with feedback that comes late"),
     "exp4": ("all", "the smallest error where every model may be asked; follows the best as it changes"),
     "class_vote": ("all", "models that err independently, or know different classes"),
-    "timely": ("those in time", "as `exp4`, with models that may miss the deadline: it goes by their latencies"),
+    "timely": ("those in time", "as `exp4`, with models that may miss the deadline: it uses their latencies"),
 }
 _INTRODUCTION = """\
 # Which policy suits what
 
-Written by `skysail load run policies --docs docs/policies.md`: the policies' own functions, with the defaults of
-their parameters, on the same recorded answers (`load/scenarios/policies.py`), without Kafka. An error is the share of
-wrong answers; those of policies that draw are means of {runs} runs (on MNIST the linear ones are of one). `equal
-vote` asks all models and counts each alike, `best model` is the best single one in hindsight, `one at random` asks
-any.
+Written by `skysail load run policies --docs docs/policies.md`. The policies' own functions run on the same recorded
+answers, without Kafka and with the defaults of their parameters (`load/scenarios/policies.py`). An error is the share
+of wrong answers. For policies that draw it is the mean of {runs} runs (linear policies on MNIST: of one). `equal vote`
+asks all models and counts each alike. `best model` is the best single one in hindsight. `one at random` asks any.
 """
 _READING = """\
-- *models stay*: five models of MNIST, {steady:,} queries. *The best breaks, is mended*: Clipper's figure 8, 20,000
-  queries, the best model always wrong in the second quarter. *Two break by turns*: every 2,500 queries one of the two
-  best breaks or is mended. *Feedback 200 late*: the same as the break, and 200 more queries are decided before a
-  feedback is learnt.
+- *Models stay*: five models of MNIST, {steady:,} queries.
+- *The best breaks, is mended*: Clipper's figure 8, 20,000 queries. In the second quarter the best model is always
+  wrong.
+- *Two break in turn*: every 2,500 queries one of the two best breaks or is mended.
+- *Breaks, feedback 200 late*: as with the break, but 200 more queries are decided before a feedback is learnt.
 - *Six users*: six models of spoken digits, each made for one speaker, 1,500 queries. With one state for all, only the
-  query's features (who speaks) tell users apart, and only the linear policies go by them; with a state each
+  query's features (who speaks) tell users apart. Only the linear policies use them. With a state each
   (`per_context: true`), every policy learns each user.
-- A policy that asks one model costs one model's work a query; `exp4` and `class_vote` cost that of all of them, and
+- A policy that asks one model costs one model's work a query. `exp4` and `class_vote` cost the work of all models, and
   learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
-- `ucb1` and `discounted_ucb` send all queries to one model between two updates: with late feedback that is the wrong
+- `ucb1` and `discounted_ucb` send all queries to one model between two updates. With late feedback that is the wrong
   one for long. Their log has propensities of 0 and 1 only.
 """
 

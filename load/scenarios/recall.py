@@ -1,10 +1,9 @@
 """`recall`: feedback learnt a second, four models asked each time, with the prediction cache and without.
 
-Clipper (NSDI 2017, section 4.2) needs every model's prediction of a row again when its feedback comes, and its cache
-holds them: 6,000 observations a second become 11,000. Here an answer carries what each model said, so feedback asks
-nobody; what the cache saves is asking the models in the first place. A backlog of queries about the same few hundred
-rows goes the whole way, each answer gets feedback, and the clock stops when joiner and learner have committed the last
-one.
+Clipper (NSDI 2017, section 4.2) needs every model's prediction of a row again when its feedback comes. Its cache holds
+them: 6,000 observations a second become 11,000. Here an answer carries the outputs of all models, so feedback asks no
+model. The cache saves the first asking instead. A backlog of queries about the same few hundred rows goes the whole
+way, and each answer gets feedback. The clock stops when joiner and learner have committed the last one.
 """
 
 from __future__ import annotations

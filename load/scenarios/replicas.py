@@ -1,9 +1,8 @@
 """`replicas`: one to four workers of a model share its queries (Clipper, NSDI 2017, figure 6).
 
-The model takes 5 ms a batch and 1 ms a row and leaves the processor alone meanwhile, as one on a GPU or behind a socket
-does; in batches of 40 a worker does 889 rows a second. A backlog lies evenly in the four partitions of the model's
-topic. The rate is that of the time in which every worker has work: three workers cannot share four partitions evenly,
-so one of them drains two, which `drained` shows.
+The model sleeps 5 ms a batch and 1 ms a row, as if it waited for a GPU or a socket. In batches of 40 a worker does 889
+rows a second. A backlog lies evenly in the four partitions of the model's topic. The rate counts while every worker has
+work. Three workers cannot share four partitions evenly, so one of them drains two, which `drained` shows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`rollout`: a model's next version comes under load, as a canary, for all queries, and goes; beside it, no change.
+"""`rollout`: under load, a model's next version comes as a canary, serves all queries, and goes again.
 
-The two versions answer differently, and each answer is held against what the version in whose name it was given says:
-no query may be lost, none answered by default or late that would not have been, none under a wrong name.
+The two versions answer differently, and each answer is compared with that of the version that it names. No query may be
+lost, and none may be answered under a wrong name. None may be late or answered by default because of the change.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _unserved(figures: Mapping[str, float]) -> float:
 
 
 async def _change(stage: Stage, system: System, judge: Judge) -> dict[str, float]:
-    """Have version 2 answer a share after a quarter of the stretch, everything after two, and nothing after three.
+    """Let version 2 answer a share after a quarter of the stretch, all queries after two, and none after three.
 
     Returns:
         How long each took (s), -1 = it never happened, and the share that was.

@@ -1,6 +1,6 @@
-"""`runtimes`: what a batch takes under scikit-learn and under each runtime that a model of it can be converted to.
+"""`runtimes`: the time of a batch under scikit-learn and under each runtime that one of its models can be converted to.
 
-Trees and linear models of the digits, one thread; and what it takes to load two of them. Nothing here goes over Kafka.
+It measures trees and linear models of the digits in one thread, and the loading of two of them. Kafka is not used.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _LOAD = (
 )
 TITLE: Final = "What a batch takes under each runtime"
 INTRODUCTION: Final = """\
-Microseconds, the shortest of five calls, one thread. The models are fitted on scikit-learn's digits (64 features,
-float32, ten classes) and packaged with `--convert auto`; `hummingbird` is what `--convert hummingbird` adds on the CPU.
-Written by `skysail load run runtimes`.
+The tables give microseconds: the shortest of five calls, in one thread. The models are fitted on scikit-learn's digits
+(64 features, float32, ten classes) and packaged with `--convert auto`. `hummingbird` is the runtime that
+`--convert hummingbird` adds, here on the CPU. Written by `skysail load run runtimes`.
 """
 MODELS: Mapping[str, tuple[Estimator, str]] = {
     "random forest of 100 trees": (RandomForestClassifier(100, random_state=_SEED), "label"),
@@ -103,7 +103,7 @@ def _measured(name: str, data: Digits, folder: Path, left_out: list[str]) -> lis
             apart(answers(runtimes[manifest.runtime], sample), form, sample)
             runtimes[also] = form
         except PackageError as error:
-            left_out.append(f"{name} not under {also}: {error}")
+            left_out.append(f"No {also} for {name}, because {_why(error)}.")
     taken = measure(runtimes, data.test_x, SIZES).batch_us
     return [
         {"model": name, "runtime": runtime, **{str(size): us for size, us in sizes.items()}}
@@ -120,13 +120,19 @@ def _loading(name: str, data: Digits, folder: Path, left_out: list[str]) -> list
         try:
             package_sklearn(fitted, path, "toy", "1", data.test_x[:_SAMPLE_ROWS], output=output, convert=convert)
         except PackageError as error:
-            left_out.append(f"{name} not loaded as {convert}: {error}")
+            left_out.append(f"No loading of {name} as {convert}, because {_why(error)}.")
             continue
         command = (sys.executable, "-c", _LOAD, str(path))
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603  # our own command
         s, size = map(float, said.split())
         rows.append({"model": name, "convert": convert, "s": s, "mib": size / 2**20})
     return rows
+
+
+def _why(error: PackageError) -> str:
+    """Return the first sentence of an error; libraries add paragraphs to theirs."""
+    first = str(error).partition(". ")[0]
+    return first + ")" * (first.count("(") - first.count(")"))
 
 
 def _slug(name: str) -> str:

@@ -1,9 +1,8 @@
-"""`scale`: what grows, and how, with workers, models, applications, contexts and time.
+"""`scale`: how time and memory grow with workers, models, applications, contexts and time.
 
 Each part drains backlogs at rising sizes, and is asked 200 times a second after them. `workers`: 2, 4 and 8 of them and
-as many partitions, with models that sleep, so that the cores are not what they wait for. `models`, `applications`,
-`contexts`: up to 64, 1,000 and 1,000,000 of them, models inline, feedback learnt. `memory`: the same load again and
-again.
+as many partitions, with models that sleep, so that they do not wait for the cores. `models`, `applications`,
+`contexts`: up to 64, 1,000 and 1,000,000 of them, models inline, feedback learnt. `memory`: the same load repeated.
 """
 
 from __future__ import annotations
@@ -106,7 +105,9 @@ async def run(stage: Stage) -> Result:
         figures={**figures, **ratios(rows)},
         parameters={"form": stage.form, "states": STATES, "seed": stage.seed},
         series=series,
-        notes=("models of `models`, `applications` and `contexts` run inline: 64 workers would be 64 processes",),
+        notes=(
+            "Models of `models`, `applications` and `contexts` run inline, since 64 workers would be 64 processes.",
+        ),
     )
 
 
@@ -124,8 +125,8 @@ def _held(size: Size) -> list[dict[str, float]]:
 def ratios(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return for each part the CPU time of a query at the largest size over that at the smallest.
 
-    For workers also how far the one farthest from their mean is from it, and how the rate grows; for contexts how much
-    a state that selection keeps takes.
+    For workers it also has the largest deviation from their mean, and how the rate grows. For contexts it has the
+    memory of a state that selection keeps.
     """
     found: dict[str, float] = {}
     for part in dict.fromkeys(row["part"] for row in rows):

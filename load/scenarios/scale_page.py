@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 TITLE: Final = "What grows, and how"
 INTRODUCTION: Final = """\
-Backlogs at rising sizes, and single queries after them. Workers have sleeping models, so that the cores are not what
-they wait for; everything else runs models that cost nothing inside the selection role, with all feedback joined and
-learnt. Memory is resident, after the backlogs. Written by `skysail load run scale`.
+Backlogs at rising sizes, and single queries after them. Workers have sleeping models, so that they do not wait for the
+cores. In the other parts the models cost nothing and run inside the selection role. All feedback is joined and learnt.
+Memory is resident, after the backlogs. Written by `skysail load run scale`.
 
 **Do not read "queries/s" as a rate that can be had.** Selection stamps an answer when its call begins, before anything
-is sent, and the largest of several short backlogs counts. Times CPU per query, several rows would need more cores than
-there are. How CPU time, latency and memory grow is what this part is for.
+is sent. The largest of several short backlogs counts. Multiplied by CPU per query, several rows would need more cores
+than there are. This part shows how CPU time, latency and memory grow.
 """
 _TITLES: Final = {
     "workers": "Workers and partitions",

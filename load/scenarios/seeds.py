@@ -50,7 +50,7 @@ async def run(stage: Stage) -> Result:
 
 
 def seeds(first: int, hours: float) -> Iterator[int]:
-    """Yield seeds until they stand for so many hours."""
+    """Yield seeds until they add up to so many hours."""
     left_s, seed = 3_600 * hours, first
     while left_s > 0:
         yield seed

@@ -1,10 +1,10 @@
-"""`specialists`: models that know different classes vote, each as strongly as feedback says for what it answered.
+"""`specialists`: models that know different classes vote, with a weight for each answered class, learnt from feedback.
 
-The public MNIST predictions of seven models, of which each knows four digits: model k those from k to k + 3. What it
-says of any other digit is drawn at random, so it names its own ones wrongly, too. One weight a model (`exp4`) cannot
-tell when to believe it; a weight for each class that it answers (`class_vote`) can. Both see the same rows in the same
-order and learn from every label. Then the models answer as they are: they know all digits, and err alike. Where that
-file is not there, five models of digits are asked.
+The rows are the public MNIST predictions of seven models, changed so that each knows four digits: model k those from k
+to k + 3. For any other digit its answer is drawn at random, so its own digits are sometimes wrong answers, too. One
+weight a model (`exp4`) cannot tell when to trust it. A weight for each class that it answers (`class_vote`) can. Both
+see the same rows in the same order and learn from every label. Then the models answer unchanged: they know all digits,
+and err alike. Without that file, five models of digits are used.
 """
 
 from __future__ import annotations

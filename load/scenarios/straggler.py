@@ -1,14 +1,14 @@
 """`straggler`: ensembles of 1 to 16 models, some of them late at random (Clipper, NSDI 2017, figure 9).
 
-Decision trees on digits, each fitted on a few rows of its own, so that more of them are right more often. A model
-dawdles over one row in twenty for twice the objective, and over what waits behind that row. Each size of ensemble is
-asked twice: by the deadline, which answers with what has arrived, and with an objective so long that every model is
-waited for. In time is what was read by the deadline, the default output too, which is no right answer. Larger ensembles
-are asked less often, since all their workers run on this machine, and in the full form for longer, so that one in a
-thousand can be told from none.
+The models are decision trees on digits, each fitted on a few rows of its own, so that more of them are right more
+often. A model takes twice the objective for one row in twenty, which also delays the rows behind it. Each size of
+ensemble is asked twice. With a deadline, the outputs that have arrived are the answer. With a very long objective,
+every model is waited for. "In time" counts answers read by the deadline, default outputs included, which are never
+right. Larger ensembles are asked less often, because all their workers run on this machine. In the full form they run
+for longer, so that one in a thousand can be told from none.
 
 Each ensemble is asked for a while before it is measured, query by query. A broker writes the first entry of a
-partition's indices when 4 KiB have come in, which for 16 new topics at once took .7 s (measured).
+partition's indices when 4 KiB have come in. For 16 new topics at once this took 0.7 s (measured).
 """
 
 from __future__ import annotations

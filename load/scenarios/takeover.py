@@ -1,11 +1,11 @@
-"""`takeover`: one of two workers of a model is killed, hangs, or stands still: how long its queries go without answers.
+"""`takeover`: one of two workers of a model is killed, hangs, or is stopped: how long its queries go without answers.
 
     killed  kill -9; the supervisor starts it again
     hung    a query on which the model hangs; the worker ends after `worker.patience_s`, and is started again
-    still   SIGSTOP, as a machine that is cut off: nothing tells but Kafka's session timeout, and the other worker has
-            its partitions
+    still   SIGSTOP, like a machine that is cut off: only Kafka's session timeout notices it, and then the other worker
+            gets its partitions
 
-Until then the queries that lie in its partitions are answered by default at their deadline, and none is lost.
+Until then the queries in its partitions are answered by default at their deadline, and none is lost.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def run(stage: Stage) -> Result:
         NAME,
         figures=figures,
         parameters={"rate": RATE, "seconds": stage.seconds, "seed": stage.seed, "slo_ms": _SLO_MS, "workers": 2},
-        notes=("outage_s: from the fault until the last query was sent that got a default for want of a worker",),
+        notes=("outage_s: from the fault until the last query was sent that got a default because it had no worker",),
     )
 
 

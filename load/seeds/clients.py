@@ -1,4 +1,4 @@
-"""Those who ask and tell: queries in bursts, garbage, and feedback in time, early, late, doubled, wrong, for nobody."""
+"""Clients: queries in bursts, garbage, and feedback in time, early, late, twice, wrong, or for unknown queries."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Clients:
 
 
 def _telling(random: Random, application: Application) -> tuple[str, float]:
-    """Draw what is told of a query, and how long after it (s)."""
+    """Draw the feedback of a query, and how long after it (s) it comes."""
     kind = random.choices(("usual", "never", "early", "late", "doubled", "wrong", "nobody's"), (60, 15, 5, 5, 7, 4, 4))[
         0
     ]

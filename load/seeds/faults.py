@@ -1,4 +1,4 @@
-"""What goes wrong: kinds of faults, and how they are drawn."""
+"""Kinds of faults, and how they are drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true of every run, whatever went wrong in it; each law has a name."""
+"""The laws that every run must obey, for any faults in it; each has a name."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Violation(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a run has left behind.
+    """The records and states that a run has left.
 
     Attributes:
         ended: what ended a role, each with its process.
@@ -117,7 +117,7 @@ class Laws:
         return told.record.position in self._ledger.dead or any(one.status is JoinStatus.JOINED for one in seen)
 
     def _in_time(self) -> Iterator[str]:
-        """Look at what was learnt first of each query that was told of in time."""
+        """Check the first lesson of each query that had feedback in time."""
         ledger = self._ledger
         for query_id in ledger.told:
             told = self._first_in_time(query_id)

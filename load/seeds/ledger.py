@@ -1,4 +1,4 @@
-"""What a run has written and committed, looked at while it happens."""
+"""Everything that a run writes and commits, recorded while it happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process under a supervisor: it runs a role, and is started again whenever that ends."""
+"""A process under a supervisor: it runs a role, and is started again whenever the role ends."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Member:
         self._note(f"start {name}")
 
     async def end(self) -> None:
-        """Have the process stop in order, for good."""
+        """Stop the process in order, and do not start it again."""
         task, self._task = self._task, None
         if task is not None:
             self._stop.set()
@@ -115,7 +115,7 @@ class Member:
         later(down_s, self.start)
 
     def halt(self, for_s: float) -> None:
-        """Let the process stand still for a while."""
+        """Pause the process."""
         if self.is_running and self._process is not None:
             self._note(f"halt {self._process.name}")
             self._halted = True
@@ -124,14 +124,14 @@ class Member:
             later(for_s, lambda: self.resume() if self._process is process else None)
 
     def resume(self) -> None:
-        """Let the process go on."""
+        """Resume the process."""
         if self._halted and self._process is not None:
             self._note(f"resume {self._process.name}")
             self._halted = False
             _loop().resume(self._process)
 
     def restart(self, down_s: float) -> None:
-        """Have the process stop in order; another one is started after that and a while."""
+        """Stop the process in order; after a pause another one is started."""
         if self.is_running and not self._stop.is_set():
             self._note(f"stop {self.name}")
             self._down_s = down_s

@@ -1,4 +1,4 @@
-"""Does what a plan's faults say."""
+"""Causes the faults of a plan."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Nemesis:
         self._usual = (self._weather.leg_s, store.weather.leg_s)
 
     def strike(self, fault: Fault) -> None:
-        """Let a fault begin."""
+        """Begin a fault."""
         self._note(f"{fault.kind} {fault.target} {fault.amount:.3f} for {fault.for_s:.3f} s")
         if fault.kind in {"kill", "halt", "restart"}:
             member = self._members[fault.target]
@@ -88,7 +88,7 @@ class Nemesis:
         raise ValueError(f"there is no fault {fault.kind!r}")
 
     def _overtaking(self, fault: Fault) -> Callable[[], object]:
-        """Have a model's workers down for so long that what is asked of it meanwhile has gone."""
+        """Keep a model's workers down until Kafka has deleted the queries asked of it meanwhile."""
         for member in self._members.values():
             if member.role == fault.target:
                 member.kill(fault.for_s + RESTART_S)

@@ -1,4 +1,4 @@
-"""What a seed stands for: a deployment, its traffic, and what goes wrong when."""
+"""The plan that a seed stands for: a deployment, its traffic, and its faults by time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Plan:
 
     @property
     def tolerance_us(self) -> int:
-        """How far times may differ that are told by several clocks."""
+        """How far times of several clocks may differ."""
         return _TOLERANCE_US + int(sum(abs(fault.amount) * 1e6 for fault in self.faults if fault.kind == "clock_steps"))
 
     @property

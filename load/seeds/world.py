@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a seed has shown.
+    """The result of a seed.
 
     Attributes:
         seed: which.
@@ -77,7 +77,7 @@ def simulate(
 
 
 class World:
-    """A deployment, those who use it, and what goes wrong."""
+    """A deployment, its clients, and its faults."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class World:
         self.wall = Wall()
 
     async def run(self) -> Outcome:
-        """Let it all happen."""
+        """Run the deployment to its end."""
         self._configure()
         self._start()
         self._plague()
@@ -153,7 +153,7 @@ class World:
             group.watching.append(self._ledger.on_commit)
 
     def _plague(self) -> None:
-        """Let everything go wrong at its time."""
+        """Begin every fault at its time."""
         nemesis = Nemesis(self.broker, self.store, self.members, self.wall, self.note)
         for fault in self.plan.faults:
             later(fault.at_s, partial(nemesis.strike, fault))

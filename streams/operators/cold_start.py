@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def states_of(seen: Observation) -> tuple[str, ...]:
-    """Return the states that an observation teaches: its decision's, then the common one where there is one.
+    """Return the states that an observation teaches: its decision's, then the common one if there is one.
 
     Raises:
         PolicyError: there is no such policy.
@@ -30,10 +30,10 @@ def states_of(seen: Observation) -> tuple[str, ...]:
 
 
 def started(common: PolicyState | None, spec: str) -> PolicyState | None:
-    """Return the first state of a context, given that of all; None if that one tells nothing to the policy `spec`.
+    """Return the first state of a context, given the common one; None if that is of no use to the policy `spec`.
 
     Raises:
-        PolicyError: the policy cannot begin from that one's numbers.
+        PolicyError: the policy cannot begin from the common state's numbers.
     """
     policy = registry.parse(spec)
     if common is None or common.policy != spec or not has_shared_prior(policy):

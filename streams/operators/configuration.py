@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
 
-# What becomes of a model that has not answered in time, as an application says it.
+# How an application treats a model that has not answered in time.
 LEAVE_OUT, RUNNING_MEAN = MISSING = ("leave_out", "running_mean")
 # Predictions and feedback are kept for as long: a longer window could not be read back.
 MAX_WINDOW_S = 604_800.0
-# An objective longer than the models' topics are kept is none.
+# An objective longer than the retention of the models' topics is invalid.
 MAX_SLO_MS = 3_600_000.0
-# What a query may ask for, in objectives of its application, where that says nothing: patience is what it costs others.
+# The longest objective of a query, in objectives of its application, unless that sets one: patience costs the others.
 MOST_OBJECTIVES = 10.0
 
 

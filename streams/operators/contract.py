@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Position(NamedTuple):
-    """Where a record stands in Kafka. `topic` is the logical name (without the deployment's prefix)."""
+    """A record's place in Kafka. `topic` is the logical name (without the deployment's prefix)."""
 
     topic: str
     partition: int
@@ -97,8 +97,8 @@ class FetchStates(NamedTuple):
 class WriteStates(NamedTuple):
     """Compare-and-set one partition's states together with its offset, in one step.
 
-    Refused if the stored offset is not `expected` (someone else wrote, or the store lost its last second); the runtime
-    then calls `on_revoked` and seeks to what is stored, less what is read back.
+    It is refused if the stored offset is not `expected`: another process wrote, or the store lost its last second. The
+    runtime then calls `on_revoked`, and reads again from the stored offset, or from before it as far as is read back.
     """
 
     partition: int
@@ -121,7 +121,7 @@ class Load(NamedTuple):
 
 
 class Unload(NamedTuple):
-    """Let go of one copy of a version; it is asked no more."""
+    """Drop one copy of a version, which is not asked any more."""
 
     model: str
     version: str
@@ -145,7 +145,7 @@ class Predict(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Tell whoever reads the log."""
+    """Log a message."""
 
     message: str
     is_fault: bool = False
@@ -163,8 +163,8 @@ class Predicted:
     answers: tuple[str, ...] | NDArray[np.generic]
     scores: NDArray[np.generic] | None = None
     reasons: Mapping[int, str] = field(default_factory=dict)  # of the INVALID rows
-    fault: str | None = None  # what the model raised first
-    messages: Mapping[int, str] = field(default_factory=dict)  # to whoever asked, of the INVALID rows
+    fault: str | None = None  # the model's first error
+    messages: Mapping[int, str] = field(default_factory=dict)  # to the clients, for the INVALID rows
 
     @classmethod
     def failed(cls, rows: int, fault: str) -> Predicted:
@@ -173,16 +173,16 @@ class Predicted:
 
 
 class Needs(NamedTuple):
-    """What an operator needs of the runtime.
+    """The needs of an operator, which the runtime fulfils.
 
     Attributes:
-        deadline_us: when `on_timer` wants to be called next; None = never.
-        held: how much is in hand, where one record may be many: counts against the role's bound like records do.
-        paused: consumed topics to leave unread for now, since the operator holds as much of them as it may.
-        read_back_us: how far before the first incomplete record of its main topic it wants to read again. Only to
-            rebuild what it must remember (ids it has seen); what lies before the start is already complete.
-        also_read_back: consumed topics beside the main one of which as much is read again.
-        is_told_unread: whether `on_timer` wants to know what is still to be read.
+        deadline_us: when `on_timer` must be called next; None = never.
+        held: how much is in hand, if one record may hold many; counts against the role's bound as records do.
+        paused: consumed topics to leave unread for now, because the operator holds as much of them as it may.
+        read_back_us: how far before the first incomplete record of the main topic reading begins. This only rebuilds
+            the operator's memory (ids it has seen); records before the start are already complete.
+        also_read_back: consumed topics beside the main one that are read back as far.
+        is_told_unread: whether `on_timer` gets the numbers of unread records.
     """
 
     deadline_us: int | None = None
@@ -213,9 +213,9 @@ class Operator(Protocol):
 
         Args:
             now_us: the time.
-            unread: how many records `on_records` has not been given yet, by partition of a consumed topic; 1 where
-                that is not known, and no partition without any. Told to who wants to know, when it is due and twice
-                a second.
+            unread: how many records `on_records` has not had yet, by partition of a consumed topic; 1 if the number is
+                not known, and no partition without any. Operators with `is_told_unread` get it when they are due, and
+                twice a second.
         """
         return []
 
@@ -241,32 +241,32 @@ class Operator(Protocol):
             took_us: how long the model took.
             now_us: the time.
             is_blocking: nothing was read or written meanwhile.
-            is_lost: the model has to be loaded again before it is asked again; `on_loaded` follows.
+            is_lost: the model must be loaded again before it is asked again; `on_loaded` follows.
         """
         raise RuntimeError("who asks models overrides this; nobody else is answered")
 
     def on_loaded(
         self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
     ) -> Effects:
-        """Take the answer to a `Load`; with a `fault` the copy is of no use, and has been let go of."""
+        """Take the answer to a `Load`; a copy with a `fault` cannot be used, and has been dropped."""
         raise RuntimeError("who loads models overrides this; nobody else is answered")
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """These partitions are ours from here on.
+        """Own these partitions from now on.
 
-        `starts[p]` is the first offset of the main topic that is not complete: as committed to the group, or, where
-        the operator writes states, as stored with them (0 where nothing is stored yet). Earlier records may follow, by
-        what it needs to read back.
+        `starts[p]` is the first incomplete offset of the main topic, as committed to the group. For an operator that
+        writes states it is as stored with them (0 if nothing is stored yet). Earlier records may follow, as far as the
+        operator reads back.
         """
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget everything about these partitions; their new owner starts from what is committed.
+        """Forget everything about these partitions; their new owner starts from the committed offset.
 
-        So after a `WriteStates` was refused: the partition starts over with `on_assigned`, from what is stored.
+        The same happens after a refused `WriteStates`: the partition starts again with `on_assigned`, as stored.
         """
 
     def needs(self) -> Needs:
-        """Say what is needed of the runtime; asked after every call, so it should cost little."""
+        """Return the operator's needs; the runtime asks after every call, so this should cost little."""
         return NO_NEEDS
 
     def statistics(self) -> Mapping[str, float]:

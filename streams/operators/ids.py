@@ -22,14 +22,15 @@ SECOND_US = 1_000_000
 _LAST = 2**32 - 1
 _SMALLEST = 768  # ids before the first are left out
 
-# What is remembered of each id beside its generation tells a copy from another's query under the same id, but for one
-# in 4,096. The rest of 32 bits are generations: after the last, 2 * 10**10 queries at 20,000 each, all is new.
+# Beside its generation, each id keeps a mark of its token. The mark tells a copy from another client's query under the
+# same id, except for one in 4,096. The other bits of 32 are generations. After the last, 2 * 10**10 queries at 20,000
+# each, every id is new.
 _MARKS = 1 << 12
 _LAST_GENERATION = ((1 << 20) - 1) * _MARKS
 
 
 class PythonIdTimes:
-    """What `id_times.IdTimes` is, without a compiler. Times are whole numbers over 0, under 2**32: seconds."""
+    """`id_times.IdTimes` in Python, for use without a compiler. Times are seconds, from 1 to 2**32 - 1."""
 
     __slots__ = ("_limit", "_times")
 
@@ -67,13 +68,13 @@ else:
 
 
 def seconds(time_us: int) -> int:
-    """Return the second that a time lies in, as a time of `IdTimes`: a wrong clock may say anything."""
+    """Return the second of a time, within the bounds of `IdTimes`, as a wrong clock may give any time."""
     second = time_us // SECOND_US
     return second if 0 < second <= _LAST else max(1, min(second, _LAST))
 
 
 def seconds_up(time_us: int) -> int:
-    """Return the second that begins then, or next; likewise."""
+    """Return the second that begins at a time, or the next one; bounded as by `seconds`."""
     second = -(-time_us // SECOND_US)
     return second if 0 < second <= _LAST else max(1, min(second, _LAST))
 
@@ -102,7 +103,7 @@ class RecentIds:
         Args:
             partition: that it was read from.
             query_id: the id.
-            token: of who asks: an id that has come with another one is new; "" = nobody said.
+            token: of the client; an id seen with another token is new; "" = not given.
         """
         recent = self._partitions.get(partition)
         if recent is None or recent.generation >= _LAST_GENERATION:
@@ -111,7 +112,7 @@ class RecentIds:
         oldest, mark = generation - _MARKS, crc32(token.encode()) % _MARKS if token else 0
         known = recent.ids.put(query_id, generation + mark, oldest)
         if known >= oldest and known % _MARKS == mark:
-            if known < generation:  # a copy takes no room from others: it stays where the first is
+            if known < generation:  # a copy takes no room of its own: it stays where the first is
                 recent.ids.put(query_id, known, oldest)
             return False
         recent.size += 1

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 # Queries of a partition, at least: a slow model is seconds late, not minutes.
 _REMEMBERED: Final = 10_000
-_ID: Final = 256  # characters: of queries with longer ids nothing is remembered
-# On a record of topic `shadows`: its outputs are late, not a shadow's. Which it is only who had asked for them knows:
-# by the time of the feedback a shadow may serve, and the version that was late be gone.
+_ID: Final = 256  # characters: queries with longer ids are not remembered
+# Mark on a record of topic `shadows`: its outputs are late, not a shadow's. Only selection, which asked for them, knows
+# this. When the feedback comes, a shadow may serve by now, and the late version may be gone.
 _MARK: Final = ("late", b"1")
 
 
@@ -44,7 +44,7 @@ class LateBatch(NamedTuple):
     applications: tuple[str | None, ...]
 
     def emit(self, partition: int, codec: Codec) -> Emit:
-        """Return the record that tells the joiner."""
+        """Return the record for the joiner."""
         return Emit(topics.SHADOWS, partition, None, codec.encode(self.batch), headers=(_MARK,))
 
 
@@ -56,7 +56,7 @@ class _MissingModels(NamedTuple):
 
 
 class LateOutputs:
-    """What was answered without some of the models asked, by query; of the oldest nothing is known any more."""
+    """Queries that were answered without some of their models; the oldest are forgotten."""
 
     __slots__ = ("_missing",)
 
@@ -127,7 +127,7 @@ def is_late(record: Record) -> bool:
 
 
 class SideOutput(NamedTuple):
-    """What a version said beside an answer: too late for it, or as a shadow."""
+    """An output of a version beside the answer: too late for it, or of a shadow."""
 
     output: ModelOutput
     is_late: bool
@@ -147,7 +147,7 @@ def completed(prediction: Prediction, come: Sequence[SideOutput]) -> tuple[Predi
     late = {one.output.model: one.output for one in come if one.is_late and one.output.model in missing}
     if not late or len(prediction.outputs) == 1:
         return prediction, tuple([one.output for one in come])
-    # At the end: what the answer is held against stands first.
+    # At the end: the outputs that the answer was made of come first.
     outputs = [output for output in prediction.outputs if output.model not in late] + [*late.values()]
     return prediction._replace(outputs=tuple(outputs)), tuple(
         [one.output for one in come if one.output is not late.get(one.output.model)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Observation
 
-# A name, then label names and values by turns: ("answers_total", "application", "digits", "status", "default").
+# A name, then pairs of label name and value: ("answers_total", "application", "digits", "status", "default").
 Key: TypeAlias = tuple[str, ...]
 
 _JOINED = JoinStatus.JOINED  # looking it up costs 0.1 us
@@ -44,7 +44,7 @@ def render(key: Key) -> str:
 
 
 class Durations:
-    """How long the latest took (us), by the value of one label: a deque of numbers is all that adding costs."""
+    """How long the latest took (us), by the value of one label; adding one only appends to a deque."""
 
     __slots__ = ("_label", "_name", "latest")
 
@@ -71,7 +71,7 @@ class Durations:
 
 
 class Losses:
-    """What served answers and asked models cost, where feedback said so: sums and counts, for means of any window."""
+    """Losses of served answers and asked models, from feedback: sums and counts, for means of any window."""
 
     __slots__ = ("_full", "_models", "_served")
 
@@ -84,7 +84,7 @@ class Losses:
         )
 
     def add(self, observations: Iterable[Observation]) -> None:
-        """Count observations; a default loss is nobody's measurement."""
+        """Count observations; default losses are left out, as they measure nothing."""
         for seen in observations:
             if seen.status is not _JOINED:
                 continue
@@ -106,7 +106,7 @@ class Losses:
     def rendered(self) -> dict[str, float]:
         """Return `loss_total` and `losses_total` by application, `model_loss_total`... by application and model.
 
-        `full_loss_share` is how many of the latest losses of numbers were 1: near 1, no model is told from another.
+        `full_loss_share` is the share of the latest losses of numbers that were 1. Near 1, models cannot be compared.
         """
         found = {
             render(("full_loss_share", "application", application)): sum(latest) / len(latest)

@@ -1,4 +1,4 @@
-"""By when a process that was told to stop has stopped: one deadline for everything that it waits for meanwhile.
+"""The time by which a stopping process has stopped: one deadline for everything that it waits for meanwhile.
 
     0 s ── drain, flush ──▶ 3 s ── commit ──▶ 4 s ── leave the group ──▶ 5 s ── disconnect ──▶ 6 s ── exit ──▶ 8 s
   SIGTERM                                                                                                    SIGKILL
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-# How long a process may take from SIGTERM on: enough for a busy broker, little for whoever wants to start it anew.
+# How long a process may take from SIGTERM on: enough for a busy broker, and a short wait for a restart.
 STOP_S: Final = 6.0
 # What each step leaves to those after it: it has ended so long before the end.
 AFTER_WORK_S: Final = 3.0

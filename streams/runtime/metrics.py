@@ -1,4 +1,4 @@
-"""What a process says about itself: one frozen report a second, for whoever wants it.
+"""The reports of a process about itself: one frozen report a second, for any reader.
 
 A hook takes a `Report` and returns nothing: the reports topic, the Prometheus exporter and the tests are hooks.
 """

@@ -144,7 +144,7 @@ class OffsetTracker:
     def complete(self, positions: Iterable[Position]) -> None:
         """Mark records complete, in any order."""
         offsets_of: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
-        for topic, number, offset in positions:  # a joiner's are of two topics by turns
+        for topic, number, offset in positions:  # a joiner's alternate between two topics
             offsets_of[topic, number].append(offset)
         for place, offsets in offsets_of.items():
             known = self._partitions.get(place)

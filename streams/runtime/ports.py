@@ -61,7 +61,7 @@ class Consumer(Protocol):
         ...
 
     async def start(self, rebalanced: Rebalanced) -> None:
-        """Join the group; `rebalanced` is told about every assignment."""
+        """Join the group; `rebalanced` gets every assignment."""
         ...
 
     async def poll(self, timeout_ms: int, only: frozenset[str] | None = None) -> list[Record]:
@@ -197,7 +197,7 @@ class Executors(Protocol):
     """Runs models: in the event loop's thread, in another one, or in child processes. No call waits."""
 
     def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
-        """Say who is told, and who owns the tasks: what ends one of them ends the role."""
+        """Set who hears of events, and who owns the tasks: an error that ends one of them ends the role."""
         ...
 
     def load(self, load: Load) -> None:

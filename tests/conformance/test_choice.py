@@ -319,7 +319,7 @@ def test_a_form_that_only_a_later_version_knows_is_left_out(tmp_path: Path, capl
     path = tmp_path / "p" / MANIFEST
     path.write_text(path.read_text().replace('"trees"', '"quantum"'))
     assert load_package(tmp_path / "p").choice is None
-    assert "nothing is converted to 'quantum' when it is loaded" in caplog.text
+    assert "models cannot be converted to 'quantum' when they are loaded" in caplog.text
 
 
 @NEEDS_HUMMINGBIRD

@@ -56,7 +56,7 @@ def test_a_state_that_does_not_fit_is_refused(states: tuple[Path, Path], tmp_pat
     safe, plain = states
     with pytest.raises(PackageError, match="does not hold the state of"):
         package(safe, tmp_path / "a", *NETWORK[:-1], "outputs=4")
-    with pytest.raises(PackageError, match="does not say that it makes a network"):
+    with pytest.raises(PackageError, match="does not declare that it makes a network"):
         package(safe, tmp_path / "a", "--architecture", "tests.toys:crowd", "--argument", "rows=[]")
     with pytest.raises(UsageError, match="add --architecture"):
         package(safe, tmp_path / "a")

@@ -3,8 +3,8 @@
     python -m workers.executors.child FOLDER DIGEST THREADS [--allow-pickle] [--code=MODULE,...]
         [--sizes=N,N,...] [--measured=N,...] [--memory=BYTES]
 
-What the model prints goes to standard error; standard output belongs to the frames. The input is read in a thread of
-its own, so that the child also ends when its worker dies while the model hangs.
+Output that the model prints goes to standard error; standard output belongs to the frames. The input is read in a
+thread of its own, so that the child also ends when its worker dies while the model hangs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _sizes(flags: list[str], name: str) -> tuple[int, ...]:
 
 
 def _bound(flags: list[str]) -> None:
-    """Bound what this process may take: data, not addresses, of which libraries reserve many gigabytes."""
+    """Bound the data of this process, not its addresses, of which libraries reserve many gigabytes."""
     if given := _given(flags, "--memory="):
         resource.setrlimit(resource.RLIMIT_DATA, (int(given), int(given)))
 

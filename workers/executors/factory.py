@@ -54,7 +54,7 @@ def executor_of(
         model: which; its package must lie where the record says.
         settings: how it is run.
         now_us: the clock.
-        chose: is told which of a package's forms run, and what was measured.
+        chose: called with the forms of a package that run, and the times measured.
     """
     options: _Loading = {
         "digest": model.digest,

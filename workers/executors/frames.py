@@ -1,10 +1,10 @@
 """What a worker and the child process with its model say to each other: length-prefixed frames over two pipes.
 
-    worker ── inputs (pickle) ──▶ child          the worker trusts nobody's bytes but is trusted itself
+    worker ── inputs (pickle) ──▶ child          the child trusts the worker
     worker ◀─ results (npz) ───── child          arrays without pickle: a model's process cannot run code in the worker
 
-A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded,
-and which of its forms runs; or why not.
+A frame is its length (4 bytes, big-endian) and that many bytes. The child's first frame says whether the model loaded
+and which of its forms runs, or why it did not load.
 """
 
 from __future__ import annotations

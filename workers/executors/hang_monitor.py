@@ -1,11 +1,11 @@
-"""Ends the process when a model does not come back that is predicting on the event loop's own thread.
+"""Ends the process when a model that predicts on the event loop's own thread hangs.
 
-    event loop's thread   begin ─▶ the model ─▶ over            what it does takes milliseconds, or for ever
+    event loop's thread   begin ─▶ the model ─▶ over            takes milliseconds, unless the model hangs
     another thread        look ···· look ···· look ···· look    the same call at each: it hangs
 
-Nothing on the event loop can notice it, as nothing runs there; and no thread can be stopped by another one. So the
-process ends at once, without leaving its groups: others take its partitions over when its sessions end, and read again
-what it had not answered.
+The event loop cannot notice this, because nothing else runs on it meanwhile. No thread can stop another one. So the
+process ends at once, without leaving its groups. When its sessions end, other members take over its partitions and read
+the unanswered queries again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A call hangs that so many looks find where the first one found it. Looks, not a clock: a process or a machine that was
-# stopped for an hour has been looked at once.
+# A call hangs if this many looks in a row find the same call. Looks are counted rather than time: a process or machine
+# that was stopped for an hour has been looked at once.
 LOOKS = 10
-# The log may be what the model hangs in.
+# The model may hang inside the log, so logging it may hang, too.
 _TELL_S = 1.0
 
 
 def hung(rows: int, patience_s: float) -> str:
-    """Return what is said of a model that hangs where nothing can stop it."""
+    """Return the message about a model that hangs where nothing can stop it."""
     return (
         f"the model did not answer {rows} rows within {patience_s:.1f} s and a thread cannot be killed: "
         "this worker ends so that it is started again; run the model in a process of its own if this recurs"

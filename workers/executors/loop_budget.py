@@ -1,7 +1,7 @@
 """Which batches run on the event loop's own thread. Pure.
 
-Those that are quick: they take less than the way to a thread and back, or so little that nobody waits for them. And
-those of a model that keeps Python's lock while it computes: beside its thread the event loop gets nothing done.
+Quick batches do: they take less than the way to a thread and back, or so little that no query is delayed. So do batches
+of a model that keeps Python's lock while it computes. The event loop could do nothing beside its thread.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ from collections import deque
 
 from workers.kernel.service_times import QUICK_US, SAMPLES, ServiceTimes
 
-# Where more rows wait, so much instead of `QUICK_US`: the least that handing over costs, as the loop writes the last
-# answers meanwhile.
+# Where more rows wait, this replaces `QUICK_US`. It is the least that handing over costs, because the loop writes the
+# last answers meanwhile.
 HAND_OVER_US = 100
-# The same of a model that keeps the lock: a batch within half of 100 ms. A forest of scikit-learn lets the lock go for
-# microseconds at a time, less than another thread needs to wake up: beside its thread the loop was late by 3 ms at p50
-# and 124 at p99, and the forest took 1.8 times as long; as ONNX 3 ms at p99, 1.03 (`skysail load run lock`, two cores).
+# The same for a model that keeps the lock: half of an objective of 100 ms. A forest of scikit-learn releases the lock
+# for microseconds at a time, less than another thread needs to wake up. Beside its thread the loop was late by 3 ms at
+# p50 and 124 at p99, and the forest took 1.8 times as long. Under ONNX the loop was late by 3 ms at p99, and the forest
+# took 1.03 times as long (`skysail load run lock`, two cores).
 LOCKED_US = 50_000
-# At least so much of a batch is work: a model that waits for something else leaves the lock alone.
+# At least this share of a batch is CPU time. A model that waits for something else does not keep the lock.
 _WORKS = 0.5
-# Batches before a model can count as quick, and after one that was not what it seemed.
+# Batches that are timed before a model can count as quick, at first and after one that took longer than expected.
 PROOFS = 32
 PROOFS_AGAIN = 1_000
-# At once, or bit by bit where quick batches do not make up for it. A process that is not given a core for a while,
-# where there are more of them than cores, seldom waits half as long.
+# A model that exceeds its allowance by this is no longer quick: in one batch, or added up where quick batches do not
+# make up for it. A process that waits for a core, as there are more processes than cores, seldom waits half as long.
 SURPRISE_US = 50_000
 
 
 class Quickness:
     """Tells which batches are predicted on the event loop's own thread.
 
-    What counts is what the model keeps a thread for: the CPU time that it uses, and what it always waits for besides,
-    as for a disk. What it waits for only now and then is a core, or Python's lock: the machine's doing.
+    It counts the time for which the model keeps a thread: its CPU time, and waits that come every time, as for a disk.
+    A wait that comes now and then does not count: it is for a core, or for Python's lock.
 
-    None is before the model has been timed, nor for a good while after it has kept the loop for 50 ms too long.
+    No batch is, before the model has been timed, nor for a good while after it has kept the loop for 50 ms too long.
 
     Args:
         keeps_lock: whether the model keeps Python's lock for most of the time that it computes.
@@ -44,10 +45,10 @@ class Quickness:
         self._times, self._work = ServiceTimes(), ServiceTimes()
         self._waits: dict[int, deque[int]] = {}
         self._proofs = PROOFS
-        self._excess_us = 0  # CPU time over what is allowed, less what the batches since have taken less
+        self._excess_us = 0  # CPU time over the allowance, less the time by which later batches stayed under it
 
     def expects(self, rows: int, *, more: bool = False) -> bool:
-        """Whether a batch of `rows` should not go to a thread, even beside what is to be done for `more`."""
+        """Whether a batch of `rows` should run on the event loop, even if `more` rows wait."""
         return not self._proofs and self._times.usual(rows) <= self._allowed_us(rows, more=more)
 
     def observe(self, rows: int, duration_us: int, cpu_us: int) -> None:
@@ -56,7 +57,7 @@ class Quickness:
         self._learn(rows, duration_us, cpu_us)
 
     def observe_expected(self, rows: int, duration_us: int, cpu_us: int) -> None:
-        """Take the same of a batch that was expected to do without a thread."""
+        """Take the same of a batch that ran on the event loop."""
         allowed_us = self._allowed_us(rows)
         self._learn(rows, duration_us, cpu_us)
         self._excess_us = max(0, self._excess_us + cpu_us - allowed_us)
@@ -64,7 +65,7 @@ class Quickness:
             self.doubt()
 
     def doubt(self) -> None:
-        """Expect no batch to do without a thread for a good while."""
+        """Send every batch to a thread for a good while."""
         self._proofs, self._excess_us = PROOFS_AGAIN, 0
 
     def _allowed_us(self, rows: int, *, more: bool = False) -> int:

@@ -4,8 +4,8 @@
     Predict ─┬▶ executor.run ───▶ predicted                      a task each: a thread or processes work meanwhile
              └▶ quick: `go_on` ─▶ run_quick ─▶ predicted         here, in the next turn of the event loop
 
-A model that hangs, or that fails in a way nobody has foreseen, ends the role if it is vital there. Otherwise it is let
-go of, and the kernel hears why.
+A vital model that hangs, or fails in an unforeseen way, ends the role. Any other model is dropped, and the kernel gets
+the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# What the event loop does beside a model that keeps it: a share of the time that a batch took, and at most so long.
+# The event loop's pause for other work after a batch that kept it: this part of the batch's time (1/8), at most 0.5 ms.
 BREATH_SHARE, BREATH_S = 8, 0.000_5
 # How often the same complaint about a model is logged.
 COMPLAINT_S = 10.0
@@ -47,7 +47,7 @@ class ModelExecutors:
     """Executors by model and copy.
 
     Args:
-        make: returns what runs a version, not started yet; the function is told which of its forms run.
+        make: returns what runs a version, not started yet; it calls the given function with the forms that run.
     """
 
     def __init__(self, make: Callable[[Model, Callable[[Choice], None]], Executor]) -> None:
@@ -64,7 +64,7 @@ class ModelExecutors:
         self._complained_s: dict[str, float] = {}
 
     def connect(self, events: ExecutorEvents, tasks: asyncio.TaskGroup) -> None:
-        """Say who is told, and who owns the tasks."""
+        """Set who hears of events, and who owns the tasks."""
         self._events = events
         self._tasks = tasks
 
@@ -93,7 +93,7 @@ class ModelExecutors:
             task.add_done_callback(leaving.discard)
 
     def predict(self, predict: Predict) -> None:
-        """Predict a batch, here if that is quick and what hangs would end the role anyway; `go_on` starts it then."""
+        """Predict a batch: on the event loop (see `go_on`) if it is quick and a hang would end the role anyway."""
         executor = self._copies[predict.model, predict.copy].executor
         if predict.is_vital and executor.ready and executor.is_quick(len(predict.rows), more=predict.queued > 0):
             self._quick.append((predict, executor))
@@ -101,7 +101,7 @@ class ModelExecutors:
             self._do(self._run(predict, executor))
 
     def go_on(self) -> None:
-        """Run quick batches in the next turn of the event loop: what has been decided is performed before."""
+        """Run quick batches in the next turn of the event loop, after the effects decided so far are performed."""
         if self._quick:
             quick, self._quick = self._quick, []
             asyncio.get_running_loop().call_soon(self._run_quick, quick)
@@ -170,7 +170,7 @@ class ModelExecutors:
             await self._load_again(predict)
 
     def _run_quick(self, quick: Sequence[tuple[Predict, Executor]]) -> None:
-        """Predict here, batch after batch, unless others have to have the event loop first."""
+        """Predict here, batch after batch, unless other tasks need the event loop first."""
         if time.perf_counter() < self._breath_until_s:
             asyncio.get_running_loop().call_soon(self._run_quick, quick)
             return
@@ -203,7 +203,7 @@ class ModelExecutors:
             _log.warning("model %s %s of a batch of %d: %s", predict.model, what, len(predict.rows), told)
 
     async def _give_up(self, predict: Predict, fault: str) -> None:
-        """Fail a batch and let go of its model, which is of no more use."""
+        """Fail a batch and drop its model, which cannot be used any more."""
         copy = self._copies[predict.model, predict.copy]
         await self._drop(copy)
         self._events.predicted(predict, Ran(Predicted.failed(len(predict.rows), fault), 0, is_lost=True))

@@ -48,7 +48,7 @@ class PoolExecutor(Elsewhere):
         return all(child.ready for child in self._children)
 
     async def start(self) -> None:
-        """Have the model loaded in every child that has not: first in one alone, which may fail or be timing its forms.
+        """Load the model in every child that lacks it: in one child first, which may fail or time the model's forms.
 
         Raises:
             PackageError: it cannot be loaded.

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def predictor(model: LoadedModel, sizes: tuple[int, ...] = ()) -> Callable[[Sequence[Input]], Predicted]:
-    """Return what predicts rows; the first call, often far slower than the rest, has been made and forgotten.
+    """Return a function that predicts rows. Its first call, often far slower than the rest, has been made already.
 
-    A model that cannot answer a blank row is not refused: the rows it is meant for may be others.
+    A model that cannot answer a blank row is not refused, because real rows may look different.
 
     Args:
         model: that is asked.

@@ -1,4 +1,4 @@
-"""Predicts in a child process, which is killed and replaced when the model hangs or crashes: its batch alone fails."""
+"""Predicts in a child process. If the model hangs or crashes, the child is replaced, and only its batch fails."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ProcessExecutor(Elsewhere):
             flags.append("--measured=" + ",".join(map(str, measured_sizes)))
         if memory_bytes:
             flags.append(f"--memory={memory_bytes}")
-        # -P: no file in the folder where this was started stands in for a module of ours; the child looks there last.
+        # -P: the child looks for modules in the current folder last, so no file there can shadow a module of ours.
         self._arguments = ("-P", "-m", "workers.executors.child", str(folder), digest, str(threads), *flags)
         self._child: asyncio.subprocess.Process | None = None
 
@@ -100,7 +100,9 @@ class ProcessExecutor(Elsewhere):
         told = await self._read()
         if told is None:
             await self.stop()
-            raise WorkerError("the model's process ended while it was loading: what it printed says why")
+            raise WorkerError(
+                "the model's process ended while it was loading: the worker's log has its output, with the reason"
+            )
         try:
             choice = frames.unpack_loaded(told)
         except PackageError:

@@ -1,10 +1,10 @@
-"""Predicts away from the event loop, or on it what takes next to no time, and notices a model that does not come back.
+"""Runs predictions off the event loop, or on it for very short batches, and detects hung models.
 
     ThreadExecutor     a thread of its own (default): no copy of the inputs; a hung model ends the worker.
-                       Batches known to take less than a millisecond skip it, and those of a model that keeps
-                       Python's lock: it only watches them
+                       Batches known to take less than a millisecond run on the event loop instead, and so do
+                       batches of a model that keeps Python's lock; the thread only watches them
     ProcessExecutor    a child process of its own: a hung or crashed model is killed, its batch fails, a new one starts
-    PoolExecutor       several of these, among which each batch is divided
+    PoolExecutor       several child processes, among which each batch is divided
 
 Each answers one batch at a time.
 """
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# A large network is read from a disk within this; only a model that hangs takes longer.
+# Even a large network is read from a disk within this time; only a model that hangs takes longer.
 LOAD_S = 120.0
 
 
 class Timed(NamedTuple):
-    """Results, and how long the model took for them, without what the event loop was busy with besides.
+    """Results, and how long the model took for them, without other work of the event loop.
 
     Attributes:
         predicted: the results.
@@ -69,15 +69,15 @@ class Executor(Protocol):
         ...
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
-        """Whether so many rows are for `run_quick`: the event loop has no use for its time meanwhile.
+        """Whether a batch of this many rows should go to `run_quick`, on the event loop.
 
-        Where there are `more` rows for the next batch, only what takes less than to hand it over, unless the model
-        keeps Python's lock: beside `run` the event loop gets on with the others.
+        If `more` rows wait for the next batch, only a batch that takes less than handing it over should. Beside `run`
+        the event loop goes on with the others. A model that keeps Python's lock is an exception.
         """
         ...
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Predict one batch here and now, for which `is_quick`; None: call `run`.
+        """Predict one batch here and now, if `is_quick` said so; None = call `run` instead.
 
         A model that hangs in it ends the process, after about `patience_s`.
         """
@@ -97,7 +97,7 @@ class Executor(Protocol):
 
 
 class Elsewhere:
-    """Part of the executors that never predict in the event loop's thread: what hangs there is the worker's end."""
+    """Base of executors that never predict in the event loop's thread, where a hang would end the worker."""
 
     def is_quick(self, rows: int, *, more: bool) -> bool:
         """Return False."""
@@ -109,10 +109,10 @@ class Elsewhere:
 
 
 class ThreadExecutor:
-    """Loads and predicts in one daemon thread, which cannot keep a process alive that wants to end.
+    """Loads and predicts in one daemon thread, so that it cannot keep an ending process alive.
 
-    Loading happens in the same thread because OpenMP's limits belong to the thread that set them; runtimes see to them
-    in the event loop's thread, too. While a quick batch runs there, this one looks whether it comes back.
+    Loading happens in the same thread because OpenMP's limits belong to the thread that set them. Runtimes set them in
+    the event loop's thread, too. While a quick batch runs there, this thread watches whether it returns.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ThreadExecutor:
             load: called in the thread; returns what predicts.
             now_us: the clock that batches are timed by.
             load_s: how long loading may take.
-            sentinel: does what is to be done about a quick batch that hangs; None = ends the process.
+            sentinel: acts on a quick batch that hangs; None = ends the process.
             cpu_ns: CPU time of the thread that calls it (ns).
         """
         self._load = load
@@ -147,11 +147,11 @@ class ThreadExecutor:
         return self._predict is not None
 
     def keep_in_thread(self) -> None:
-        """Leave the event loop's thread alone, however quick the model is: most of its time it waits for a device."""
+        """Never use the event loop's thread, however quick the model is: it waits for a device most of its time."""
         self._quickness = None
 
     def leaves_lock(self) -> None:
-        """Leave the event loop's thread alone, unless the model is quick: it computes without Python's lock."""
+        """Use the event loop's thread only if the model is quick: it computes without Python's lock."""
         self._quickness = Quickness(keeps_lock=False)
 
     async def start(self) -> None:
@@ -173,10 +173,10 @@ class ThreadExecutor:
         return self._quickness is not None and self._quickness.expects(rows, more=more)
 
     def run_quick(self, inputs: Sequence[Input], patience_s: float) -> Timed | None:
-        """Predict in the caller's thread what is known to be quick.
+        """Predict a batch that is known to be quick in the caller's thread.
 
-        What the model raises here is forgotten, and `run` asks it again: it may be raised only because of the thread,
-        as by a function that runs an event loop of its own.
+        An error of the model is ignored here, and `run` asks the model again. The thread may be its only cause, as for
+        a function that runs an event loop of its own.
         """
         assert self._predict is not None and self._quickness is not None, "start() and is_quick() come first"  # noqa: PT018 - one truth
         is_first = self._sentinel.look_s is None
@@ -238,10 +238,10 @@ def _nothing() -> None:
 
 
 def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[R], call: Callable[[], R]) -> None:
-    """Run the call and hand its result, or what it raised, to the loop; nobody may be waiting any more."""
+    """Run the call and pass its result or error to the loop, where the waiting may already have ended."""
     try:
         value = call()
-    except BaseException as error:  # noqa: BLE001 - handed on to whoever awaits it, whatever it is
+    except BaseException as error:  # noqa: BLE001 - passed on to the awaiting task, whatever it is
         _tell(loop, future, partial(future.set_exception, error))
     else:
         _tell(loop, future, partial(future.set_result, value))

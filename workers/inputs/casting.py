@@ -1,7 +1,7 @@
-"""Brings numbers of another type or form to what a model takes, row by row, where nothing is lost by it. Pure.
+"""Casts numbers to the type and form that a model takes, row by row, where nothing is lost by it. Pure.
 
-float64 becomes float32 where what is finite stays so; whole numbers become floats, and floats whole numbers, where they
-stay equal; a form of the same numbers in the same order, as (1, 4) for (4,), is as good.
+float64 becomes float32 if finite numbers stay finite. Whole numbers become floats, and floats become whole numbers, if
+they stay equal. Another form with the same numbers in the same order, such as (1, 4) for (4,), is accepted.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Numbers: TypeAlias = "NDArray[np.bool_ | np.integer | np.floating]"
 
 
 def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Tell whether two shapes hold the same numbers in the same order: dimensions of 1 tell nothing apart."""
+    """Tell whether two shapes hold the same numbers in the same order: dimensions of 1 do not count."""
     return [size for size in given if size != 1] == [size for size in wanted if size != 1]
 
 
 def cast(numbers: Numbers, dtype: str) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Return numbers as another type, and which of them it holds without loss.
+    """Return numbers as another type, and which of them are unchanged by it.
 
     Examples:
         >>> found, fits = cast(np.array([1.0, 0.5]), "int64")
@@ -36,7 +36,7 @@ def cast(numbers: Numbers, dtype: str) -> tuple[Numbers, NDArray[np.bool_]]:
 
 
 def _fits(given: Numbers, found: Numbers) -> object:
-    """Tell of each number whether it has stayed what it was."""
+    """Tell for each number whether it is unchanged."""
     if found.dtype.kind == "f" == given.dtype.kind:
         return np.isfinite(found) | ~np.isfinite(given)
     if found.dtype.kind in "iu" and given.dtype.kind == "f":
@@ -50,7 +50,7 @@ def _fits(given: Numbers, found: Numbers) -> object:
 
 
 def _is_within(numbers: Numbers, whole: str) -> NDArray[np.bool_]:
-    """Tell which numbers a type of whole numbers has room for; of a float the bound above is a power of two."""
+    """Tell which numbers fit into a type of whole numbers; for floats the upper bound is a power of two."""
     bounds = np.iinfo(whole)
     if numbers.dtype.kind == "f":
         return (numbers >= float(bounds.min)) & (numbers < float(bounds.max + 1))

@@ -1,4 +1,4 @@
-"""Inputs as they lie in the columns of records: a row is a place in a column until somebody wants it for itself.
+"""Inputs as they lie in the columns of records: a row stays a place in a column until it is needed on its own.
 
 columns of records ─▶ (column, place), row by row ─▶ taken ─▶ Stacked: one column again, row after row
 """
@@ -82,7 +82,7 @@ class Stacked(Sequence["Input"]):
 
 
 def stacked(rows: Iterable[tuple[Column, int]]) -> Sequence[Input]:
-    """Return the inputs of rows (column, place): in one piece where they have one form, and copied as seldom as can be.
+    """Return the inputs of rows (column, place): in one piece if they have one form, with as few copies as possible.
 
     Rows that came in one record and are due in its order are one slice.
     """
@@ -97,7 +97,7 @@ def stacked(rows: Iterable[tuple[Column, int]]) -> Sequence[Input]:
 
 
 def _runs(rows: Iterable[tuple[Column, int]]) -> Iterator[tuple[Column, int, int]]:
-    """Put rows that follow each other in their column together: column, first place, place behind the last."""
+    """Return runs of neighbouring rows of a column: column, first place, place behind the last."""
     column, start, end = None, 0, 0
     for its, place in rows:
         if its is column and place == end:

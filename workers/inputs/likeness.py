@@ -1,4 +1,4 @@
-"""Whether a version takes what another one takes, as far as their records tell. Pure.
+"""Whether one version takes the inputs of another, as far as their records tell. Pure.
 
 Numbers that are cast without loss, and dimensions of 1, make no difference (`casting`).
 """
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 
 
 def takes_alike(model: Model, other: Model) -> bool:
-    """Tell whether a version takes what another one takes; of texts the records do not tell which."""
+    """Tell whether one version takes the inputs of another; for texts the records do not say which texts."""
     if model.dtype is None or other.dtype is None:
         return model.dtype == other.dtype
     return _takes_numbers(model, other.dtype, other.shape)
 
 
 def takes_none(model: Model, other: Model, rows: Sequence[Input]) -> bool:
-    """Tell whether there are rows that fit another version, and not one that fits this one."""
+    """Tell whether some rows fit the other version, and none fits this one."""
     return any(_takes(other, row) for row in rows) and not any(_takes(model, row) for row in rows)
 
 
 def taken(model: Model) -> str:
-    """Say what a version takes: `float32[4]`."""
+    """Return the input of a version for people: `float32[4]`."""
     return "texts, bytes or columns" if model.dtype is None else described(model.dtype, model.shape)
 
 
 def _takes(model: Model, row: Input) -> bool:
     if not isinstance(row, Tensor):
         return model.dtype is None
-    if model.dtype is None:  # of a data frame's columns a row may be an array
+    if model.dtype is None:  # a row of a data frame's columns may be an array
         return True
     return _takes_numbers(model, row.dtype, row.shape)
 

@@ -1,4 +1,4 @@
-"""A runtime that is given batches of allowed sizes only: smaller ones are filled up, and the filling thrown away.
+"""A runtime that gets batches of allowed sizes only. A smaller batch is padded, and the padding's answers are dropped.
 
 5 rows ──▶ 8 rows, the last one repeated ──▶ model ──▶ 8 answers ──▶ the first 5
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Padded:
-    """Another runtime behind it sees `sizes` only; more rows than the largest are several batches."""
+    """The runtime behind it sees batches of `sizes` only; more rows than the largest become several batches."""
 
     def __init__(self, runtime: Runtime, sizes: tuple[int, ...]) -> None:
         """Wrap a runtime; `sizes` rise."""
@@ -49,7 +49,7 @@ class Padded:
 
 
 def _filled(rows: Rows, missing: int) -> Rows:
-    """Repeat the last row: it is as good as the others, where zeros may be what the model has never seen."""
+    """Repeat the last row: the model takes it, while it may never have seen zeros."""
     if isinstance(rows, np.ndarray):
         return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
     return [*rows, *[rows[-1]] * missing]

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from workers.manifest import Manifest
     from workers.runtimes.contract import Rows, Runtime
 
-# A model that fails on more rows of one batch than this is broken itself: the rest fails untried, or a batch of n would
-# cost 2n calls of a model that raises on everything.
+# A model that fails on more rows of one batch than this is broken itself, and the rest fails untried. Otherwise a batch
+# of n rows would cost 2n calls of a model that raises on every row.
 MAX_CULPRITS = 16
-MAX_MESSAGE = 400  # characters of what a row's owner is told
+MAX_MESSAGE = 400  # characters of the message to a row's owner
 
 
 def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) -> Predicted:
@@ -55,10 +55,10 @@ def predict_rows(runtime: Runtime, manifest: Manifest, inputs: Sequence[Input]) 
 
 
 def _predict(runtime: Runtime, rows: Rows) -> list[tuple[int, Outputs | str]]:
-    """Predict, halving a batch that raises until the culprits stand alone: at most log2(n) + 1 calls for a row.
+    """Predict, and halve a batch that raises until each culprit is alone: at most log2(n) + 1 calls for a row.
 
     Returns:
-        Spans in order: (length, outputs, or what the model raised).
+        Spans in order: (length, outputs, or the model's error).
     """
     found: list[tuple[int, Outputs | str]] = []
     spans = [rows]
@@ -90,9 +90,9 @@ def _check(outputs: Outputs, rows: int) -> None:
 
 
 def _columns(count: int, checked: Checked, found: list[tuple[int, Outputs | str]]) -> Predicted:
-    """Put the spans' outputs back to where their rows stood."""
+    """Put the spans' outputs back in the order of their rows."""
     length, first = found[0] if found else (0, "")
-    if length == count and isinstance(first, Outputs) and _sound(first):  # as good as always
+    if length == count and isinstance(first, Outputs) and _sound(first):  # nearly always
         return Predicted((Outcome.OK,) * count, first.answers, first.scores)
     parts: list[Outputs] = []
     places: list[int] = []
@@ -140,7 +140,7 @@ def _scatter(parts: list[NDArray[np.generic]], places: list[int], count: int) ->
 
 
 def _sound(outputs: Outputs) -> bool:
-    """Tell whether all of it is finite; whole numbers and texts are."""
+    """Tell whether every output is finite; whole numbers and texts always are."""
     columns = [each for each in (outputs.answers, outputs.scores) if isinstance(each, np.ndarray)]
     return all(column.dtype.kind not in "fc" or bool(np.isfinite(column).all()) for column in columns)
 
@@ -155,7 +155,7 @@ def _finite(outputs: Outputs) -> NDArray[np.bool_]:
 
 
 def _blank(outputs: Outputs, fine: NDArray[np.bool_]) -> Outputs:
-    """Zero what is no answer: NaN must not travel."""
+    """Replace failed outputs by zero: NaN must not travel."""
     answers = outputs.answers if isinstance(outputs.answers, tuple) else np.where(fine, outputs.answers, 0)
     scores = None if outputs.scores is None else np.where(fine[:, None], outputs.scores, 0)
     return Outputs(answers, scores)

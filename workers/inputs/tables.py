@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from schemas.records import Input
     from workers.manifest import Signature
 
-# Larger magnitudes overflow when they are squared in float32 or summed in float64, and scikit-learn's models disagree
-# about which of them they refuse; no measured feature comes near.
+# Larger magnitudes overflow when they are squared in float32 or summed in float64. scikit-learn's models disagree about
+# which of them they refuse. No measured feature comes near.
 MAGNITUDE = 1e30
-# What stands for a row that nobody has given.
+# The placeholder for a row that was not given.
 _BLANKS = {"float64": 0.0, "int64": 0, "bool": False, "string": "", "category": ""}
 _TEXTS = {"string", "category"}
 
@@ -32,7 +32,7 @@ def blank_row(signature: Signature) -> str:
 
 
 def parsed(signature: Signature, row: Input) -> tuple[object, ...] | str:
-    """Return the values of a row in the order of the columns, or what is wrong with it."""
+    """Return the values of a row in the order of the columns, or its fault."""
     values = _values(signature, row)
     if isinstance(values, str):
         return values
@@ -65,7 +65,7 @@ def _values(signature: Signature, row: Input) -> Sequence[object] | str:
 
 
 def _numbers(signature: Signature, row: Tensor) -> Sequence[object] | str:
-    """Return the numbers of an array, where all columns are numbers."""
+    """Return the numbers of an array, if all columns are numbers."""
     is_plain = not any(kind in _TEXTS for _, kind in signature.columns)
     numbers = row.numpy().ravel().tolist() if is_plain else ()
     if len(numbers) == len(signature.columns):

@@ -1,11 +1,11 @@
-"""Sorts out which rows of a batch a model takes, and stacks them; of the others it says why. Pure.
+"""Stacks the rows of a batch that a model takes, and returns the reason for each row that it does not take. Pure.
 
     rows that fit ────────────────────────────────▶ one array, at no cost but the copy
     rows of another type or form ─▶ cast, if safe ─▶ the same array
                                  └▶ refused: a reason to count, a message to read
 
-The checks come before predicting because one NaN or one wrong width makes scikit-learn refuse the whole batch, and are
-done on columns because a Python loop over 64 floats costs more than the model.
+The checks come before predicting, because one NaN or one wrong width makes scikit-learn refuse the whole batch. They
+work on columns, because a Python loop over 64 floats costs more than the model.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from workers.manifest import Signature
     from workers.runtimes.contract import Rows
 
-_SUMMED = 4096  # numbers of a batch whose squares are summed; OpenBLAS takes threads for more than 10,000
+_SUMMED = 4096  # numbers of a batch whose squares are summed; beyond 10,000 OpenBLAS starts threads
 _KINDS: Final = {"string": str, "bytes": bytes}
-# Why a row is refused: a word to count, and a sentence without its subject.
+# Why a row is refused: a word for the counter, and a message without its subject.
 _Refusals: TypeAlias = "dict[int, tuple[str, str]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A batch after validation: the stacked good rows, where they stood, and what is wrong with the others."""
+    """A batch after validation: the stacked good rows, their places, and the faults of the others."""
 
     rows: Rows
     good: list[int]
@@ -48,7 +48,7 @@ class Checked:
 
 
 def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
-    """Sort out what does not fit the signature, and cannot be made to, and stack the rest."""
+    """Refuse the rows that neither fit the signature nor can be cast, and stack the rest."""
     if signature.kind == "table":
         return _tables(signature, inputs)
     if signature.kind != "tensor":
@@ -56,7 +56,7 @@ def validate(signature: Signature, inputs: Sequence[Input]) -> Checked:
     dtype, shape = signature.dtype, signature.shape
     size = _bytes(dtype, shape)
     if _is_column(inputs, dtype, shape, size):
-        joined = bytearray(inputs.data)  # writable: torch and Cython want that
+        joined = bytearray(inputs.data)  # writable, as torch and Cython require
     else:
         data = [
             row.data
@@ -85,7 +85,7 @@ def _texts(signature: Signature, inputs: Sequence[Input]) -> Checked:
 
 
 def _is_column(inputs: Sequence[Input], dtype: str | None, shape: tuple[int, ...], size: int) -> TypeGuard[Stacked]:
-    """Tell whether these are rows of the right form that stand one behind the other already."""
+    """Tell whether these are rows of the right form that already lie one behind the other."""
     if type(inputs) is not Stacked or inputs.dtype != dtype or inputs.shape != shape:
         return False
     return len(inputs.data) == size * len(inputs)
@@ -97,7 +97,7 @@ def _bytes(dtype: str, shape: tuple[int, ...]) -> int:
 
 
 def _made_to_fit(signature: Signature, inputs: Sequence[Input]) -> Checked:
-    """Cast the rows that can be, those of one form together, and refuse the others."""
+    """Cast the rows that can be cast, all of one form together, and refuse the others."""
     refused: _Refusals = {}
     rows = np.zeros((len(inputs), *signature.shape), signature.dtype)
     for dtype, places, data in _forms(signature, inputs, refused):
@@ -115,7 +115,7 @@ def _made_to_fit(signature: Signature, inputs: Sequence[Input]) -> Checked:
 def _forms(
     signature: Signature, inputs: Sequence[Input], refused: _Refusals
 ) -> Iterator[tuple[str, Sequence[int], bytes]]:
-    """Return type, places and bytes of the rows that hold as many numbers as there should be; refuse the others."""
+    """Return type, places and bytes of the rows with the right count of numbers; refuse the others."""
     if _is_whole(inputs) and is_same_form(inputs.shape, signature.shape):
         yield inputs.dtype, range(len(inputs)), inputs.data
         return
@@ -132,7 +132,7 @@ def _forms(
 
 
 def _is_whole(inputs: Sequence[Input]) -> TypeGuard[Stacked]:
-    """Tell whether rows stand one behind the other, with as many bytes as there should be."""
+    """Tell whether rows lie one behind the other, with the right count of bytes."""
     return type(inputs) is Stacked and _is_column(
         inputs, inputs.dtype, inputs.shape, _bytes(inputs.dtype, inputs.shape)
     )
@@ -144,11 +144,11 @@ def _got(signature: Signature, row: Input) -> str:
 
 
 def _refuse_numbers(rows: Numbers, good: list[int], refused: _Refusals, signature: Signature) -> Checked:
-    """Take out the rows with NaN (unless allowed), infinities and magnitudes that overflow."""
+    """Refuse the rows with NaN (unless allowed), infinities and magnitudes that overflow."""
     if rows.dtype.kind != "f" or not good or _small(rows):
         return _checked(rows, good, refused)
     flat = np.abs(rows.reshape(len(rows), -1))
-    if flat.max(initial=0.0) < MAGNITUDE:  # of a NaN the maximum is NaN, and any comparison with NaN is false
+    if flat.max(initial=0.0) < MAGNITUDE:  # the maximum of a NaN is NaN, and any comparison with NaN is false
         return _checked(rows, good, refused)
     fits = ~(flat >= MAGNITUDE) if signature.allow_nan else flat < MAGNITUDE
     usable = fits.all(axis=1)
@@ -158,7 +158,7 @@ def _refuse_numbers(rows: Numbers, good: list[int], refused: _Refusals, signatur
 
 
 def _named(signature: Signature, numbers: Numbers, at: int) -> str:
-    """Say which number of a row is none that the model takes."""
+    """Name the first number of a row that the model does not take."""
     if np.isnan(numbers[at]):
         return f"takes {signature} without NaN, got NaN at {at}; packaged with allow_nan=True it takes it"
     return f"takes {signature} below {MAGNITUDE:g}, got {numbers[at]!s} at {at}"
@@ -172,10 +172,10 @@ def _checked(rows: Rows, good: list[int], refused: _Refusals) -> Checked:
 
 
 def _small(rows: Numbers) -> bool:
-    """Say whether a small batch is certainly without NaN, infinities and large magnitudes: its sum of squares tells.
+    """Tell by its sum of squares whether a small batch is certainly without NaN, infinities and large magnitudes.
 
-    Half a microsecond instead of four, which counts where every batch is of two rows. Where `dot` would warn of an
-    overflow, which is an answer here, `vdot` does not.
+    This takes half a microsecond instead of four, which counts if every batch has two rows. An overflow is a valid
+    answer here; `dot` would warn of it, `vdot` does not.
     """
     if rows.size > _SUMMED:
         return False

@@ -1,19 +1,23 @@
 """Decides which model queries are predicted together: a bounded queue by due time, and a cap from the controller.
 
     offer ──▶ in order of due time ──take──▶ batch of at most `cap` ──predict──▶ done ──▶ controller, service times
-                │                 ├────▶ wait: the controller would rather have more rows, and there is time
+                │                 ├────▶ wait: the controller wants more rows, and there is time
                 │                 └────▶ expired: could not be answered in time
                 └─ full ─▶ refused: those due furthest in the future
 
-Adaptive batching (Clipper, NSDI'17) caps the take, not the fetch: with the fetch capped, a fresh query waits for
-another partition's backlog (87 ms measured, 11 ms with this queue). Early drop (Nexus, SOSP'19): what cannot be done by
-its due time if a whole planned batch runs before its answer is there is dropped at once, so that an overloaded worker
-still runs full batches instead of many late small ones. Deferral (Symphony, 2023) is the controller's to ask for; what
-it kept waiting is not dropped for it: the batch is rather made as small as the most urgent row needs.
+Adaptive batching (Clipper, NSDI'17) caps the take, not the fetch. With the fetch capped, a fresh query waits for
+another partition's backlog (87 ms measured, 11 ms with this queue).
 
-Priorities count only where they differ and not all rows can be answered in time, by the batches that are planned: then
-the lowest are put aside, as few as need be (Moore and Hodgson, 1968). They wait for room that the others leave, or for
-their time to run out.
+Early drop (Nexus, SOSP'19) assumes that a whole planned batch runs before a row's answer is there. A row that cannot
+make its due time then is dropped at once. So an overloaded worker still runs full batches instead of many late small
+ones.
+
+The controller may ask for deferral (Symphony, 2023). A row that waited for it is not dropped because of it. Instead the
+batch is made as small as the most urgent row needs.
+
+Priorities count only where they differ, and where the planned batches cannot answer all rows in time. Then as few rows
+as possible, of the lowest priorities, are set apart (Moore and Hodgson, 1968). They wait until there is room, or until
+they expire.
 """
 
 from __future__ import annotations
@@ -35,14 +39,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NO_RANKS: Final[Mapping[int, int]] = MappingProxyType({})
-# Why a batch started: it was full; the controller never waits, or saw no use in it; the most urgent row could wait no
-# longer; the model had been kept waiting for as long as it may be. "" = there was no batch.
+# Why a batch started. cap: it was full. eager: the controller never waits, or waiting gains nothing. deadline: the most
+# urgent row could wait no longer. linger: the model had waited as long as it may. "": there was no batch.
 Reason: TypeAlias = Literal["cap", "eager", "deadline", "linger", ""]
 
-# What is fetched so soon after a batch that kept everything from being fetched may have come during it.
+# Rows fetched this soon after a batch that blocked fetching may have arrived during the batch.
 _JUST_NOW_US = 5_000
-# A derived objective is at least so many times what a call costs, and more often where the slack has room for it: what
-# stays behind waits for another call.
+# A derived objective is at least twice the cost of a call, and up to four times where the slack has room for it: rows
+# that stay behind wait for another call.
 _CALLS, _CALLS_WITH_ROOM = 2, 4
 
 
@@ -72,7 +76,7 @@ class Batcher(Generic[T]):
     """One replica's queue. Every time is an argument, in microseconds.
 
     Attributes:
-        spare_us: how much later than due a row may be done where it keeps no other one waiting.
+        spare_us: how much later than due a row may be done if no other row waits for it.
         bytes: of the rows that wait.
     """
 
@@ -90,7 +94,7 @@ class Batcher(Generic[T]):
         Args:
             controller: sizes the batches.
             limit: rows that may wait; the surplus is refused.
-            objective_us: how long a batch may take; None = what the due times leave, see `objective`.
+            objective_us: how long a batch may take; None = derived from the due times, see `objective`.
             limit_bytes: of the rows that may wait; of a surplus the largest are refused.
             size: returns the bytes of a row.
         """
@@ -130,20 +134,23 @@ class Batcher(Generic[T]):
 
     @property
     def mark(self) -> int:
-        """What comes after everything that has been offered so far; see `waits_before`."""
+        """A mark behind all rows offered so far; see `waits_before`."""
         return self._order
 
     def waits_before(self, mark: int) -> bool:
-        """Tell whether a row waits that had been offered before that mark; those rows are taken first, as a rule."""
+        """Tell whether a row that was offered before that mark still waits; those rows are usually taken first."""
         return any(row.order < mark for row in self._queue)
 
     def objective(self, now_us: int) -> int:
         """Return how long a batch may take (us).
 
-        Derived from the due times it is never less than twice what a call costs, however few its rows: below that a
-        controller would end at single rows, which are as slow and serve nobody (forest of 30 trees under scikit-learn,
-        6 ms a call, due in 20 ms: 18 % of the goodput of fixed batches). Up to four times it is, as far as all of the
-        slack goes (2 ms a call, due in 20 ms, full cores: 1.15 to 1.3 times the rows in time).
+        Unless it is given, it is half of the slack, with two bounds:
+
+        - At least twice the cost of a call, however few its rows. Below that a controller would end at single rows,
+          which are as slow and gain nothing (forest of 30 trees under scikit-learn, 6 ms a call, due in 20 ms: 18 % of
+          the goodput of fixed batches).
+        - Up to four times that cost, as far as all of the slack allows (2 ms a call, due in 20 ms, full cores: 1.15 to
+          1.3 times the rows in time).
         """
         if self._objective_us is not None:
             return self._objective_us
@@ -158,10 +165,10 @@ class Batcher(Generic[T]):
         Args:
             items: the rows.
             now_us: the time.
-            ranks: priority by place in `items`; what is not named has 0.
+            ranks: priority by place in `items`; rows that are not named have 0.
 
         Returns:
-            What was refused because the queue is full: the lowest priorities, of these those due last, new or old.
+            The rows refused because the queue is full, new or old: the lowest priorities, and of these those due last.
         """
         self._is_ranked = self._is_ranked or bool(ranks)
         new, rank, first = tuple.__new__, ranks.get, self._order  # a third of the constructor's cost
@@ -190,7 +197,7 @@ class Batcher(Generic[T]):
         return refused
 
     def _refuse_bytes(self) -> list[Waiting[T]]:
-        """Refuse the largest rows, so that who sends small ones does not pay for them; lowest priorities first."""
+        """Refuse the largest rows, so that senders of small ones do not pay for them; lowest priorities first."""
         if self.bytes <= self._limit_bytes:
             return []
         kept = sorted(self._queue, key=lambda row: (-row.priority, self._size(row.item), row.due_us, row.order))
@@ -205,7 +212,7 @@ class Batcher(Generic[T]):
         return sum([self._size(row.item) for row in rows])
 
     def _queue_up(self, rows: list[Waiting[T]]) -> None:
-        """Put rows in order among those that wait; only what is due later than the first of them is looked at."""
+        """Merge rows into the queue by due time; only queued rows due later than the first new one are touched."""
         rows.sort()
         queue = self._queue
         at = bisect(queue, rows[0]) if rows else len(queue)
@@ -213,10 +220,10 @@ class Batcher(Generic[T]):
         queue[at:] = sorted(behind + rows) if behind else rows
 
     def take(self, now_us: int) -> Take[T]:
-        """Take the batch to predict now, or say until when to wait; rows it leaves out are expired, or wait.
+        """Take the batch to predict now, or say until when to wait; the other rows expire, or wait.
 
-        If the estimate says that nothing at all can be done in time, what is not yet due is taken nevertheless: only
-        running a batch corrects an estimate (or a cap) that is too high, e.g. after a pause of the machine.
+        If by the estimate no row at all can be done in time, rows that are not yet due are taken anyway. Only running a
+        batch corrects an estimate (or a cap) that is too high, e.g. after a pause of the machine.
         """
         cap = self.cap
         expired = self._expire(now_us, cap)
@@ -233,7 +240,7 @@ class Batcher(Generic[T]):
         return Take(rows, expired, cap, len(self._queue), reason)
 
     def _chosen(self, count: int, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
-        """Take so many rows out of the queue: by due time, those put aside for higher priorities last."""
+        """Take `count` rows out of the queue by due time; rows that yield to higher priorities come last."""
         if self._is_ranked and count < len(self._queue) and (aside := self._aside(now_us, cap)):
             ordered = sorted(self._queue, key=lambda row: row.order in aside)
             self._queue = sorted(ordered[count:])
@@ -243,7 +250,7 @@ class Batcher(Generic[T]):
         return rows
 
     def _aside(self, now_us: int, cap: int) -> frozenset[int]:
-        """Return the orders of the rows to put aside so that all others are done in time, lowest priorities first."""
+        """Return the orders of the rows that must yield so that the others are in time, lowest priorities first."""
         priorities = {row.priority for row in self._queue}
         self._is_ranked = priorities != {0}
         batch_us = self._times.predict(cap)
@@ -258,12 +265,12 @@ class Batcher(Generic[T]):
         return frozenset(aside)
 
     def _expire(self, now_us: int, cap: int) -> tuple[Waiting[T], ...]:
-        """Drop what cannot be answered in time."""
+        """Drop the rows that cannot be answered in time."""
         queue, queued = self._queue, len(self._queue)
         lost = 0
         while lost < queued and self._lost(queue[lost], queued - lost, now_us, cap):
             lost += 1
-        if lost == queued:  # nothing seems feasible: what is not yet due stays
+        if lost == queued:  # nothing seems feasible: rows that are not yet due stay
             lost = bisect(queue, now_us, key=attrgetter("due_us"))
         expired = tuple(queue[:lost])
         del queue[:lost]
@@ -271,14 +278,17 @@ class Batcher(Generic[T]):
         return expired
 
     def _lost(self, row: Waiting[T], queued: int, now_us: int, cap: int) -> bool:
-        """Tell whether the most urgent row must go: the window is what is planned, so none in it is due earlier.
+        """Tell whether the most urgent row must be dropped.
 
-        To look further, and keep the row by a smaller batch wherever all others stay in time, answers no more rows at
-        equal slack, and 1 % more where a tenth of them has 15 ms and the rest 100 (virtual time): not worth a sort.
+        Only the planned batch is looked at, in which no row is due earlier. A longer look could keep the row by a
+        smaller batch if all others stay in time. That answers no more rows at equal slack, and 1 % more if a tenth of
+        them has 15 ms and the rest 100 (virtual time). This is not worth a sort.
         """
         if row.order < self._held:
             return row.due_us <= now_us
-        if queued <= cap:  # all fit into the batch: one that is late costs nobody, so it must be likely to be
+        if (
+            queued <= cap
+        ):  # all fit into the batch: a late row delays no other, so it goes only if it is likely to be late
             return row.due_us + self.spare_us < now_us + min(self._times.usual(queued), self._times.predict(queued))
         return row.due_us < now_us + self._times.predict(cap)
 
@@ -293,7 +303,7 @@ class Batcher(Generic[T]):
         latest_us = self._controller.wait_until(self._state, queued, due_us, now_us)
         if latest_us == now_us and self._since_us is None:
             return now_us, "eager"
-        # No size, that of now included, may seem too slow when the wait ends.
+        # When the wait ends, neither the present size nor the next may be estimated as too slow.
         latest_us = min(
             latest_us, due_us - MARGIN_US - max(self._times.predict(queued), self._times.predict(queued + 1))
         )
@@ -301,7 +311,7 @@ class Batcher(Generic[T]):
         return (latest_us, "deadline") if latest_us <= linger_us else (linger_us, "linger")
 
     def _fitting(self, now_us: int, cap: int) -> int:
-        """Return how many rows to take: with those that came last, one that was kept waiting may be late."""
+        """Return how many rows to take: fewer than planned, if a row that waited for more would be late otherwise."""
         rows = planned = min(cap, len(self._queue))
         if not self._queue or self._queue[0].order >= self._held:
             return planned
@@ -317,8 +327,8 @@ class Batcher(Generic[T]):
             rows: of the batch.
             duration_us: that it took.
             now_us: when it was over.
-            deaf: nothing could be fetched meanwhile: what comes next may have waited for it to end, as it would have
-                in the queue, and that is not to be reckoned with twice.
+            deaf: nothing could be fetched during this batch. So rows that arrive next already waited for its end, and
+                that wait must not be counted twice.
         """
         if deaf:
             self._deaf_us = self._deaf_before(now_us - duration_us) + duration_us

@@ -1,7 +1,7 @@
 """The versions of a model that run beside the one that serves: its canaries and its shadows.
 
-Each has its own queue, batch controller and thread, so that one that is slow or broken makes only its own rows late;
-one that hangs fails its rows and is routed around. What cannot be loaded gets no rows, and loading is tried again.
+Each has its own queue, batch controller and thread, so a slow or broken one delays only its own rows. One that hangs
+fails its rows and gets no more. A version that cannot be loaded gets no rows, and loading is retried.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class _Running(NamedTuple):
 
 
 class Beside:
-    """Has the wanted versions run beside the serving one, and no others.
+    """Runs the wanted versions beside the serving one, and no others.
 
     Attributes:
         failures: attempts to get one ready that failed, and ends of some that ran.
         routes: which version gets which rows.
-        lanes: of all that run, those included that get no more rows.
-        has_broken: whether one is of no more use, and has not been let go of.
+        lanes: of all that run, including those that get no more rows.
+        has_broken: whether one is broken and not yet dropped.
     """
 
     def __init__(self, versions: Versions, loader: Loader, lane: Callable[[Wanted, int], Lane], recent: Recent) -> None:
@@ -59,7 +59,7 @@ class Beside:
         self._broken: dict[str, Model] = {}
 
     def break_down(self, copy: int, fault: str) -> None:
-        """Have a version's rows fail from now on, and route around it."""
+        """Fail a version's rows from now on, and route around it."""
         for running in self._running.values():
             if running.lane.copy == copy:
                 running.lane.fault = fault
@@ -67,7 +67,7 @@ class Beside:
         self.route()
 
     def route(self) -> None:
-        """Give rows to what runs and works, by the shares that are wanted now."""
+        """Give rows to the versions that run and work, by the shares that are wanted now."""
         shares: dict[str, float] = {}
         for version, running in self._running.items():
             share = self._share(running.wanted)
@@ -77,7 +77,7 @@ class Beside:
         self.routes = Routes(shares, {version: self._running[version].lane for version in shares})
 
     def converge(self, wanted: Sequence[Wanted]) -> Plan[bool]:
-        """Have these run, and no others; False if one cannot be had now and is to be tried again."""
+        """Run these versions and no others; False if one is not available now and must be tried again."""
         named = {each.model.version: each for each in wanted}
         self.has_broken = False
         self.route()
@@ -98,7 +98,7 @@ class Beside:
         return is_all
 
     def _share(self, running: Wanted) -> float | None:
-        """Return the share that is wanted now of what runs; None = no rows: it is to end, or to begin anew."""
+        """Return the wanted share of a running version; None = it gets no rows: it must end, or start again."""
         serving, version = self._versions.wanted, running.model.version
         if version == serving.version:  # until it serves it goes on
             return running.share
@@ -107,7 +107,7 @@ class Beside:
 
     def _begin(self, wanted: Wanted) -> Plan[bool]:
         model, label = wanted.model, routing.label(wanted.share)
-        if model.version not in self._versions.wanted.shares:  # any more: others have been loaded before it
+        if model.version not in self._versions.wanted.shares:  # no longer: others have been loaded before it
             return True
         copy, fault = yield from self._loader.prepare(model, self._recent.trial(model.version), beside=True)
         if fault:
@@ -122,7 +122,7 @@ class Beside:
         return True
 
     def _retire(self, version: str) -> Plan[None]:
-        """Give it no more rows, and let go of it when it has answered those that it holds."""
+        """Give it no more rows, and drop it when it has answered those that it holds."""
         wanted, lane = self._running.pop(version)
         self.route()
         yield Pause(lambda: lane.is_empty)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from workers.kernel.batcher import Batcher
     from workers.kernel.results import Asked, Identity
 
-# A model that needs longer is taken for hung; no batch objective comes near, and loading into a cache may take seconds.
+# A model that needs longer counts as hung. No batch objective comes near, and loading into a cache may take seconds.
 MIN_PATIENCE_US = 5_000_000
-# How long rows are waited for after a batch that kept everything from being read; at most half of the batch. Beside
-# other work on two cores a leg takes 1 to 2 ms.
+# How long a lane waits for rows after a batch that blocked reading; at most half of the batch. Beside other work on two
+# cores a leg takes 1 to 2 ms.
 LISTEN_US = 5_000
-# What comes so soon after such a batch had been on its way. The answer to the next fetch is what is waited for.
+# Rows that come this soon after such a batch were already on their way. The lane waits for the next fetch's answer.
 BREATH_US = 1_000
 
 
@@ -92,7 +92,9 @@ class Lane:
         self._answering = Answering(codec, topic, identity)
         self._label = ("model", identity.model, *(("version", identity.version) if beside else ()))
         self._wait_until_us: int | None = None
-        self._listening: tuple[int, int] | None = None  # what comes before the first is no news; until the second
+        self._listening: tuple[int, int] | None = (
+            None  # rows before the first time do not end the wait; the second does
+        )
         self._now_us = 0
 
     @property
@@ -112,12 +114,12 @@ class Lane:
         return self._wait_until_us if self._listening is None else self._listening[1]
 
     def succeed(self, version: str, copy: int) -> None:
-        """Ask this version from now on, and answer in its name; what is being predicted is answered in the old one."""
+        """Ask this version from now on, and answer in its name; the running batch is answered in the old one's."""
         self._answering = replace(self._answering, identity=self.identity._replace(version=version))
         self.copy, self.is_ready, self.fault = copy, True, None
 
     def offer(self, items: Sequence[tuple[int, Asked]], now_us: int, ranks: Mapping[int, int]) -> Effects:
-        """Queue rows (due_us, row) that have just been fetched; what there is no room for is expired.
+        """Queue rows (due_us, row) that have just been fetched; rows without room expire.
 
         Args:
             items: the rows.
@@ -134,7 +136,7 @@ class Lane:
         return self.unpredicted(take, Outcome.EXPIRED, now_us)
 
     def mirror(self, asked: Sequence[tuple[int, Asked]], now_us: int) -> None:
-        """Queue copies of rows that another version answers, as far as there is room: nobody waits for them."""
+        """Queue copies of rows that another version answers, as far as there is room: no query depends on them."""
         copies: dict[int, Source] = {}
         items = []
         for due_us, row in asked[: max(0, self.batcher.room)]:
@@ -146,7 +148,7 @@ class Lane:
         self.offer(items, now_us, {})
 
     def start(self, now_us: int, number: Callable[[], int], *, is_vital: bool) -> Effects:
-        """Give the model its next batch, if it is free and there is one; tell of what has expired.
+        """Give the model its next batch, if it is free and there is one; report the rows that have expired.
 
         Args:
             now_us: the time.
@@ -175,7 +177,7 @@ class Lane:
         return [Predict(number(), model, version, rows, patience, self.copy, take.queued, is_vital)]
 
     def _fail(self, now_us: int) -> Effects:
-        """Fail everything that waits: there is no model."""
+        """Fail all waiting rows: there is no model."""
         effects: Effects = []
         self._wait_until_us = None
         while len(self.batcher):
@@ -194,7 +196,7 @@ class Lane:
     def finish(self, took_us: int, now_us: int, *, is_blocking: bool) -> Running:
         """Learn from how long the batch took, and return it.
 
-        After one that kept everything from being read, listen for a while.
+        After a batch that blocked reading, wait a moment for rows.
         """
         running, self.running = self.running, None
         if running is None:
@@ -217,12 +219,12 @@ class Lane:
         return answering.records(Batch.of(take, predicted, started_us, took_us))
 
     def unpredicted(self, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Effects:
-        """Tell one outcome of all rows that a take gives up."""
+        """Answer all rows that a take gives up with one outcome."""
         self._counters["rows_total", *self._label, "outcome", outcome.value] += len(take.expired)
         return self._answering.records(Batch.unpredicted(take, outcome, now_us, message))
 
     def drop(self, partitions: frozenset[int]) -> None:
-        """Forget what is queued from these partitions."""
+        """Drop the queued rows of these partitions."""
         self.batcher.forget(lambda asked: asked.source.position.partition in partitions)
         self._wait_until_us = self._listening = None
 

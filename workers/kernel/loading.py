@@ -1,8 +1,8 @@
-"""Gets one version ready, step by step: loads it and tries it on the last rows, their answers discarded.
+"""Gets one version ready, step by step: loads it, then tries it on the last rows and discards the answers.
 
-    prepare ─▶ Load ─▶ on_loaded ─▶ Predict what was asked ─▶ Predict what was answered ─▶ ready, or the fault
+    prepare ─▶ Load ─▶ on_loaded ─▶ Predict asked rows ─▶ Predict answered rows ─▶ ready, or the fault
 
-A plan is a generator: it puts effects out and yields what it waits for, so that it needs neither a clock nor a task.
+A plan is a generator. It puts effects out and yields what it waits for, so it needs neither a clock nor a task.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Pause(NamedTuple):
 
 Plan: TypeAlias = Generator[Pause, None, T]
 
-# The warm-up is not timed by anybody, and the first rows of a network may take seconds.
+# No query waits for the warm-up, and the first rows of a network may take seconds.
 WARM_UP_US = 60_000_000
 
 
@@ -56,7 +56,7 @@ class Loader:
     def prepare(
         self, model: Model, trial: Trial, *, vital: bool = False, beside: bool = False
     ) -> Plan[tuple[int, str]]:
-        """Get a copy of a version ready; returns it, and why it cannot be had: it has been let go of then."""
+        """Get a copy of a version ready; returns it and the fault, "" if there is none; a faulty copy is dropped."""
         copy = next(self._copies)
         self.loaded[copy] = None
         self.effects.append(Load(model, copy, vital, beside))
@@ -75,18 +75,18 @@ class Loader:
         return copy, fault or ""
 
     def release(self, model: Model, copy: int) -> None:
-        """Let go of a copy, unless the runtime has."""
+        """Drop a copy, unless the runtime has dropped it."""
         if copy in self.loaded:
             del self.loaded[copy]
             self.effects.append(Unload(model.name, model.version, copy))
 
     def on_loaded(self, copy: int, fault: str | None) -> None:
-        """Note what became of a copy."""
+        """Note whether a copy was loaded."""
         if copy in self.loaded:
             self.loaded[copy] = fault or ""
 
     def on_predicted(self, batch_id: int, results: Predicted, *, is_lost: bool) -> bool:
-        """Note what became of a batch that is tried; False if it is none."""
+        """Note the outcome of a trial batch; False if this batch is none."""
         if batch_id not in self._tried:
             return False
         copy, _ = self._tried[batch_id]
@@ -96,7 +96,7 @@ class Loader:
         return True
 
     def _try(self, model: Model, copy: int, rows: Sequence[Input]) -> Plan[Predicted]:
-        """Have rows predicted; where the model is lost over them, wait until it has been loaded again, or cannot be."""
+        """Predict rows; if the model is lost over them, wait until it has been loaded again, or cannot be."""
         batch_id = self._number()
         self._tried[batch_id] = copy, None
         self.effects.append(Predict(batch_id, model.name, model.version, rows, WARM_UP_US, copy))

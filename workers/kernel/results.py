@@ -1,4 +1,4 @@
-"""Writes down what became of a batch's rows: one ModelPredictions record for each partition that answers go to.
+"""Turns the outcomes of a batch's rows into records: one ModelPredictions for each partition that answers go to.
 
 rows taken, predicted ──Batch──▶ columns by reply partition ──records──▶ ModelPredictions, each completing its sources
 """
@@ -113,7 +113,7 @@ class Batch(NamedTuple):
 
     @classmethod
     def unpredicted(cls, take: Take[Asked], outcome: Outcome, now_us: int, message: str = "") -> Batch:
-        """Return a take without rows; all that it gives up have one outcome, and one message if there is any."""
+        """Return a take without rows: all rows that it gives up have one outcome, and one message if there is any."""
         rows = len(take.expired)
         answers = np.zeros(rows, dtype=np.int64)
         messages = dict.fromkeys(range(rows), message) if message else NO_MESSAGES
@@ -181,7 +181,7 @@ class Answering:
         return [answer for partition, rows in groups.items() for answer in self._answers(batch.part(rows), partition)]
 
     def _answers(self, batch: Batch, partition: int) -> Effects:
-        """Make one record; what is too large for one (many classes, many rows) is halved."""
+        """Make one record, or halve the rows if they are too large for one (many classes, many rows)."""
         record = batch.record(self.identity)
         try:
             value = self.codec.encode(record)
@@ -195,7 +195,7 @@ class Answering:
 
 
 def _finished(sources: list[Source]) -> Iterator[Position]:
-    """Count one written row of each source; those that have none left are complete."""
+    """Count one written row of each source; sources with no row left are complete."""
     for source in sources:
         source.left -= 1
         if not source.left:

@@ -1,19 +1,19 @@
-"""Has the wanted versions of a model serve, and run beside it: which is loaded when, and which answers.
+"""Brings the running versions of a model to the wanted ones: which is loaded when, and which answers.
 
-    topic models ─▶ converge ─┬─ serves: get it ready ─▶ the present one answers what had been read ─▶ it takes over
-                              └─ beside: get it ready ─▶ rows are routed to it;  gone: it answers what it still holds
+    topic models ─▶ converge ─┬─ serves: get it ready ─▶ the present one answers the rows read so far ─▶ it takes over
+                              └─ beside: get it ready ─▶ rows are routed to it;  gone: it answers the rows it holds
 
-In the worker, not in another process: a second member of the group would stop it twice for a rebalance, and queries
-would be late. What cannot be loaded changes nothing: the present version goes on, and loading is tried again. Loading
-may take minutes: meanwhile `route` gives what runs its new share, or none.
+A switch happens inside the worker, not by starting another process. A second member of the group would stop the worker
+twice for a rebalance, and queries would be late. If a version cannot be loaded, the present one goes on, and loading is
+retried. Loading may take minutes. Meanwhile `route` gives each running version its new share, or none.
 
-Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`): queries wait
-meanwhile, or are answered without this model at their deadline, and if the new one cannot be loaded the old one is
+Where two versions do not fit into memory together, the old one is unloaded first (`unload_first`). Queries wait
+meanwhile, or are answered without this model at their deadline. If the new version cannot be loaded, the old one is
 loaded again.
 
-A worker whose version cannot be loaded at its start takes the last one that was added before it and can be loaded, and
-goes on trying the one that is wanted. So does one that starts with a version that takes nothing of what is asked, where
-an earlier one does.
+If a worker cannot load its version when it starts, it takes the last earlier version that can be loaded. It goes on
+trying the wanted one. It does the same if the wanted version takes none of the inputs that are asked, and an earlier
+one does.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from workers.kernel.versions import Wanted
     from workers.kernel.warm_up import Recent
 
-# A start reads the topic from its beginning, all wanted versions of the past: only what stays wanted is loaded.
+# A start reads the topic from its beginning, with all versions wanted in the past. Only a lasting one is loaded.
 SETTLE_US = 300_000
-# A package may be on its way to this machine, or its disk away.
+# A package may still be on its way to this machine, or its disk may be missing for a while.
 RETRY_US = 10_000_000
-# What was asked before this start is read within 3 s, or not at all.
+# Rows asked before this start are read within 3 s, or not at all.
 RECALL_US = 4_000_000
 
 
 class Rollout:
-    """Gets ready what is wanted, one version after the other.
+    """Gets the wanted versions ready, one after the other.
 
     Attributes:
         versions: that are wanted.
@@ -74,7 +74,7 @@ class Rollout:
             loader: loads versions.
             lane: returns the lane of a version that runs beside it, and of this copy.
             recent: the last rows.
-            drain_us: how long the next version waits for the present one to answer what had been read.
+            drain_us: how long the next version waits for the present one to answer the rows read so far.
             unload_first: never hold two versions at once.
         """
         self.versions = Versions(model)
@@ -85,11 +85,11 @@ class Rollout:
         self._loader = loader
         self._drain_us = drain_us
         self._unload_first = unload_first
-        self._is_lost = False  # no version is loaded: `served` could not be
-        self._failing = ""  # the version that is wanted and could not be had
+        self._is_lost = False  # no version is loaded, because `served` could not be
+        self._failing = ""  # the wanted version, which could not be loaded
         self._failures = self._switches = 0
         self._ready_s: dict[str, float] = {}
-        self._is_first = True  # nothing has been compared yet with what was asked before this start
+        self._is_first = True  # no version has been compared yet with the rows asked before this start
         self._now_us = 0
         self._plan = self._run()
         self._pause: Pause | None = None
@@ -100,14 +100,14 @@ class Rollout:
         return pause is None or pause.is_over() or (pause.until_us is not None and now_us >= pause.until_us)
 
     def next_deadline(self) -> int | None:
-        """Return when `advance` has something to do in any case (us)."""
+        """Return when `advance` must be called at the latest (us)."""
         return 0 if self._pause is None else self._pause.until_us
 
     def advance(self, now_us: int) -> Effects:
         """Do what there is to do."""
         self._now_us = now_us
         while self.is_stirred(now_us):
-            self._pause = None  # a plan that fails has nothing more to wait for, and fails again
+            self._pause = None  # a plan that failed waits for nothing more, and would fail again
             self._pause = next(self._plan)
         effects = self._loader.effects
         self._loader.effects = []
@@ -126,7 +126,7 @@ class Rollout:
         }
 
     def _run(self) -> Plan[None]:
-        """Get ready what is wanted, for ever."""
+        """Get the wanted versions ready, again and again; the plan never ends."""
         yield from self._load_first()
         yield Pause(lambda: self.recent.is_recalled, self._now_us + RECALL_US)
         while True:
@@ -151,7 +151,7 @@ class Rollout:
         self.versions.has_changed = True
 
     def _converge(self) -> Plan[bool]:
-        """Have served what is wanted, then beside it what is wanted there; False if something cannot be had now."""
+        """Serve the wanted version, then run the wanted ones beside it; False if one is not available now."""
         wanted = self.versions.wanted
         if self._failing != wanted.version:
             self._failing = ""
@@ -162,18 +162,18 @@ class Rollout:
             is_served = not (yield from self._give_way(wanted))
         self._is_first = False
         self._failing = "" if is_served else wanted.version
-        # As they are wanted by now: that one may have taken minutes.
+        # Read again what is wanted: loading may have taken minutes.
         known, is_all = self.versions.beside(self.served.version)
         return (yield from self.beside.converge(known)) and is_served and is_all
 
     def _fall_back(self, wanted: Model) -> Plan[None]:
-        """Have serve what was added before the wanted version, the last one first; what is wanted is tried again."""
+        """Serve the latest version added before the wanted one that can be loaded; the wanted one is retried."""
         for model in self.versions.before(wanted):
             if differs(model, wanted) and (yield from self._succeed(model)):
                 return
 
     def _give_way(self, wanted: Model) -> Plan[bool]:
-        """Have an earlier version serve that takes what is asked, where the wanted one does not; returns whether so."""
+        """Serve an earlier version that takes the asked inputs, if the wanted one does not; returns whether it does."""
         for model in self.versions.before(wanted):
             if not takes_alike(wanted, model) and takes_none(wanted, model, self.recent.rows()):
                 what = f"{_named(wanted)} takes {taken(wanted)}, and nothing that was asked of late"
@@ -182,7 +182,7 @@ class Rollout:
         return False
 
     def _succeed(self, model: Model) -> Plan[bool]:
-        """Get a version ready and have it take over; False if it cannot be had now."""
+        """Get a version ready and let it take over; False if it is not available now."""
         refusal = self._refusal(model)
         if refusal:
             self._log(f"{_named(model)} cannot take over, {self.served.version} goes on: {refusal}", is_fault=True)
@@ -210,7 +210,7 @@ class Rollout:
         return True
 
     def _refusal(self, model: Model) -> str:
-        """Say why a version is not even loaded: it takes nothing of what the present one is asked."""
+        """Say why a version is not even loaded: it takes none of the inputs that the present one is asked."""
         if self._is_lost or takes_alike(model, self.served):
             return ""
         rows = self.recent.rows()
@@ -220,7 +220,7 @@ class Rollout:
         return f"{message}, and {self.served.version} {taken(self.served)}"
 
     def _drain(self) -> Plan[None]:
-        """Return when the present version has answered what had been read, or has had its time for it.
+        """Return when the present version has answered the rows read so far, or its time for that is over.
 
         A rollback from a slow version must not wait for that one's queue.
         """
@@ -235,7 +235,7 @@ class Rollout:
         self._loader.release(self.served, self._serving.copy)
 
     def _restore(self) -> Plan[None]:
-        """Load again what was unloaded."""
+        """Load the unloaded version again."""
         while True:
             copy, fault = yield from self._loader.prepare(self.served, Trial())
             if not fault:
@@ -245,7 +245,7 @@ class Rollout:
             self.versions.has_changed = False
 
     def _take_over(self, model: Model, copy: int) -> None:
-        """Have a version answer from now on, and let go of the present one."""
+        """Let a version answer from now on, and drop the present one."""
         if differs(model, self.served):
             self._log(f"{_named(model)} answers from now on, no longer {self.served.version}")
             self._switches += 1

@@ -5,7 +5,7 @@
                       ├─ everything else ─────────▶ the version that serves
                       └─ all of them, copied ─────▶ shadows, whose answers go to no query
 
-What is drawn depends on the query's id alone, so every replica, and a query that is read again, comes to the same.
+The draw depends on the query's id alone. So every replica decides alike, and so does a query that is read again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a query may name instead of a version, and what `skysail model list` shows.
+# Labels: a query may name one instead of a version, and `skysail model list` shows them.
 STABLE, CANARY, SHADOW = "stable", "canary", "shadow"
 
 
@@ -45,10 +45,10 @@ def named(text: str, model: str) -> str:
 
 
 class Routes(NamedTuple, Generic[T]):
-    """What runs beside the serving version of one model.
+    """The versions that run beside the serving one of a model.
 
     Attributes:
-        shares: of the queries, by version; those that are loaded.
+        shares: of the queries, by version, of the loaded versions.
         takers: of rows, by version.
     """
 
@@ -63,7 +63,7 @@ class Routes(NamedTuple, Generic[T]):
     def named(self, name: str, serving: str, rows: Sequence[tuple[int, R]]) -> dict[str, list[tuple[int, R]]] | None:
         """Return rows by the version that a record names, "" = the serving one; None if it names none that answers.
 
-        Several canaries have the one label: each gets its part of them, drawn by query id as ever.
+        Several canaries share one label. Each gets its part of the rows, drawn by query id as always.
         """
         answering = {version: share for version, share in self.shares.items() if share}
         if name in (STABLE, serving):

@@ -1,4 +1,4 @@
-"""What the batcher has learnt about time: how long a batch will take, and how long one may take. Pure; now is given."""
+"""Estimates for the batcher: how long a batch will take, and how long one may take. Pure; `now` is an argument."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ if TYPE_CHECKING:
 
 # Clockwork (OSDI'20) predicts a batch by the 99th percentile of the last 10 of the same size: of 10, the largest.
 SAMPLES = 10
-# For so many batches one is reckoned with: rows are dropped rather than taken in a batch of a size that was slow, so
-# what a pause (a neighbour, the collector) made slow would never be tried again.
+# A batch's time counts for this many batches. If it counted for longer, a size that a pause made slow (a neighbour, the
+# collector) would never run again: its rows would be dropped rather than taken.
 REMEMBERED = 50
 # Slacks remembered, and how many of one poll (a fast one brings thousands that are all alike).
 SLACKS = 1024
 SLACKS_A_POLL = 8
-# What came within the last second tells how things are; where that is little, what came before, back to half a minute.
+# Queries of the last second tell the slack; if they are few, earlier ones do, back to half a minute.
 SLACK_WINDOW_US = 1_000_000
 SLACK_HORIZON_US = 30_000_000
 SLACKS_AT_LEAST = 64
-# Where everything is late for a while, batches stay as large as they were: made smaller they would take more time for
-# each row, and all that shares the machine would stay late (forest of 30 trees, 12,000 rows/s due in 50 ms, two cores:
-# 6,500 in time without this memory, 10,000 with 5 s of it). After 5 s of overload, or of silence, one stretch in ten
-# ended at batches of one to three rows all the same (4,000 rows/s due in 20 ms: 528 in time, else 2,000).
+# While all queries are late for a while, batches stay as large as they were. Smaller ones would take more time for each
+# row, and everything on the machine would stay late (forest of 30 trees, 12,000 rows/s due in 50 ms, two cores: 6,500
+# in time without this memory, 10,000 with 5 s of it). With 5 s, one stretch in ten still ended at batches of one to
+# three rows after 5 s of overload or silence (4,000 rows/s due in 20 ms: 528 in time, else 2,000).
 SLACK_MEMORY_US = 30_000_000
 SLACK_REFRESH_US = 50_000  # sorting 1,024 numbers takes 73 us
-SLACK_QUANTILE = 0.1  # the hurried tenth sets the pace: an application with half the time must not always be late
-# What the event loop may be kept from its other work at a time. A thread would not free it for so long either: a model
-# that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms; and to hand a batch to a thread
-# and its results back takes 100 to 150 us of CPU and two changes of threads, each of which a busy machine may put off.
+SLACK_QUANTILE = 0.1  # the most urgent tenth sets the pace: an application with half the time must not always be late
+# How long a batch may keep the event loop from its other work. A thread would not spare the loop this time either. A
+# model that is mostly Python holds the lock, for which the loop's thread waits up to 5 ms. Handing a batch to a thread
+# and its results back takes 100 to 150 us of CPU and two thread switches, which a busy machine may delay.
 QUICK_US = 1_000
 # Before anything was measured: the batch latency objective that Clipper was evaluated with (NSDI'17).
 DEFAULT_OBJECTIVE_US = 20_000
-# An objective below this only measures the clock; it appears when queries arrive with next to no time left.
+# A smaller objective would only measure the clock. It would appear when queries arrive with hardly any time left.
 MIN_OBJECTIVE_US = 1_000
 
 
@@ -44,7 +44,7 @@ class ServiceTimes:
         self._batches = 0
         self._buckets: dict[int, deque[tuple[int, int]]] = {}  # (number of the batch, us)
         self._usual: dict[int, int] = {}
-        self.least_us = 0  # what the fastest size usually takes: what a call costs, however few its rows
+        self.least_us = 0  # usual time of the fastest size: the cost of a call, however few its rows
 
     def observe(self, rows: int, duration_us: int) -> None:
         """Take the time that a batch of `rows` took."""
@@ -55,10 +55,10 @@ class ServiceTimes:
         self.least_us = min(self._usual.values())
 
     def predict(self, rows: int) -> int:
-        """Return the time (us) to reckon with for a batch of `rows`.
+        """Return the time (us) to expect of a batch of `rows`; 0 before the first batch.
 
-        For a size that was not run lately, that of the next smaller one is the least it can take; the AIMD cap grows by
-        little, so it is seldom asked. Where there is none, what it takes as a rule; 0 before the first batch.
+        A size that was not run lately takes at least the time of the next smaller one. The AIMD cap grows by little, so
+        this is seldom needed. Without a smaller one it is `usual`.
         """
         since = self._batches - REMEMBERED
         for bucket in sorted(self._buckets, reverse=True):
@@ -68,10 +68,10 @@ class ServiceTimes:
         return self.usual(rows)
 
     def usual(self, rows: int) -> int:
-        """Return the time (us) that a batch of `rows` takes as a rule: the median of its size.
+        """Return the time (us) that a batch of `rows` usually takes: the median of its size; 0 before the first batch.
 
-        For a size never run, that of the next smaller one with as much more as there are more rows; without that the
-        next larger one's. 0 before the first batch.
+        For a size never run it is the time of the next smaller size, scaled by the rows. Without a smaller one it is
+        the time of the next larger size.
         """
         bucket = rows.bit_length()
         found = self._usual.get(bucket)
@@ -84,7 +84,7 @@ class ServiceTimes:
 
 
 class Slack:
-    """How much time queries have left when they are fetched: a low quantile, as it was at best within some seconds."""
+    """How much time queries have left when they are fetched: a low quantile, at its best value of the last seconds."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, int]] = deque(maxlen=SLACKS)  # (fetched_us, slack_us)
@@ -93,14 +93,14 @@ class Slack:
         self._best: deque[tuple[int, int]] = deque()  # (when measured, objective), us: each the most since
 
     def observe(self, dues_us: Sequence[int], fetched_us: int) -> None:
-        """Take the due times of what was fetched; what came too late already says nothing about the usual."""
+        """Take the due times of fetched queries; those that came too late already are ignored."""
         step = max(1, len(dues_us) // SLACKS_A_POLL)
         self._samples.extend((fetched_us, due_us - fetched_us) for due_us in dues_us[::step] if due_us > fetched_us)
 
     def objective(self, now_us: int) -> int:
-        """Return how long a batch may take (us): half of the slack, as one batch may have to wait for another.
+        """Return how long a batch may take (us): half of the slack, because a batch may have to wait for another.
 
-        Of the slack as it was at its best within `SLACK_MEMORY_US`.
+        The slack is the best value within `SLACK_MEMORY_US`.
         """
         if now_us >= self._refresh_us:
             self._refresh_us = now_us + SLACK_REFRESH_US
@@ -109,7 +109,7 @@ class Slack:
         return self._objective_us
 
     def _most(self, measured_us: int, now_us: int) -> int:
-        """Return the most that was measured lately."""
+        """Return the largest value measured lately."""
         best = self._best
         while best and best[-1][1] <= measured_us:
             best.pop()

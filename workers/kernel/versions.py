@@ -1,4 +1,4 @@
-"""Which versions of a model are wanted, as topic `models` tells."""
+"""Which versions of a model are wanted, according to topic `models`."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class Wanted(NamedTuple):
 
 
 class Versions:
-    """What the topic has told of one model.
+    """The topic's content about one model.
 
     Attributes:
         wanted: the version that should serve.
-        has_changed: whether anything was told since somebody set this to False.
+        has_changed: whether a record came since the owner set this to False.
     """
 
     def __init__(self, model: Model) -> None:
-        """Want what is served."""
+        """Want the version that is served."""
         self.wanted = model
         self.has_changed = False
         self._known: dict[str, Model] = {}
 
     def on_record(self, record: Record, codec: Codec) -> Effects:
-        """Take a record of topic `models`; another model's, a removal and what cannot be read change nothing."""
+        """Take a record of topic `models`; another model's, a removal and an unreadable one change nothing."""
         name, is_known, version = (record.key or b"").decode(errors="replace").partition(topics.MODEL_VERSION)
         if name != self.wanted.name or record.value is None:
             return []
@@ -53,15 +53,15 @@ class Versions:
         return []
 
     def beside(self, served: str) -> tuple[list[Wanted], bool]:
-        """Return what is to run beside a version, and whether it all is known."""
+        """Return the versions that must run beside this one, and whether all of them are known."""
         shares = {version: share for version, share in self.wanted.shares.items() if version != served}
         known = [Wanted(self._known[version], share) for version, share in shares.items() if version in self._known]
         return known, len(known) == len(shares)
 
     def before(self, wanted: Model) -> list[Model]:
-        """Return what was added before a version, the last one first, and does not run beside it.
+        """Return the versions added before this one that do not run beside it, the last one first.
 
-        What was added after it was gone back from, and what runs beside it has not been found good yet.
+        Versions added later were rolled back, and those beside it have not proved good yet.
         """
         known = [*self._known.values()]
         end = next((place for place, model in enumerate(known) if model.version == wanted.version), len(known))
@@ -69,5 +69,5 @@ class Versions:
 
 
 def differs(one: Model, other: Model) -> bool:
-    """Tell whether they answer differently; the same package may have moved."""
+    """Tell whether two versions answer differently; one package in two places does not."""
     return (one.version, one.digest) != (other.version, other.digest)

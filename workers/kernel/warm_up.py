@@ -1,4 +1,4 @@
-"""What a version is tried on before it answers: the last rows of its model, their answers discarded.
+"""The rows that a version is tried on before it answers: the last ones of its model. The answers are discarded.
 
 batches ─▶ answered ─▶ it must answer one of them, too
 recall  ─▶ asked    ─▶ before this start, where the worker has answered few itself; these warm it up and prove nothing,
@@ -31,7 +31,7 @@ class Trial(NamedTuple):
 
 
 class Last:
-    """The last rows of batches, so many; they are made into rows when these are wanted."""
+    """The last rows of batches, at most so many; the rows are made when they are read."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -64,11 +64,11 @@ class Recent:
     """The last rows of a model: those that were answered, those that were asked, and what was asked before.
 
     Attributes:
-        is_recalled: whether it is known what was asked before.
+        is_recalled: whether the rows asked before this start are known.
     """
 
     def __init__(self, most: int = WARM_UP_ROWS, *, recalls: bool = False) -> None:
-        """Keep so many; `recalls` if somebody will tell what was asked before."""
+        """Keep so many; `recalls` if `recall` will be called with the rows asked before."""
         self.is_recalled = not recalls
         self._most = most
         self._answered, self._asked = Last(most), Last(most)
@@ -76,12 +76,12 @@ class Recent:
         self._tried: set[str] = set()
 
     def recall(self, rows: Sequence[Input]) -> None:
-        """Take what the model was asked last before this worker started, by whomever."""
+        """Take the rows that the model was asked last before this worker started."""
         self._recalled = tuple(rows)
         self.is_recalled = True
 
     def ask(self, column: Column, rows: int) -> None:
-        """Remember what is asked, at least one row, while the worker has answered few."""
+        """Remember asked rows, at least one, while the worker has answered few."""
         if len(self._answered) < self._most:
             self._asked.add(column, rows)
 
@@ -93,9 +93,9 @@ class Recent:
             self._answered.add(rows[-self._most :], min(len(rows), self._most))
 
     def trial(self, version: str) -> Trial:
-        """Return what to try a version on.
+        """Return the rows to try a version on.
 
-        One that is tried again is held to answered rows alone: it may have hung on what nobody has ever answered.
+        On a retry these are answered rows alone, because the version may have hung on a row that no version answered.
         """
         if len(self._answered) >= self._most or version in self._tried:
             return Trial(self._answered.rows())
@@ -103,12 +103,12 @@ class Recent:
         return Trial(self._answered.rows(), self._recalled)
 
     def rows(self) -> Sequence[Input]:
-        """Return the last rows, to be looked at alone: those that were answered and, where they are few, asked."""
+        """Return the last rows, for reading only: the answered ones and, if they are few, the asked ones."""
         answered = self._answered.rows()
         return answered if len(answered) >= self._most else (*self._recalled, *self._asked.rows(), *answered)
 
     def clear(self) -> None:
-        """Forget what was answered: another version answers from now on."""
+        """Forget the answered rows: another version answers from now on."""
         self._answered.clear()
         self._tried.clear()
 

@@ -5,9 +5,9 @@
             └ undecodable: DLQ                 └─ expired, refused ──┘
     models ─▶ rollout ─▶ Load, Unload ─▶ on_loaded ─▶ another version serves, or runs beside
 
-A batch is answered after the next one has been given to the model, which then has its rows first. A record is complete
-when the outcome of its last row is acknowledged: all its rows are answered to one partition, in whose lane what was
-written before is acknowledged before.
+A batch is answered after the next one has been given to the model, so that the model does not wait for the answers to
+be written. A record is complete when the outcome of its last row is acknowledged. All its rows are answered to one
+partition, and a partition's lane acknowledges records in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from workers.kernel.results import Asked
     from workers.kernel.versions import Wanted
 
-# The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
-# of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
+# The last poll before reading stops may bring this many rows more than the queue should hold. They are kept: 4
+# partitions of 1 MiB each hold 40,000 of the smallest queries (100 B). Rows beyond that are refused, to save memory.
 OVERSHOOT_ROWS = 50_000
 # The same in bytes: of 4 partitions, unpacked.
 OVERSHOOT_BYTES = 64 << 20
@@ -79,7 +79,7 @@ class ModelWorker(Operator):
             instance: unique in the deployment.
             settings: how it batches, and how versions follow each other.
             queue: returns the queue of the version that serves; None = as the settings say.
-            recalls: whether `recall` will be called; no other version is tried before, for some seconds.
+            recalls: whether `recall` will be called; until then, for some seconds, no other version is tried.
         """
         self._codec = codec
         self._model = model
@@ -101,16 +101,16 @@ class ModelWorker(Operator):
         )
         self._beside = self._rollout.beside
         self._running: dict[int, tuple[Lane, Sequence[Input]]] = {}
-        self._given: Effects = []  # for models: performed even if a call fails after it has decided them
+        self._given: Effects = []  # effects for models: performed even if a call fails after deciding them
         self._unwritten: list[_Unwritten] = []
         self._written_us = 0
 
     def recall(self, rows: Sequence[Input]) -> None:
-        """Take what the model was asked last before this start; versions are tried on it."""
+        """Take the rows that the model was asked last before this start; versions are tried on them."""
         self._recent.recall(rows)
 
     def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
-        """Decode and queue; what is no model query is dead, what the queue has no room for is expired."""
+        """Decode and queue; a record that is no model query becomes a dead letter, a row without room expires."""
         effects: Effects = []
         items: list[tuple[int, Asked]] = []
         ranks: dict[int, int] = {}
@@ -137,11 +137,11 @@ class ModelWorker(Operator):
         return self._with_given(effects)
 
     def needs(self) -> Needs:
-        """Be called when something is due; rows that wait count."""
+        """Tell what the kernel needs next: a timer, and the number of rows that it holds."""
         return Needs(self.next_deadline(), self.held)
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
-        """Write what is still to be written, and do what is due."""
+        """Write the answers that are still unwritten, and do what is due."""
         effects = self._write()
         effects += self._go_on(now_us)
         return self._with_given(effects)
@@ -186,7 +186,7 @@ class ModelWorker(Operator):
     def on_loaded(
         self, model: str, version: str, fault: str | None, took_us: int, now_us: int, *, copy: int = 0
     ) -> Effects:
-        """Take what became of a version that was to be loaded, or loaded again."""
+        """Take the outcome of loading a version, at first or again."""
         self._loader.on_loaded(copy, fault)
         for lane in self._lanes():
             if lane.copy == copy and not lane.is_ready and fault is None:
@@ -207,7 +207,7 @@ class ModelWorker(Operator):
 
     @property
     def held(self) -> int:
-        """Rows that wait, for whichever version: a record may hold hundreds; of large rows each counts as several."""
+        """Rows that wait, for any version: a record may hold hundreds, and a large row counts as several."""
         routes = self._beside.routes
         answering = [self._serving, *(routes.takers[version] for version, share in routes.shares.items() if share)]
         return sum(max(len(lane.batcher), -(-lane.batcher.bytes // self._row_bytes)) for lane in answering)
@@ -244,7 +244,7 @@ class ModelWorker(Operator):
                 return effects
 
     def _with_given(self, effects: Effects) -> Effects:
-        """Return effects, and what models are to do."""
+        """Return the effects, followed by those for models."""
         if not self._given:
             return effects
         given, self._given = self._given, []
@@ -264,7 +264,7 @@ class ModelWorker(Operator):
         ranks: dict[int, int],
         effects: Effects,
     ) -> None:
-        """Add a record's rows, and their ranks, to what is to be queued; another version's rows go there."""
+        """Add a record's rows and their ranks to those to be queued; rows for another version go to its lane."""
         routes = self._beside.routes
         self._serving.batcher.spare_us = queries.spare_us
         for lane in routes.takers.values():
@@ -286,7 +286,7 @@ class ModelWorker(Operator):
         now_us: int,
         effects: Effects,
     ) -> list[tuple[int, Asked]]:
-        """Give the rows of a record to the versions that answer them; returns what is left for the one that serves."""
+        """Give the rows of a record to the versions that answer them; returns those left for the serving one."""
         routes, serving = self._beside.routes, self._serving
         for shadow in routes.shadows:
             shadow.mirror(asked, now_us)

@@ -1,8 +1,8 @@
 """Whether the runtimes of one model agree, and which of them is the fastest, by the size of a batch.
 
-What batching can win is a property of the runtime as much as of the model: a random forest on MNIST answers 63 rows/s
-one by one under scikit-learn and 8,200 under ONNX Runtime, but 24,500 against 17,000 in batches of 1,024. So it is
-measured, on rows of the package, by the worker that will run it.
+The gain by batching depends on the runtime as much as on the model. Asked one by one, a random forest on MNIST answers
+63 rows/s under scikit-learn and 8,200 under ONNX Runtime. In batches of 1,024 it answers 24,500 against 17,000. So the
+worker that will run the model measures it, on rows of the package.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from workers.runtimes.contract import Outputs, Rows, Runtime
 
 SIZES = (1, 16, 128, 1_024)  # of the batches that are timed
-TOLERANCE = 1e-5  # absolute below 1, relative above: what an answer may differ by from batch to batch, too
+TOLERANCE = 1e-5  # absolute below 1, relative above; answers may differ by this from batch to batch, too
 EXAMPLES, EXAMPLES_BYTES = 256, 1 << 20  # at most so many rows are kept in a package
 _BATCH_BYTES = 64 << 20  # larger batches are not timed
 _REPEATS = 5
-_VISIBLY = 0.9  # of another runtime's time
-_LONG_S = 0.2  # a batch that takes so long is neither repeated nor followed by a larger one
+_VISIBLY = 0.9  # share of another runtime's time
+_LONG_S = 0.2  # a batch that takes this long is neither repeated nor followed by a larger one
 
 
 class Choice(NamedTuple):
-    """Which runtime answers batches of which size, and what a batch took under each.
+    """Which runtime answers batches of which size, and how long a batch took under each.
 
     Attributes:
         spans: the fewest rows of a batch, rising from 1, and the runtime that answers such and larger ones.
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
         return f"{answers} ({'; '.join(heads)} us for batches of {' '.join(map(str, sizes))})"
 
     def gauges(self, model: str) -> dict[str, float]:
-        """Return what a worker reports: from how many rows on a runtime answers, and the times of all."""
+        """Return the figures to report: from how many rows on a runtime answers, and the times of all."""
         found = {f"runtime{{model={model},runtime={name}}}": float(rows) for rows, name in reversed(self.spans)}
         for name, times in self.batch_us.items():
             found |= {f"measured_us{{model={model},rows={rows},runtime={name}}}": us for rows, us in times.items()}
@@ -80,7 +80,7 @@ class BySize:
 
 
 def examples(sample: NDArray[np.generic], *, allow_nan: bool = False) -> NDArray[np.generic]:
-    """Return rows to compare and time by, (m, *shape): the sample's, then such as take each feature from any of them.
+    """Return rows to compare and time by, (m, *shape): the sample's, then mixed ones with features from any of these.
 
     The same sample always gives the same rows.
 
@@ -98,7 +98,7 @@ def examples(sample: NDArray[np.generic], *, allow_nan: bool = False) -> NDArray
 
 
 def difference(original: Outputs, converted: Outputs) -> float:
-    """Return the largest difference between the numbers of two answers to the same rows; 0 where there are only labels.
+    """Return the largest difference between the numbers of two answers to the same rows; 0 if there are only labels.
 
     Raises:
         PackageError: a label differs, or a number by more than `TOLERANCE`.
@@ -149,8 +149,9 @@ def measure(runtimes: Mapping[str, Runtime], rows: NDArray[np.generic], sizes: S
 def spans_of(batch_us: Mapping[str, Mapping[int, float]]) -> tuple[tuple[int, str], ...]:
     """Choose a runtime for every size: the one that is fastest over all, others only where they win visibly.
 
-    Over all is as a geometric mean of the times; visibly, by a tenth, since every one that is kept takes memory. Where
-    two measured sizes differ, the lines between their times say from how many rows on the second is faster.
+    "Over all" means by the geometric mean of the times. "Visibly" means by a tenth, because every form that is kept
+    takes memory. Between two measured sizes, the crossing of the lines between their times says from how many rows on
+    the second is faster.
 
     Args:
         batch_us: name -> batch size, rising, the same of each -> microseconds.
@@ -177,9 +178,9 @@ def spans_of(batch_us: Mapping[str, Mapping[int, float]]) -> tuple[tuple[int, st
 
 
 def _crossing(first: Mapping[int, float], second: Mapping[int, float], below: int, above: int) -> int:
-    """Return from how many rows on the second is taken, above `below` up to `above`: where the lines cross."""
+    """Return from how many rows on the second is used, above `below` up to `above`: where the lines cross."""
     lost_us = max(0.0, second[below] - first[below])
-    won_us = max(0.0, first[above] - second[above])  # it may lose, where it is taken for being the fastest over all
+    won_us = max(0.0, first[above] - second[above])  # it may lose here, if it was chosen as the fastest over all
     if lost_us == 0.0:
         return below + 1
     return below + max(1, math.ceil((above - below) * lost_us / (lost_us + won_us)))

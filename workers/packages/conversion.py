@@ -1,6 +1,6 @@
-"""Finds other forms of an estimator that agree with it, an ONNX graph or its numbers as arrays, when it is packaged.
+"""Finds other forms of an estimator that agree with it when it is packaged: an ONNX graph, or its numbers as arrays.
 
-They are added to the package, or made again by whoever loads it.
+They are added to the package, or made again when it is loaded.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _STORED = tuple(name for name in CONVERTERS if name not in ON_REQUEST)
 
 
 def converted(path: Path, manifest: Manifest, estimator: object, sample: Rows | Frame, convert: str) -> Manifest:
-    """Add the estimator in other forms, their agreement checked, and the rows by which that was done.
+    """Add other forms of the estimator, checked for agreement, and the rows that this was checked with.
 
-    What each took for batches of these rows here goes into the manifest, for people to read.
+    The times of each form for batches of these rows go into the manifest, for people to read.
 
     Raises:
         PackageError: there is no such conversion, or none of those asked for works.
@@ -72,12 +72,12 @@ def converted(path: Path, manifest: Manifest, estimator: object, sample: Rows | 
 
 
 def convertible(path: Path, manifest: Manifest, estimator: object, sample: Rows | Frame, convert: str) -> Manifest:
-    """Have whoever loads the package convert the estimator: note to what, and keep the rows to check that by.
+    """Note the forms that are made when the package is loaded, and keep the rows to check them with.
 
-    What nothing can be converted to, and what takes no tensors, stays as it is, unless a form was asked for.
+    An estimator without a conversion, or without tensors as input, stays as it is, unless a form was asked for.
 
     Raises:
-        PackageError: the form that was asked for, one of `ON_REQUEST`, cannot be had, or answers otherwise.
+        PackageError: the form that was asked for, one of `ON_REQUEST`, cannot be made, or answers otherwise.
     """
     if convert == "load" and not isinstance(sample, np.ndarray):
         return manifest

@@ -1,4 +1,4 @@
-"""The example rows that a package keeps: by them whoever loads it checks and times the forms of its model."""
+"""The example rows that a package keeps. Whoever loads it uses them to check and time the forms of its model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def stored_examples(manifest: Manifest, files: Files) -> NDArray[np.generic]:
     """Return the example rows of a package.
 
-    Nothing is reserved for what its header says: there are as many rows as there are bytes of them.
+    The header's count of rows reserves no memory: there are as many rows as there are bytes of them.
 
     Raises:
         PackageError: there are none, or they are not rows of this model.
@@ -34,7 +34,7 @@ def stored_examples(manifest: Manifest, files: Files) -> NDArray[np.generic]:
             f"{EXAMPLES_FILE} holds {rows.dtype}{[*rows.shape]}, where the model takes rows of {manifest.input}: "
             "package the model again"
         )
-    return rows.copy()  # which may be written to: torch wants that
+    return rows.copy()  # writable, as torch requires
 
 
 def _array(content: bytes) -> NDArray[np.generic]:

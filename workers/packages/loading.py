@@ -1,4 +1,4 @@
-"""Loads model packages: every file is read once and verified before a runtime, or the fastest of several, sees any."""
+"""Loads model packages. Every file is read once and verified before a runtime, or the fastest of several, gets it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class LoadedModel:
     manifest: Manifest
     runtime: Runtime
     digest: str
-    choice: Choice | None = None  # where there are several forms of it, and the fastest was chosen by measuring
+    choice: Choice | None = None  # if it has several forms, of which the fastest was chosen by measuring
 
 
 def checked(folder: Path) -> Pinned:
-    """Return a package's manifest and digest after checking all that can be seen of it without running anything.
+    """Return a package's manifest and digest after all checks that run no code of it.
 
     Raises:
-        PackageError: it would be refused by whoever loads it.
+        PackageError: loading would refuse it.
     """
     found = manifests.pinned(folder)
     if found.manifest.runtime not in RUNTIMES:
@@ -68,8 +68,8 @@ def load_package(
 
     Args:
         folder: the package.
-        allow_pickle: load a pickled estimator; needs `digest` too, because whoever can change the pickle can change
-            the manifest beside it.
+        allow_pickle: load a pickled estimator; needs `digest` too, because a person who can change the pickle can
+            change the manifest beside it.
         digest: what `manifest.digest` gave when the package was made, e.g. as the Model record carries it.
         threads: for the arithmetic of one batch; more than one pays off only where workers have cores to spare.
         sizes: of the batches by which several forms of one model are measured, rising.
@@ -86,7 +86,7 @@ def load_package(
             f"{folder} is not the package that was deployed (digest {found}, not {digest}): add the model again"
         )
     if allow_pickle and digest is None and any(name.endswith(".pickle") for name in manifest.files):
-        raise PackageError(f"{folder} holds a pickle: give the digest that was noted when it was packaged, too")
+        raise PackageError(f"{folder} holds a pickle: also give the digest that was noted when it was packaged")
     for named in NAMING:
         if named in manifest.options:
             require_within(manifest.options[named], code)
@@ -98,15 +98,15 @@ def load_package(
 
 
 def _has_forms(manifest: Manifest) -> bool:
-    """Tell whether a package has several forms of one model, of which whoever loads it takes the fastest."""
+    """Tell whether a package has several forms of one model, of which loading picks the fastest."""
     return "conversion" in manifest.options and manifest.runtime not in CONVERTERS
 
 
 def _fastest(model: LoadedModel, files: Files, threads: int, sizes: Sequence[int]) -> LoadedModel:
-    """Give the model the fastest of its forms, at each size of a batch; one that cannot be had here is left out."""
+    """Give the model its fastest form for each size of a batch; a form that does not load here is left out."""
     manifest, rows = model.manifest, stored_examples(model.manifest, files)
     runtimes = {manifest.runtime: model.runtime}
-    for name in manifest.options["conversion"].get("to", ("onnx",)):  # not said before there were others
+    for name in manifest.options["conversion"].get("to", ("onnx",)):  # older manifests do not say it
         try:
             with refusing("it does not load or answer"):
                 form = _form(name, model, files, rows.dtype, threads)

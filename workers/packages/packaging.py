@@ -61,7 +61,7 @@ def package_sklearn(
         output: `label` (a class), `scores` (a class and its probabilities) or `value` (a number); None = `value` of a
             regressor, `label` of anything else.
         allow_nan: rows may hold NaN.
-        allow_pickle: store a pickle, which may need any type and whose loading may run any code.
+        allow_pickle: store a pickle; loading it may need any type and run any code.
         convert: `load` = whoever loads it converts trees and linear models to arrays, measures both, and keeps the
             fastest; `hummingbird` = to tensor operations of torch as well, or it is not packaged; `none` = it always
             runs under scikit-learn. Converted now, the form kept in the package: `onnx` =

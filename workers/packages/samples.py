@@ -1,4 +1,4 @@
-"""What sample rows say of a model's input: arrays, texts, bytes, or a data frame."""
+"""Derives the kind of a model's input from sample rows: arrays, texts, bytes, or a data frame."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def batch(sample: object) -> Rows | Frame:
 
 
 def numbers_of(frame: Frame) -> NDArray[np.generic]:
-    """Return a data frame for an estimator that knows nothing of columns: as an array.
+    """Return a data frame as an array, for an estimator that knows no columns.
 
     Raises:
-        PackageError: it holds something else than numbers.
+        PackageError: it does not hold numbers only.
     """
     if all(dtype.kind in _KINDS for dtype in frame.dtypes):
         return frame.to_numpy()
     raise PackageError(
-        "the estimator was fitted on an array, and the sample is a data frame with texts: give it so, too"
+        "the estimator was fitted on an array, but the sample is a data frame with texts: give the sample as an array"
     )
 
 
 def signature(sample: Rows | Frame, *, allow_nan: bool) -> Signature:
-    """Return what one row must be.
+    """Return the signature of one row.
 
     Raises:
-        PackageError: there are none, or a data frame holds what cannot travel.
+        PackageError: these rows cannot travel.
     """
     if isinstance(sample, Frame):
         return _table(sample, allow_nan=allow_nan)

@@ -1,6 +1,6 @@
-"""The files of a package: each is read once, hashed, and then used from memory, so that what was checked is what runs.
+"""The files of a package. Each is read once, hashed, and then used from memory, so the checked bytes are those used.
 
-Nothing is read that the manifest does not list, and no link is followed: the digest of a manifest pins all there is.
+Only files that the manifest lists are read, and no link is followed. So the manifest's digest pins all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from workers.manifest import Manifest
 
-# A link is refused, and a pipe is not waited for.
+# A link is refused, and a pipe cannot block the reading.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -47,7 +47,7 @@ def verify(folder: Path, manifest: Manifest) -> None:
 
 
 def contents(folder: Path, names: Iterable[str]) -> Mapping[str, bytes]:
-    """Return the content of files as they are; of a package that is just being made nothing is known about them.
+    """Return the content of files without checking digests, for a package that is just being made.
 
     Raises:
         PackageError: one is missing, or is no plain file of the folder.

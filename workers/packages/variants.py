@@ -1,4 +1,4 @@
-"""What a model can be run under, and converted to: another form of it counts only where its answers agree."""
+"""The runtimes that a model can run under or be converted to. A converted form counts only if its answers agree."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONVERTERS: Mapping[str, str] = {
     "linear": "workers.runtimes.linear_conversion",
     "hummingbird": "workers.runtimes.hummingbird",
 }
-# Forms that are made by whoever loads a package, so that nothing is stored; unasked those that need no library.
+# Forms that are made when a package is loaded and not stored. The first are made unasked, as they need no library.
 AT_LOAD = ("trees", "linear")
 ON_REQUEST = ("hummingbird",)
 EXAMPLES_FILE = "examples.npy"
@@ -76,13 +76,13 @@ def compiled(
         manifest: of the estimator.
         estimator: fitted.
         dtype: of the rows that will come.
-        threads: for the arithmetic of one batch, where the form has any use for more than one.
+        threads: for the arithmetic of one batch, if the form can use more than one.
 
     Raises:
         PackageError: it cannot be converted so.
     """
     if name not in (*AT_LOAD, *ON_REQUEST):
-        raise PackageError(f"nothing is converted to {name!r} when it is loaded")
+        raise PackageError(f"models cannot be converted to {name!r} when they are loaded")
     with refusing(f"it is not converted to {name}"):
         runtime: Runtime = _imported(CONVERTERS[name], name).runtime(manifest, estimator, dtype, threads)
     return runtime

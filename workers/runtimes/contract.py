@@ -40,12 +40,12 @@ class Outputs:
 class Runtime(Protocol):
     """A loaded model.
 
-    It may have two attributes that say where it runs best: `leaves_lock`, true if it computes without Python's lock,
-    and `waits`, true if it waits for a device most of its time. Without them it is taken to keep the lock.
+    It may have two attributes that say where it runs best. `leaves_lock` is true if it computes without Python's lock.
+    `waits` is true if it waits for a device most of its time. Without them it counts as keeping the lock.
     """
 
     def predict_batch(self, rows: Rows) -> Outputs:
-        """Answer every row of a batch of at least one; any exception means that none of them was answered."""
+        """Answer every row of a batch of at least one; any exception means that no row was answered."""
         ...
 
 
@@ -53,7 +53,7 @@ class RuntimeModule(Protocol):
     """What the registry expects of a runtime's module."""
 
     def load(self, manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) -> Runtime:
-        """Load the model out of the files of a package, by name: they have been verified, and are all there is."""
+        """Load the model from the verified files of a package, by name; it may read no others."""
         ...
 
 

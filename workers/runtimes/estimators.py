@@ -1,4 +1,4 @@
-"""What is read of scikit-learn's fitted estimators, by the names of their classes; nothing of it is imported."""
+"""Shared by converters: which library an estimator comes from, and how one is refused. scikit-learn is not imported."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs a Python function named by a dotted path: `predict_batch(rows)`.
 
-The function gets the whole batch, as `Rows` says, of a table as a data frame, and returns what the output kind
-asks for: n labels (`label`), (n, k) scores (`scores`), or n numbers (`value`). It is called from one thread at a time.
+The function gets the whole batch, as `Rows` says; a table comes as a data frame. It returns n labels (`label`), (n, k)
+scores (`scores`), or n numbers (`value`), as the output kind says. It is called from one thread at a time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
     """Import the function; the package holds nothing but the manifest.
 
     Raises:
-        PackageError: it cannot be imported, or is a class: to call that with rows makes an object, and no answers.
+        PackageError: it cannot be imported, or is a class: calling that with rows makes an object, not answers.
     """
     path = str(manifest.options.get("function", ""))
     function = resolve(path)

@@ -1,6 +1,6 @@
-"""Runs what Hummingbird makes of an estimator, tensor operations of torch: on a GPU, where there is one.
+"""Runs an estimator as tensor operations of torch, converted by Hummingbird: on a GPU, if there is one.
 
-It is made when a package is loaded; nothing of it is stored.
+The conversion runs when a package is loaded. Its result is not stored.
 
 References:
     Nakandala et al., A Tensor Compiler for Unified Machine Learning Prediction Serving, OSDI 2020.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Numbers(torch.nn.Module):
-    """What a converted estimator computes: of a classifier the scores, without the labels before them."""
+    """The numbers of a converted estimator: for a classifier the scores, without the labels before them."""
 
     def __init__(self, graph: torch.nn.Module) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class _Numbers(torch.nn.Module):
 
 
 def runtime(manifest: Manifest, estimator: object, _dtype: np.dtype[np.generic], threads: int = 1) -> TorchRuntime:
-    """Return what runs the estimator under torch; Hummingbird raises what it likes if it cannot."""
+    """Return the estimator as a runtime under torch; Hummingbird may raise any error if it cannot convert it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it calls what torch and onnx deprecate (0.4.12)
         graph = convert(estimator, "torch", extra_config={"n_threads": threads}).model

@@ -1,7 +1,7 @@
-"""Runs linear models as arrays: a product, an addition, and the label that wins; a few microseconds a call.
+"""Runs linear models as arrays: a product, an addition, and the label that wins. A call takes a few microseconds.
 
-scikit-learn checks every batch (types, namespaces, shapes, finiteness) before the same product: 100 to 300 us a call,
-whatever it holds. Rows that arrive here have been checked. `linear_conversion` writes the arrays.
+scikit-learn checks every batch (types, namespaces, shapes, finiteness) before the same product. That takes 100 to
+300 us a call, whatever its size. Rows that arrive here have been checked. `linear_conversion` writes the arrays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPERATIONS = ("subtract", "divide", "multiply", "add", "clip")
 class Linear:
     """A linear model of f features: `rows @ weights + intercept`, after the operations of its scalers.
 
-    The dtypes are scikit-learn's, so that its numbers are these, but for the last bits of a sum.
+    The dtypes are scikit-learn's, so the numbers are equal but for the last bits of a sum.
     """
 
     weights: NDArray[np.floating]  # (f, k), or (f,) of one output: a value, or the score of the second of two labels
@@ -143,7 +143,7 @@ def _linear(stored: dict[str, np.ndarray]) -> Linear:
 
 
 def check(manifest: Manifest, linear: Linear) -> None:
-    """Compare the arrays with what rows and answers are to be.
+    """Check that the arrays fit the form of rows and answers.
 
     Raises:
         PackageError: they do not fit.
@@ -152,7 +152,9 @@ def check(manifest: Manifest, linear: Linear) -> None:
     if manifest.input.shape != linear.weights.shape[:1] or manifest.input.allow_nan:
         raise PackageError(f"{manifest.name}: a linear model takes rows of {len(linear.weights)} numbers without NaN")
     if (manifest.output == "value") != (linear.link == "identity"):
-        raise PackageError(f"{manifest.name}: a linear regressor answers a value, a linear classifier none")
+        raise PackageError(
+            f"{manifest.name}: a linear regressor has the output value, a linear classifier label or scores"
+        )
     if manifest.output != "value" and len(manifest.classes) != outputs:
         raise PackageError(f"{manifest.name} has {len(manifest.classes)} classes, but scores for {outputs}")
     if manifest.output == "scores" and linear.link == "label":

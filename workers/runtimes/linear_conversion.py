@@ -1,7 +1,7 @@
 """Compiles scikit-learn's linear models into arrays for `linear`, read from the fitted estimators.
 
-Classifiers and regressors of one output, and pipelines of scalers before one. Of scikit-learn nothing is imported, and
-of an estimator nothing is called.
+It takes classifiers and regressors of one output, and pipelines of scalers before one. It neither imports scikit-learn
+nor calls the estimator.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def convert(estimator: object, folder: Path, rows: NDArray[np.generic]) -> str:
 
 
 def runtime(manifest: Manifest, estimator: object, dtype: np.dtype[np.generic], _threads: int = 1) -> LinearRuntime:
-    """Return what runs the estimator as arrays, for rows of `dtype`.
+    """Return a runtime that runs the estimator as arrays, for rows of `dtype`.
 
     Raises:
         PackageError: it is not one of those that can be compiled, or cannot answer what the manifest says.
@@ -109,7 +109,7 @@ def _coefficients(estimator: LinearModel) -> tuple[NDArray[np.generic], NDArray[
 
 
 def _operations(scaler: object, dtype: np.dtype[np.generic]) -> Sequence[tuple[str, NDArray[np.generic]]]:
-    """Return what a scaler does to rows of `dtype`, in its order and its dtypes."""
+    """Return the operations of a scaler on rows of `dtype`, in its order and its dtypes."""
     if _STANDARD.has(scaler):
         return [
             *([("subtract", scaler.mean_.astype(dtype))] if scaler.with_mean else []),
@@ -118,4 +118,4 @@ def _operations(scaler: object, dtype: np.dtype[np.generic]) -> Sequence[tuple[s
     if _MIN_MAX.has(scaler):
         clip = [("clip", np.asarray(scaler.feature_range, dtype=dtype))] if scaler.clip else []
         return [("multiply", scaler.scale_), ("add", scaler.min_), *clip]
-    raise _refusal(scaler, "of what may stand before a linear model StandardScaler and MinMaxScaler are known")
+    raise _refusal(scaler, "before a linear model only StandardScaler and MinMaxScaler can be converted")

@@ -1,8 +1,8 @@
 """Runs an ONNX model with ONNX Runtime, on the CPU: exported by whatever trained it, or converted from scikit-learn.
 
-The graph has one input, the whole batch (n, *shape). Of its outputs are taken the (n, k) numbers as scores and the
-n labels where the package answers labels, the first where it answers values. Its operators' kernels are compiled:
-a single row costs microseconds where scikit-learn spends milliseconds on Python before any row counts.
+The graph has one input, the whole batch (n, *shape). If the package answers labels, its outputs are (n, k) numbers as
+scores and n labels; if it answers values, the first output. Its operators are compiled. A single row costs
+microseconds, where scikit-learn spends milliseconds in Python before the first row.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class OnnxRuntime:
         if kind == "value":
             return values(outputs[0])
         answered = [output for output in outputs if isinstance(output, np.ndarray) and output.ndim == 1]
-        if kind == "label" and answered:  # beside them there may be what ZipMap makes of the scores, a list
+        if kind == "label" and answered:  # beside them there may be a list, which ZipMap makes of the scores
             return Outputs(labels(answered[0]))
         return scored(_scores(outputs), self._manifest.classes, keep=kind == "scores")
 

@@ -1,4 +1,4 @@
-"""Converts a fitted scikit-learn estimator to ONNX, with skl2onnx; needed where models are packaged, not by workers."""
+"""Converts a fitted scikit-learn estimator to ONNX with skl2onnx. Packaging needs this; workers do not."""
 
 from __future__ import annotations
 

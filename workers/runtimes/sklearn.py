@@ -1,7 +1,7 @@
 """Runs a scikit-learn estimator: stored with skops, loaded only from types that are listed here.
 
-One thread for BLAS and OpenMP unless told otherwise: small batches gain nothing from more, threads of several workers
-fight for the cores, and the order of a sum then never depends on them.
+BLAS and OpenMP get one thread unless the settings say otherwise. Small batches gain nothing from more, and threads of
+several workers fight for the cores. With one thread the order of a sum never changes.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from workers.runtimes.contract import Files, Rows
     from workers.runtimes.estimators import Estimator
 
-# Types beyond skops's own list that packages may hold: the only place. Loading one never runs code of the file, but the
-# trees and the KD tree index memory by what the file says, so a forged file can crash the process (not run code).
+# The types beyond skops's own list that packages may hold. Loading one never runs code of the file. But the trees and
+# the KD tree index memory by numbers in the file, so a forged file can crash the process (not run code).
 TRUSTED_TYPES = (
     "numpy.dtype",
     "sklearn.calibration._CalibratedClassifier",
@@ -45,13 +45,13 @@ TRUSTED_TYPES = (
 )
 SKOPS_FILE = "model.skops"
 PICKLE_FILE = "model.pickle"
-# skops walks through all of scikit-learn when it is imported, which imports these where they are installed: 500 MB and
-# three seconds for nothing (skops 0.16, scikit-learn 1.9, torch 2.15).
+# Importing skops walks through all of scikit-learn, which imports these modules if they are installed. That takes
+# 500 MB and three seconds for nothing (skops 0.16, scikit-learn 1.9, torch 2.15).
 _NOT_NEEDED = frozenset({"torch", "pytest", "dask", "cupy", "jax"})
 
 
 class _Absent(importlib.abc.MetaPathFinder):
-    """Answers that a module is not installed."""
+    """An import finder that reports a module as not installed."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
         if fullname in _NOT_NEEDED:

@@ -1,4 +1,4 @@
-"""Makes data frames of the rows of a table, for what was fitted on such; needs pandas, which nothing else does."""
+"""Makes data frames of the rows of a table, for models that were fitted on them. Only this module needs pandas."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def shaper(signature: Signature) -> Callable[[Rows], Rows | Frame]:
     try:
         pandas = importlib.import_module("pandas")
     except ModuleNotFoundError as error:
-        raise PackageError(f"a model of data frames needs pandas, here too: {install('pandas')}") from error
+        raise PackageError(
+            f"a model fitted on data frames needs pandas where it runs, too: {install('pandas')}"
+        ) from error
     categories = {name: "category" for name, kind in signature.columns if kind == "category"}
 
     def shaped(rows: Rows) -> Frame:

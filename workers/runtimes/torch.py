@@ -1,10 +1,10 @@
 """Runs a torch module: state from safetensors, architecture from an importable factory.
 
-`torch.load` reads nothing but what somebody packages, and of that only tensors; a worker never calls it.
+`torch.load` is called when a model is packaged, and reads only tensors. A worker never calls it.
 
-On the CPU one thread unless told otherwise; on a GPU, where there is one, rows go through one pinned buffer, one copy
-in, one copy out. Answers depend on their batch by rounding at most: evaluation mode, and no TF32, whose 10-bit mantissa
-makes scores differ by 1e-3.
+On the CPU a model gets one thread unless the settings say otherwise. On a GPU, if there is one, rows go through one
+pinned buffer: one copy in, one copy out. Answers depend on their batch by rounding at most. So the module is in
+evaluation mode, and TF32 is off, whose 10-bit mantissa makes scores differ by 1e-3.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from workers.runtimes.contract import Files, Outputs, Rows
 
 STATE_FILE = "model.safetensors"
-# Fewest rows of a batch unless the package says otherwise. In small batches other kernels run, which add in another
-# order: ParM's MNIST network (784-200-100-10, torch 2.15) gives logits up to 1.5e-5 apart, at 49, and equal to the bit
-# from 16 rows on with AVX-512, from 4 on with AVX2. Four rows instead of one take 3.3 times as long of a small
-# convolution and 2.2 times of 20 million weights, 16 take 12 and 3.4 times.
+# Fewest rows of a batch unless the package says otherwise. Small batches run other kernels, which add in another order.
+# Logits of ParM's MNIST network (784-200-100-10, torch 2.15) differ by up to 1.5e-5, at 49. They are equal to the bit
+# from 16 rows on with AVX-512, from 4 on with AVX2. Four rows instead of one take 3.3 times as long for a small
+# convolution and 2.2 times for 20 million weights; 16 rows take 12 and 3.4 times.
 MIN_ROWS = 1
 _NUMPY = (torch.float32, torch.float64)  # numpy has no bfloat16, and half precision gains nothing on the wire
 
@@ -161,7 +161,7 @@ def _build(path: str, arguments: dict[str, object]) -> torch.nn.Module:
     factory = resolve(path)
     if not makes_module(factory):
         raise PackageError(
-            f"{path} does not say that it makes a network, and what a package names is not called on trust: name a"
+            f"{path} does not declare that it makes a network, so it is not called: name a"
             " subclass of torch.nn.Module, or annotate the function, as in def make_net(...) -> torch.nn.Module"
         )
     try:

@@ -1,9 +1,9 @@
 """Runs ensembles of decision trees as arrays; `trees_conversion` writes them.
 
-A node's two children stand side by side, so that a level is a few look-ups, a comparison and an addition; a leaf is its
-own child. Compiled, a few rows at a time go down one tree after the other (`descent.pyx`). Where there was no compiler,
-every tree of every row goes down one level with each array operation: the TreeTraversal strategy of Hummingbird
-(Nakandala et al., OSDI 2020) in NumPy. The answers are the same to the bit.
+A node's two children stand side by side, so that a level is a few look-ups, a comparison and an addition. A leaf is its
+own child. Where Skysail is compiled, a few rows at a time go down one tree after the other (`descent.pyx`). Without a
+compiler, each array operation takes every tree of every row down one level. This is the TreeTraversal strategy of
+Hummingbird (Nakandala et al., OSDI 2020) in NumPy. The answers are the same to the bit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IS_COMPILED: Final = descent is not None
 TREES_FILE = "trees.npz"
 LINKS = ("mean", "identity", "exp", "logistic", "half_logistic", "softmax")
 _AT_ONCE = 1 << 14  # pairs of a tree and a row: their arrays stay in the second-level cache
-_LEVELS = 4  # after so many are pairs left out that have reached their leaf: most do long before the deepest
+_LEVELS = 4  # levels after which pairs at their leaf are left out: most get there long before the deepest
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Trees:
     base: NDArray[np.float64]  # (g·k,)
     depth: int
     stages: int
-    link: str  # of LINKS: what makes the answer of the raw outputs
-    tie: float  # where one raw output decides between two labels: above it is the second
+    link: str  # one of LINKS: it turns raw outputs into the answer
+    tie: float  # if one raw output decides between two labels: above it is the second
 
     def raw(self, rows: NDArray[np.generic]) -> NDArray[np.float64]:
         """Return the raw outputs (n, g·k) of rows (n, features)."""
@@ -100,7 +100,7 @@ class Trees:
 
 
 def linked(raw: NDArray[np.float64], link: str, stages: int) -> NDArray[np.float64]:
-    """Return what the model answers with: probabilities (n, classes), or values (n, 1)."""
+    """Return the numbers of the answer: probabilities (n, classes), or values (n, 1)."""
     if link == "mean":
         return raw / stages
     if link == "exp":
@@ -116,7 +116,7 @@ def linked(raw: NDArray[np.float64], link: str, stages: int) -> NDArray[np.float
 
 
 def quickest(trees: Trees) -> Callable[[NDArray[np.generic]], NDArray[np.float64]]:
-    """Return what gives `trees.raw`: compiled, if there is a compiled module.
+    """Return a function that computes `trees.raw`: compiled, if there is a compiled module.
 
     Raises:
         ValueError, TypeError, OverflowError: the arrays do not fit each other.

@@ -1,8 +1,8 @@
 """Compiles scikit-learn's ensembles of trees into arrays for `trees`, read from the fitted estimators.
 
-Single trees, random forests, extra trees, gradient boosting and histogram gradient boosting; classifiers and regressors
-of one output. Of scikit-learn nothing is imported, and of an estimator nothing is called but the constant at which its
-boosting starts.
+It takes single trees, random forests, extra trees, gradient boosting and histogram gradient boosting: classifiers and
+regressors of one output. It does not import scikit-learn. Of an estimator it calls only the constant at which boosting
+starts.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _Tree(NamedTuple):
 
 
 class _Ensemble(NamedTuple):
-    """Trees stage by stage, and what makes an answer of their sums."""
+    """Trees stage by stage, and how their sums become an answer."""
 
     trees: Sequence[_Tree]
     stages: int
@@ -75,7 +75,7 @@ def convert(estimator: object, folder: Path, rows: NDArray[np.generic]) -> str:
 
 
 def runtime(manifest: Manifest, estimator: object, dtype: np.dtype[np.generic], _threads: int = 1) -> TreesRuntime:
-    """Return what runs the estimator's trees as arrays, for rows of `dtype`.
+    """Return a runtime that runs the estimator's trees as arrays, for rows of `dtype`.
 
     Raises:
         PackageError: it is not one of those that can be compiled.

@@ -4,5 +4,5 @@
     records of the topics ──────▶ traffic ──▶ legs ───┼──▶ a result ──▶ page: tables for the screen, docs/account.md
     psutil ────────────────────▶ totals ──────────────┘
 
-What runs the system and gathers all this is `load.research.account.scenario`.
+`load.research.account.scenario` runs the system and gathers all this.
 """

@@ -46,8 +46,9 @@ def page(result: Result, environment: Environment) -> str:
 def _machine(environment: Environment) -> str:
     packages = ", ".join(f"{name} {environment['packages'].get(name)}" for name in ("skysail", "aiokafka", "uvloop"))
     return (
-        f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by all processes, the "
-        f"broker and the sender; {environment['broker']}, Python {environment['python']}, {packages}.\n"
+        f"Measured on {environment['cores_usable']} cores of {environment['processor']}, which all processes, "
+        f"the broker and the sender share. Software: {environment['broker']}, Python {environment['python']}, "
+        f"{packages}.\n"
     )
 
 
@@ -107,9 +108,9 @@ def _totals(result: Result, stretch: str) -> str:
     unknown = ", ".join(f"`{row['function']}`" for row in result.series[f"{stretch}_unknown"][:3])
     least, most = figures["accounted_least"], figures["accounted_most"]
     return (
-        f"The system counts {figures['cpu_us_per_query']:.1f} µs of CPU a query for all processes together; the "
+        f"The system counts {figures['cpu_us_per_query']:.1f} µs of CPU a query for all processes together. The "
         f"{figures['samples']:,.0f} samples add up to {figures['accounted']:.1%} of it ({least:.1%} to {most:.1%} of "
-        f"each process). {figures['other']:.1%} belongs to no step{f': {unknown}' if unknown else ''}. The same load "
+        f"each process). Samples of no step: {figures['other']:.1%}{f' ({unknown})' if unknown else ''}. The same load "
         f"without sampling took {figures['unsampled_cpu_us_per_query']:.1f} µs ({figures['sampling']:+.1%} with it).\n"
     )
 
@@ -126,7 +127,7 @@ def _paragraphs(result: Result) -> Iterator[str]:
             large[step] = max(share, large.get(step, 0.0))
     for step in sorted(large, key=lambda name: -large[name]):
         if large[step] >= LARGE:
-            yield f"**{step}** ({STEPS[step]}; {', '.join(shares[step])}). {DONE[step]}\n"
+            yield f"**{step}** ({STEPS[step]}). Share: {', '.join(shares[step])}. {DONE[step]}\n"
     small = [step for step in STEPS if 0 < large.get(step, 0.0) < LARGE]
     if small:
         yield f"Below {LARGE:.0%} of either: {', '.join(small)}.\n"

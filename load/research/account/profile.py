@@ -1,4 +1,4 @@
-"""What the samples of one process say about a window of time, and how much of a batch is the model itself."""
+"""Reads the samples of one process in a window of time, and measures how much of a batch is the model itself."""
 
 from __future__ import annotations
 

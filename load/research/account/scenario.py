@@ -1,8 +1,8 @@
 """`account`: where a query's CPU time goes, by role and by step, and where its latency does, leg by leg.
 
-The whole loop, four legs: Exp3 over two scikit-learn models of 64 features, feedback for every answer; once draining a
-backlog, once at 500/s. Every process samples itself (`streams.runtime.process.cpu_profiler`); the same load on a system
-that does not gives the latencies, and says what sampling costs.
+It runs the whole loop, four legs: Exp3 over two scikit-learn models of 64 features, feedback for every answer. It does
+so once draining a backlog, once at 500/s. Every process samples itself (`streams.runtime.process.cpu_profiler`). The
+same load without sampling gives the latencies, and the cost of sampling.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WORKER = "worker."
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """What one deployment did; by stretch, and process ids by instance."""
+    """The measurements of one deployment, by stretch, and its process ids by instance."""
 
     measured: Mapping[str, Measured]
     traffic: Mapping[str, Traffic]
@@ -119,7 +119,7 @@ async def _noted(drive: Callable[[Note], Awaitable[Stretch]]) -> Measured:
         read_us.update(dict.fromkeys([prediction.query_id for prediction in predictions], now_us()))
 
     stretch = await drive(note)
-    # What a backlog's answers say is looked at when all have come.
+    # A backlog's answers are decoded when all have come.
     read_us |= dict(zip(read_us, stretch.read_us, strict=False))
     return Measured(stretch, Window(stretch.recorder.start_us, now_us()), read_us)
 

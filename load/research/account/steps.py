@@ -1,7 +1,7 @@
 """Which functions belong to which step of a query's way.
 
-A stack belongs to the step of its innermost frame that has one; of the prefixes of `module:function` that fit a frame
-the longest counts. So what a step calls in a library is its own, and what no step called is the event loop's.
+A stack belongs to the step of its innermost frame that has one. If several prefixes of `module:function` fit a frame,
+the longest counts. So a library call belongs to the step that made it, and the event loop gets calls without a step.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ _LOOP_RULES: Final[Mapping[str, str]] = {
     "asyncio.": "loop",
     "uvloop": "loop",
 }
-_MADE = ":__create_fn__"  # methods that dataclasses generate belong to whoever calls them, not to their module
+_MADE = ":__create_fn__"  # methods that dataclasses generate belong to their caller, not to their module
 
 
 def step_of(stack: tuple[str, ...]) -> str:

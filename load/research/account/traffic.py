@@ -1,4 +1,4 @@
-"""What a stretch of load has written to the topics: records and bytes, and the times that records carry."""
+"""Reads what a stretch of load has written to the topics: records and bytes, and the times that records carry."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Volume:
 
 @dataclass(slots=True)
 class Traffic:
-    """What was written in one window.
+    """The records written in one window.
 
     Attributes:
         volumes: by topic.

@@ -1,7 +1,7 @@
 """`paper`: Clipper's figures (NSDI 2017) through the whole system, one after the other, each by its own scenario.
 
-The short form of each; in full a scenario is run by itself. A part that cannot be measured, for want of data or because
-it fails, costs nobody else's figures: the page says why.
+It runs the short form of each; for the full form, run a scenario by itself. If a part lacks its data or fails, the page
+gives the reason, and the other figures are not affected.
 """
 
 from __future__ import annotations

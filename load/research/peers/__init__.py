@@ -1,5 +1,5 @@
-"""What a user would run instead of Skysail, doing the same work on the same records, and how all are measured.
+"""Alternatives to Skysail, which do the same work on the same records, and their measurement.
 
-The files named after a system (`quix.py`, `bytewax.py`, ...) run in that system's own environment: they may import the
+The files named after a system (`quix.py`, `bytewax.py`, ...) run in that system's own environment. They may import the
 system, `load.research.peers.task`, `load.research.peers.bridge` and `schemas`, and nothing else of Skysail.
 """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 POINTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0}
 _FLAT_US = 50_000  # in two seconds: a rate that is 4 % too high shows
-_DEFAULTS = 0.01  # of the answers; whoever gives more of them keeps its backlog flat by that
+_DEFAULTS = 0.01  # of the answers; a system with more of them keeps its backlog flat by that
 OBJECTIVES_MS = (20, 50, 100)
 
 
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the queries of one part.
+    """The outcomes of the queries of one part.
 
     Attributes:
         asked: queries sent.

@@ -1,4 +1,4 @@
-"""The contenders for a model that needs batching, and the figures that come of their visits."""
+"""The contenders for a model that needs batching, and the figures of their visits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LANES = (
     _skysail("inline", "Skysail, AIMD, model inline", MODEL, ("selection",)),
     _skysail("converted", "Skysail, AIMD, inline, converted", CONVERTED, ("selection",)),
 )
-# Those that climb by themselves; fixed batches are asked by turns with AIMD.
+# Those that climb by themselves; fixed batches alternate with AIMD.
 ALL = (*LANES, *(_other(contender) for contender in CONTENDERS if contender.kind != "skysail"))
 NAMES = (FIXED.name, *(contender.name for contender in ALL))
 

@@ -1,6 +1,6 @@
 """Kafka for servers that have none: one poll at a time to the server, the answers to the sink, a commit now and then.
 
-At least once: what is committed has been answered. A poll holds at most as many queries as may be in flight; they are
+At least once: committed queries have been answered. A poll holds at most as many queries as may be in flight. They are
 asked concurrently, each by itself or in groups, as the server's setting says.
 """
 

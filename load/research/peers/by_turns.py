@@ -1,13 +1,16 @@
-"""The batch controller beside fixed batches: deployments side by side, asked by turns at the same rates.
+"""Compares the batch controller with fixed batches: deployments side by side, asked in alternation at the same rates.
 
-Where two cores are full, three seconds say little: asked 4,000 times a second, fixed batches of 256 gave from 645 to
-2,382 right answers a second within 20 ms, in seven stretches of a quarter of an hour. One climb after another compares
-the minutes in which they were made. Here everybody has each minute alike, and each round goes over the same few rates:
-goodput is that at the rate at which its mean over the rounds is highest. At one rate alone, were it past what all of
-them can do, the ratio would be of how they fail: .79 +- .14 at 11,300 a second within 20 ms, where none had 8,000. One
-objective comes after the other, as an application has but one. Everybody is started several times over, and asked
-forwards and backwards: of two that are alike one does better for as long as both run. Still one of them comes out some
-percent ahead in the end, so the ratio has its standard error beside it.
+Where two cores are full, three seconds say little. Asked 4,000 times a second, fixed batches of 256 gave 645 to 2,382
+right answers a second within 20 ms, in seven stretches within a quarter of an hour. Two climbs, one after the other,
+would compare the minutes in which they were made. Here all contenders share each minute.
+
+Each round goes over the same few rates. A contender's goodput is its mean over the rounds, at the rate where that is
+highest. One rate alone could be beyond all of them, and the ratio would compare how they fail: 0.79 +- 0.14 at 11,300 a
+second within 20 ms, where none reached 8,000.
+
+One objective comes after the other, because an application has only one. All contenders are started several times, and
+asked forwards and backwards: of two equal ones, one does better for as long as both run. Some percent of lead remain
+even so. The ratio therefore has a standard error.
 """
 
 from __future__ import annotations
@@ -50,7 +53,7 @@ async def compare(
         rates: the controller's best rate (1/s) by objective (ms).
         ceiling_per_s: no rate is higher.
         rounds: stretches of each at each rate, in all; as many after each start.
-        say: is told what is done.
+        say: called with each step.
     """
     rows: list[dict[str, Any]] = []
     near = {ms: dict.fromkeys(min(rates[ms] * factor, ceiling_per_s) for factor in AROUND) for ms in OBJECTIVES_MS}
@@ -82,7 +85,7 @@ async def _started(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Everybody, asked with one objective.
+    """All contenders, asked with one objective.
 
     Attributes:
         clients: of the contenders, in their order.
@@ -95,12 +98,12 @@ class _Asked:
     seconds: float
 
     def settle(self, rate: float) -> None:
-        """Let everybody settle at a rate (1/s)."""
+        """Let all contenders settle at a rate (1/s)."""
         for client in self.clients:
             self._stretch(client, rate)
 
     def round(self, rates: Iterable[float], turn: int) -> list[dict[str, Any]]:
-        """Return what everybody did at each rate (1/s), asked in this turn's order."""
+        """Return the results of all contenders at each rate (1/s), asked in this turn's order."""
         rows = []
         for rate in rates:
             for (contender, setting), client in turned(zip(_CONTENDERS, self.clients, strict=True), turn):

@@ -1,7 +1,7 @@
-"""Asks a contender and takes its answers, as cheaply as librdkafka allows, so that the harness is not what is measured.
+"""Asks a contender and takes its answers as cheaply as librdkafka allows, so that the harness limits no result.
 
-A backlog is written in one go and its answers are left to librdkafka's threads until all are there; at a rate, one
-thread sends and takes in turns. Bytes and times are kept; what they say is judged when it is over.
+A backlog is written in one go, and librdkafka's threads hold the answers until all are there. At a rate, one thread
+alternates between sending and taking. Bytes and times are kept, and judged after the end.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Asking:
 
 
 def backlog(asking: Asking, count: int, now_us: int, *, feedback: bool) -> list[Record]:
-    """Return all records of a backlog; feedback goes with the queries, so that nobody waits for the client."""
+    """Return all records of a backlog; feedback goes with the queries, so that the client delays no role."""
     records = []
     for index in range(count):
         asked, record = asking.ask(index, now_us)
@@ -93,7 +93,7 @@ class Side:
     Args:
         wire: where; it follows the answers.
         asking: makes the records.
-        intended_us: when each query is meant to be sent; all are made beforehand, and what is told about them.
+        intended_us: when each query is meant to be sent; queries and feedback are made beforehand.
         now_us: the clock.
         feedback: whether the truth follows each answer, which must be one of Skysail's.
 
@@ -134,7 +134,7 @@ class Side:
         return len(self.taken)
 
     def _tell(self, count: int) -> None:
-        """Tell the truth about the latest `count` answers."""
+        """Send feedback on the latest `count` answers."""
         for _, value in self.taken[len(self.taken) - count :]:
             truth = self._untold.pop(peek_id(value), None)
             if truth is not None:
@@ -142,7 +142,7 @@ class Side:
 
 
 class Part(NamedTuple):
-    """What one backlog or one stretch gave.
+    """The result of one backlog or one stretch.
 
     Attributes:
         tally: by id.

@@ -1,7 +1,7 @@
 """All contenders, and the grid of settings of each. The first setting is the best known.
 
 Settings that peers' own documentation and issues recommend (raised limits, quiet logs, short waits) are in the peers'
-files; the grids hold what trades throughput for latency.
+files. The grids hold settings that trade throughput for latency.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One virtual environment for each peer, under `$SKYSAIL_CACHE/peers` (by default `~/.cache/skysail/peers`).
 
-They are made when they are first needed, from the pinned files in `requirements/`, and again when a file changes.
+An environment is made when it is first needed, from the pinned files in `requirements/`, and again when a file changes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def ensure(name: str, say: Callable[[str], None]) -> Path:
 
     Args:
         name: of a file in `requirements/`.
-        say: is told that something is being installed, which takes minutes.
+        say: called before an installation, which takes minutes.
 
     Raises:
         PeerUnavailableError: it cannot be installed here; says why.

@@ -1,11 +1,12 @@
-"""`forest`: a model that needs batching, under objectives of 20, 50 and 100 ms, beside what one would use instead.
+"""`forest`: a model that needs batching, under objectives of 20, 50 and 100 ms, against the alternatives.
 
-A random forest on MNIST under scikit-learn costs milliseconds a call before the first row, and next to nothing for each
-row of a large batch. Goodput is the rate of right answers within the objective, at the best of the rates tried: they
-double until most answers are late, then two between the best and the next are tried. Skysail's queries carry the
-objective, so each objective is climbed by itself; nobody else's do. The first round tries every setting of everybody's
-grid, the others those that were best for an objective. At last AIMD and fixed batches are asked by turns, at a rate
-near AIMD's best. The short form takes 40 minutes.
+A random forest on MNIST under scikit-learn costs milliseconds a call before the first row. Each row of a large batch
+costs little. Goodput is the rate of right answers within the objective, at the best of the rates tried. Rates double
+until most answers are late; then two between the best and the next are tried. Only Skysail's queries carry the
+objective, so Skysail climbs once for each objective.
+
+The first round tries every setting of every grid. Later rounds try those that were best for an objective. In the end
+AIMD and fixed batches are asked in alternation, at rates near AIMD's best. The short form takes 40 minutes.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ _WARM_UP_RATE, _WARM_UP_S, _LIMIT_S = 100.0, 1.0, 20.0
 
 @dataclass(slots=True)
 class _Climbs:
-    """What has been measured.
+    """The measurements.
 
     Attributes:
         ground: rows, models and truth.
         ceiling_per_s: of the harness.
         visits: one row for each round, contender, setting and objective.
         stretches: one row for each stretch.
-        out: who is left out, and why.
+        out: contenders left out, with the reason.
     """
 
     ground: Ground
@@ -143,7 +144,7 @@ FIGURES = Figures(
 
 
 async def run(stage: Stage) -> Result:
-    """Climb with everybody."""
+    """Climb with all contenders."""
     ground, source = _ground(stage)
     climbed = await ceiling.climb(ground)
     climbs = _Climbs(ground, ceiling.ceiling_per_s(climbed))
@@ -210,8 +211,8 @@ def _result(
             "left_out": list(climbs.out.values()),
         },
         notes=(
-            f"rates end at {climbs.ceiling_per_s:,.0f}/s, the highest at which the harness was seen to keep up",
-            "everybody runs the same scikit-learn forest; where it says so, it was converted when it was packaged",
+            f"Rates end at {climbs.ceiling_per_s:,.0f}/s, the highest at which the harness was seen to keep up.",
+            'All systems run the same scikit-learn forest. The lane "converted" has it as arrays.',
         ),
     )
 

@@ -1,6 +1,6 @@
-"""Finds each contender's best setting: of the fastest and those within a tenth of it, who answers most in time.
+"""Finds each contender's best setting: of those within a tenth of the fastest, the one that answers most in time.
 
-That is goodput within 50 ms, at 500/s and at half of its own rate; of equals the one with the shorter tail at 500/s.
+Goodput counts within 50 ms, at 500/s and at half of its own rate. Of equal settings, the shorter tail at 500/s wins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GOODPUT = "goodput_50ms_per_s"
 
 
 class Tried(TypedDict):
-    """What one setting gave; None where it does not work."""
+    """The result of one setting; None if it does not work."""
 
     system: str
     label: str

@@ -1,4 +1,4 @@
-"""The hand-written loops of `load.baseline`, doing the work that the peers do. Runs in Skysail's own environment."""
+"""The hand-written loops of `load.baseline` on the peers' work. They run in Skysail's own environment."""
 
 from __future__ import annotations
 

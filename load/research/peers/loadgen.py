@@ -1,4 +1,4 @@
-"""Has MLCommons' LoadGen find the rate at which a contender still answers 99 % within an objective."""
+"""Finds with MLCommons' LoadGen the rate at which a contender still answers 99 % within an objective."""
 
 from __future__ import annotations
 

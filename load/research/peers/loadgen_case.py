@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What LoadGen says; it would wait for ever for answers that do not come, so they are counted here."""
+    """LoadGen's verdict; missing answers are counted here, because LoadGen would wait for them without end."""
 
     valid: bool
     p99_ms: float

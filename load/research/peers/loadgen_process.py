@@ -1,6 +1,6 @@
 """MLCommons' LoadGen as an independent judge: its Server scenario, through Kafka, in an environment of its own.
 
-LoadGen decides when to ask (Poisson), measures by its own clock and says whether the latency bound held. This file
+LoadGen decides when to ask (Poisson), measures by its own clock and decides whether the latency bound held. This file
 only carries its queries to Kafka and the answers back.
 """
 

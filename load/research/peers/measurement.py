@@ -1,4 +1,4 @@
-"""Measures a contender once: starts it, has it drain a backlog, sends at some rates, stops it."""
+"""Measures a contender once: starts it, lets it drain a backlog, sends at some rates, stops it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Seen:
-    """What a visit measured.
+    """The measurements of a visit.
 
     Attributes:
         figures: by name.

@@ -46,7 +46,8 @@ def page(result: Result, environment: Environment) -> str:
     """Return the page in Markdown; `environment` is that of `load.harness.environment`, and the broker."""
     machine = f"Measured on {environment['cores_usable']} cores of {environment['processor']}, shared by broker, sender"
     introduction, yourself = _TEXT.read_text(encoding="utf-8").split(_MARK)
-    measured = f"{machine} and system; {environment['broker']}, Python {environment['python']}; {result.given}.\n"
+    software = f"Software: {environment['broker']}, Python {environment['python']}"
+    measured = f"{machine} and system. {software}. Run: {result.given}.\n"
     shown = [f"## {table.title}\n\n{table.markdown()}" for table in tables(result)]
     return introduction + "\n".join([measured, *shown, *(f"- {note}" for note in result.notes), yourself])
 

@@ -14,7 +14,7 @@ _PATIENCE = 2  # such rates in a row; one may be a busy moment of the machine
 
 
 class Step(NamedTuple):
-    """What a rate gave.
+    """The result of a rate.
 
     Attributes:
         goodput: right answers in time (1/s) by objective (ms).
@@ -36,8 +36,8 @@ class Ask(Protocol):
 def climb(ask: Ask, objectives: Sequence[int], ceiling_per_s: float = float("inf")) -> dict[float, Step]:
     """Return every rate that was tried.
 
-    The last of the doubled rates are such that most miss even the longest objective, so that what a system does under
-    more than it can take shows, too.
+    At the last of the doubled rates most answers miss even the longest objective. So the result also shows a system
+    under overload.
 
     Args:
         ask: asks.

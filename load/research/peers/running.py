@@ -41,7 +41,7 @@ _MARK = "SKYSAIL_PEER"  # in the environment of a contender's processes: how the
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What all contenders share.
+    """The things that all contenders share.
 
     Attributes:
         stage: where it runs.

@@ -1,8 +1,9 @@
-"""`peers`: Skysail beside what one would use instead: the same queries, model, partitions and machine.
+"""`peers`: Skysail and the alternatives, on the same queries, model, partitions and machine.
 
-In full: the grid of settings, five interleaved rounds, the independent judge in the last one (about 50 minutes on two
-cores). The short form takes the best known settings, two rounds, fewer rates and, unless others are named, six of the
-contenders (about 6 minutes). A contender that cannot be installed or that fails is left out, and the result says why.
+The full form has the grid of settings and five interleaved rounds, with the independent judge in the last (about 50
+minutes on two cores). The short form has the best known settings, two rounds and fewer rates. Unless others are named,
+it has six of the contenders (about 6 minutes). A contender that cannot be installed or that fails is left out, and the
+result gives the reason.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class _Comparison:
         self.out.append({"system": contender.name, "label": contender.label, "why": " ".join(str(why).split())})
 
     def install(self) -> None:
-        """Have all environments; leave out those that cannot be had, the judge too."""
+        """Install all environments; leave out those that fail, the judge too."""
         for contender in tuple(self.left):
             try:
                 if contender.environment:
@@ -101,7 +102,7 @@ class _Comparison:
             self.settings[contender.name] = contender.grid[next(row["index"] for row in rows if row["chosen"])]
 
     async def round(self, summary: Summary, plan: Plan, seed: int) -> None:
-        """Visit everybody once, in an order of its own."""
+        """Visit each contender once, in an order of this round."""
         order = [*self.left]
         random.Random(seed).shuffle(order)  # noqa: S311  # an order, not a secret
         for contender in (DIRECT, *order):
@@ -205,24 +206,24 @@ def _result(
         },
         notes=(
             _limit(comparison.plan.ceiling_per_s, climbed),
-            "Skysail runs the model as arrays, where nothing else is said; everybody else scikit-learn",
-            '"flat at" is the highest of the rates tried, shares of the drain rate too, at which no backlog grew',
-            "CPU time of the whole loop includes joining and learning; nobody else does either",
-            "CPU time and memory of Redis, where the whole loop keeps its states, count as little as the broker's",
-            "LoadGen asks in the last round alone, and gives no feedback; a default answer is none to it",
-            "MLServer reads and writes JSON, four times the bytes, and loses what it holds when it dies",
-            "Ray Serve and BentoML have no Kafka: one poll at a time goes through load/research/peers/bridge.py",
+            "Skysail runs the model as arrays unless its name says otherwise. The others run scikit-learn.",
+            "Flat at: the highest of the rates tried at which no backlog grew. Shares of the drain rate count too.",
+            "CPU time of the whole loop includes joining and learning. No other system does either.",
+            "CPU time and memory of Redis, where the whole loop keeps its states, are left out like the broker's.",
+            "LoadGen runs in the last round alone, and gives no feedback. It counts a default answer as missing.",
+            "MLServer reads and writes JSON, four times the bytes, and loses the queries that it holds when it dies.",
+            "Ray Serve and BentoML have no Kafka. One poll at a time goes through load/research/peers/bridge.py.",
         ),
     )
 
 
 def _limit(ceiling_per_s: float, climbed: list[ceiling.Look]) -> str:
-    """Say where the harness itself is at its end, or that nobody knows: the rates tried end before it."""
+    """Say at which rate the harness itself is saturated, or that the rates tried end before it."""
     if all(row["saturated"] for row in climbed):
-        return f"even at {ceiling_per_s:,.0f}/s the harness was saturated: latency and goodput of this run say nothing"
+        return f"Even at {ceiling_per_s:,.0f}/s the harness was saturated. Latency and goodput of this run say nothing."
     if ceiling_per_s >= max(row["rate_per_s"] for row in climbed):
         return (
-            f"{ceiling_per_s:,.0f}/s is the highest rate that was tried: the harness kept up with it, and who reaches"
-            " it may do more"
+            f"The highest rate tried was {ceiling_per_s:,.0f}/s. The harness kept up with it, and a system that reaches"
+            " it may do more."
         )
-    return f"rates beyond {ceiling_per_s:,.0f}/s are left out: without any system the harness is saturated there"
+    return f"Rates beyond {ceiling_per_s:,.0f}/s are left out. Without any system the harness is saturated there."

@@ -1,6 +1,6 @@
 """The task of every contender's process, and the work that all of them share. Only the loop around it differs.
 
-Everybody reads the same queries and writes the same predictions, with fastavro, as one would; Skysail with its codec.
+All read the same queries and write the same predictions: Skysail with its codec, the others with fastavro.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _HEAD = framing.single_object(CURRENT["Prediction"].fingerprint)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a contender's process is told, as one JSON argument: answer `source` on `sink` until terminated.
+    """The JSON argument of a contender's process: answer `source` on `sink` until terminated.
 
     Attributes:
         bootstrap: of the broker.

@@ -1,8 +1,8 @@
-"""`trio`: one slow model among three, whose p99 is beyond the objective: what it costs its application.
+"""`trio`: the cost to an application of one slow model among three, whose p99 is beyond the objective.
 
-Decision trees on digits; the third dawdles over one row in seventy for twice the objective. Skysail asks every model in
-a worker of its own (Exp4) and answers by the deadline with what is there; the others run the models in line, one after
-the other. Everybody is asked with the slow model and without it, in turns.
+The models are decision trees on digits. The third takes twice the objective for one row in seventy. Skysail asks every
+model in a worker of its own (Exp4) and answers by the deadline with the outputs that are there. The others run the
+models in line, one after the other. All are asked with and without the slow model, in alternation.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FITTED_ON = 150  # rows a tree
 
 @dataclass(slots=True)
 class _Rounds:
-    """What has been measured: a row for each stretch, and who is left out."""
+    """The measurements: a row for each stretch, and the contenders left out."""
 
     ground: Ground
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -184,7 +184,7 @@ def make_ground(stage: Stage) -> Ground:
     for name, folder in packages.items():
         package_function(f"load.models.slow:{name}", folder, name, "1", rows[late == 0][:5])
     truth = {name: said[:, column].tolist() for column, name in enumerate(MODELS)}
-    prompt = np.column_stack([said, np.zeros(len(said))])  # who knows the truth need not wait for it
+    prompt = np.column_stack([said, np.zeros(len(said))])  # the labels are known, so feedback need not wait
     for how, count in HOW.items():
         joblib.dump(InLine(count), stage.folder / f"{how}.joblib")
         truth[how] = InLine(count).predict(prompt).tolist()

@@ -1,10 +1,10 @@
 """Compares batch controllers with the best fixed batch on real models, all through busy workers.
 
-For every model all contenders run at once, each with a worker of its own, and are asked in turn, round by round, with
-half a second's rows waiting. A first round finds the fixed sizes that are worth asking again: those whose batches meet
-the objective, and do nearly as much as the best of these. They and the controllers are started several times over, and
-asked forwards and backwards: with equal batches one process does 4 to 12 % more than another for as long as it runs,
-and whoever comes last finds the machine warm.
+For every model all contenders run at once, each with a worker of its own. They are asked in turn, round by round, with
+half a second's rows waiting. A first round finds the fixed sizes that are worth asking again. Their batches meet the
+objective, and do nearly as much as the best of these. They and the controllers are started several times, and asked
+forwards and backwards. With equal batches one process does 4 to 12 % more than another for as long as it runs, and the
+last contender finds the machine warm.
 """
 
 from __future__ import annotations
@@ -125,11 +125,11 @@ def worth_asking(first: Mapping[str, Mapping[str, float]]) -> list[str]:
 def shares(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what each controller reaches of the best fixed batch within the objective, by model, and at least.
 
-    Over all rounds, each beside the fixed batch that was the best after the other starts: of two contenders with equal
-    batches one is ahead of the other by 6 % (standard deviation) for a start, so a share is good to 3 % after six. Once
-    of all rows (`share`), once of those in batches that took no longer than the objective (`good_share`).
+    The share is a mean over all rounds. In each, the fixed batch is the one that was best after the other starts. Of
+    two contenders with equal batches, one is ahead by 6 % (standard deviation) for a start. So a share is good to 3 %
+    after six starts. `share` counts all rows, `good_share` those in batches that took no longer than the objective.
 
-    A model of which no batch is within it says nothing.
+    A model without a batch within the objective is left out.
 
     Args:
         rows: as `contest` gives them.

@@ -43,7 +43,7 @@ class Replay:
         self.wrong = np.ones((len(self.applications), len(self.labels)), dtype=np.bool_)
 
     def __call__(self, index: int, intended_us: int) -> Asked:
-        """Return query number `index`: application by turns, row by order."""
+        """Return query number `index`: applications alternate, rows come in order."""
         t, lane = divmod(index, len(self.applications))
         name = query_id(self.seed, index)
         self._asked[name] = lane, t

@@ -1,4 +1,4 @@
-"""One size of something that grows: a deployment, backlogs through it, and what that cost in time and memory."""
+"""One size of something that grows: a deployment, backlogs through it, and their cost in time and memory."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def application(number: int) -> str:
 
 
 class Chunk(NamedTuple):
-    """What one backlog gave.
+    """The result of one backlog.
 
     Attributes:
         queries: answered.
@@ -89,7 +89,7 @@ class Chunk(NamedTuple):
 
 
 class Size(NamedTuple):
-    """What one size gave.
+    """The result of one size.
 
     Attributes:
         start_s: how long it took to start.

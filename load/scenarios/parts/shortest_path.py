@@ -69,7 +69,7 @@ async def beside_one_hop(stage: Stage, data: Digits, estimator: Estimator, secon
 async def _start(
     stage: Stage, packages: Mapping[str, Path], data: Digits, number: int, seconds: float
 ) -> list[dict[str, float]]:
-    """Start both anew, and send through them by turns."""
+    """Start both anew, and send through them in alternation."""
     deployment = Deployment(
         prefix=topics.new_prefix("shortest"),
         applications=(Application(_MODEL, (_MODEL,), "single"),),

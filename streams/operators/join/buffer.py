@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _OFFSET_BYTES = 8
 # Different feedback for one query that waits for its prediction; one more counts as a duplicate.
 _SAME_QUERY = 16
-# Waits that have met what they waited for are looked for when they are as many as the others, and so many.
+# Ended waits are cleaned up when there are at least this many, and as many as those that still wait.
 _ENDED = 4_000
-# Longer ids do not wait: those that have met stay until they are looked for, so many must be small.
+# Longer ids do not wait. Ended waits stay until they are cleaned up, so many of them must be small.
 MAX_ID_BYTES = 512
 _SHORT_ID = MAX_ID_BYTES // 4  # characters, of four bytes at most
 
@@ -55,7 +55,7 @@ class EndedQueries:
         self._known: dict[Ending, IdTimes] = {}
 
     def put(self, how: Ending, query_id: str, until_us: int, oldest_s: int) -> None:
-        """Know a query for so long.
+        """Remember how the waiting of a query ended.
 
         Args:
             how: its waiting ended.
@@ -66,14 +66,14 @@ class EndedQueries:
         self.of(how).put(query_id, seconds_up(until_us), oldest_s)
 
     def of(self, how: Ending) -> IdTimes:
-        """Return the queries whose waiting ended so, to put many."""
+        """Return the table of queries whose waiting ended so, to put many at once."""
         known = self._known.get(how)
         if known is None:
             known = self._known[how] = IdTimes()
         return known
 
     def knows(self, query_id: str, now_s: int) -> bool:
-        """Tell whether a query is known still."""
+        """Tell whether a query is still known."""
         for known in self._known.values():  # noqa: SIM110 - a generator would cost as much as the search
             if known.find(query_id) > now_s:
                 return True
@@ -90,7 +90,7 @@ class EndedQueries:
 
 
 class EarlyFeedback(enum.Enum):
-    """What becomes of feedback that comes before its prediction."""
+    """Feedback that comes before its prediction."""
 
     WAITS = "waits"
     DUPLICATE = "duplicate"
@@ -104,7 +104,7 @@ class JoinBuffer:
     number: int
     start: int  # first offset of `predictions` that is not complete
     room: SharedRoom  # of predictions, by application
-    early_room: SharedRoom  # of early feedback, by partition: whose it is only the prediction tells
+    early_room: SharedRoom  # of early feedback, by partition: only the prediction names the application
     shadows: Shadows
     predictions: dict[str, bytes] = field(
         default_factory=dict
@@ -120,7 +120,7 @@ class JoinBuffer:
     feedback_us: int = 0  # the newest timestamp of feedback that has been read
 
     def join(self, joined: Iterable[tuple[str, str, int]], oldest_s: int) -> None:
-        """Let predictions wait no longer, and know them for a while as joined with feedback.
+        """End the wait of predictions, and remember them for a while as joined with feedback.
 
         Args:
             joined: id and application of each query, and how long it is known (us).
@@ -134,12 +134,12 @@ class JoinBuffer:
                 give_back(application, len(stored))
             if self.shadows:
                 self.shadows.pop(query_id)
-            if until_us != known_us:  # as a rule that of the query before
+            if until_us != known_us:  # usually that of the query before
                 known_us, known_s = until_us, seconds_up(until_us)
             put(query_id, known_s, oldest_s)
 
     def close(self, how: Ending, query_id: str, until_us: int, oldest_s: int) -> None:
-        """Know how the waiting of a query ended; what shadows answered to it is of no use any more."""
+        """Remember how the waiting of a query ended, and drop the outputs of shadows for it."""
         if self.shadows:
             self.shadows.pop(query_id)
         self.ended.put(how, query_id, until_us, oldest_s)
@@ -154,22 +154,22 @@ class JoinBuffer:
         return True
 
     def pop(self, query_id: str, application: str) -> None:
-        """Let a prediction wait no longer."""
+        """End the wait of a prediction."""
         stored = self.predictions.pop(query_id, None)
         if stored is not None:
             self.room.give_back(application, len(stored))
 
     def tidy(self) -> None:
-        """Forget when waits end that have ended before, if they are many."""
+        """Drop the timers of waits that ended earlier, if they are many."""
         if len(self.wheel) > 2 * len(self.predictions) + _ENDED:
             self.wheel.keep(self.predictions)
         if len(self.early_wheel) > 2 * len(self.early) + _ENDED:
             self.early_wheel.keep(self.early)
 
     def keep(self, feedback: Record, query_id: str, until_us: int) -> EarlyFeedback:
-        """Let feedback wait for its prediction, as whether it is right cannot be told before.
+        """Let feedback wait for its prediction, because it can only be checked against that.
 
-        Of its headers nothing is kept: they are whatever somebody sent.
+        Its headers are dropped: clients may send anything in them.
         """
         early = self.early.get(query_id, ())
         if len(early) == _SAME_QUERY or any(known.value == feedback.value for known in early):
@@ -182,7 +182,7 @@ class JoinBuffer:
         return EarlyFeedback.WAITS
 
     def pop_early(self, query_id: str) -> tuple[Record, ...]:
-        """Return the feedback that has waited for a prediction, and let it wait no longer."""
+        """Return the feedback that has waited for a prediction, and end its wait."""
         found = self.early.pop(query_id, ())
         for record in found:
             self.early_room.give_back(self.number, _size(record))
@@ -207,7 +207,7 @@ class JoinBuffer:
         return self.pop_early(query_id)
 
     def release(self) -> None:
-        """Give back all room; nothing is to be used any more."""
+        """Give back all room; this buffer is not used any more."""
         for stored in self.predictions.values():
             self.room.give_back(peek_texts(value_of(stored), 2)[1], len(stored))
         for query_id in [*self.early]:

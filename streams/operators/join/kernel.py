@@ -63,13 +63,13 @@ _SHADOWS = frozenset((topics.SHADOWS,))
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
 _AT_ONCE = 2_000
-# How soon windows that are held open are looked at again.
+# How often windows that are held open are checked again.
 _AGAIN_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class JoinerSettings:
-    """What the joiner needs to know.
+    """Settings of the joiner.
 
     Attributes:
         partitions: of the topics on the circle of data.
@@ -79,8 +79,8 @@ class JoinerSettings:
         predictions: that may wait for feedback, of all applications.
         feedback: that may wait for its prediction.
         shadows: outputs of shadows and late ones that may wait, of a partition; beyond that the first are forgotten.
-        large_bytes: what all that waits may have beyond a usual record's size: predictions half of it, feedback and
-            shadows a quarter each.
+        large_bytes: how much all waiting records together may have beyond a usual record's size: predictions half of
+            it, feedback and shadows a quarter each.
     """
 
     partitions: int = 4
@@ -93,9 +93,9 @@ class JoinerSettings:
 
     @property
     def memory_us(self) -> int:
-        """How long the learner must remember ids to know an observation that is made again.
+        """How long the learner must remember ids to recognise an observation that is made again.
 
-        A prediction may be read again a window after it was joined, after an outage as long as another window, and then
+        A prediction may be read again a window after it was joined, after an outage as long as another window. Then it
         waits once more. The minute is for brokers whose clocks disagree.
         """
         return 2 * (self.window_us + self.early_us) + 60_000_000
@@ -122,13 +122,13 @@ class Joiner(Operator):
     def needs(self) -> Needs:
         """Read back one window: predictions that were completed before the start are remembered as closed.
 
-        What shadows answered waits as predictions do, though its records are complete.
+        Outputs of shadows wait as predictions do, though their records are complete.
         """
         return Needs(self.next_deadline(), 0, self.paused, self._settings.window_us, _SHADOWS, is_told_unread=True)
 
     @property
     def paused(self) -> frozenset[str]:
-        """The topic that is ahead of the other, where what waits for the other begins to be much."""
+        """The topic that is ahead of the other, once many of its records wait for the other."""
         if self._early_room.is_pressed and any(p.predictions_lag.is_behind for p in self._partitions.values()):
             return frozenset((topics.FEEDBACK,))
         if self._room.is_pressed and any(p.feedback_lag.is_behind for p in self._partitions.values()):
@@ -149,9 +149,9 @@ class Joiner(Operator):
         return effects
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
-        """End the windows that are over, as many as one turn allows; what is left is due at once.
+        """End the windows that are over, as many as one turn allows; the rest are due at once.
 
-        A window is held open while feedback that was written in it may still be to come.
+        A window is held open while feedback that was written in it may still come.
         """
         effects: Effects = []
         self._unread = unread
@@ -181,7 +181,7 @@ class Joiner(Operator):
         return min((end for end in (*expired_early, *ended, *forgotten) if end is not None), default=None)
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
-        """Start empty; what waits follows again from `starts`, what is closed from before."""
+        """Start empty; waiting predictions follow again from `starts`, closed ones from before it."""
         self.on_revoked([*starts])
         for number, start in starts.items():
             self._partitions[number] = self._begun(number, start)
@@ -213,7 +213,7 @@ class Joiner(Operator):
         }
 
     def _partition(self, number: int) -> JoinBuffer:
-        """Return what a partition remembers; its records may come without an assignment in tests of one kernel."""
+        """Return the memory of a partition; in tests of one kernel its records may come without an assignment."""
         found = self._partitions.get(number)
         if found is None:
             found = self._partitions[number] = self._begun(number, 0)
@@ -225,7 +225,7 @@ class Joiner(Operator):
         return JoinBuffer(number, start, self._room, self._early_room, Shadows(shadows))
 
     def _is_held(self, partition: JoinBuffer) -> bool:
-        """Whether feedback that was written inside windows may still be to come."""
+        """Whether feedback that was written inside windows may still come."""
         return (topics.FEEDBACK, partition.number) in self._unread
 
     def _ended_by(self, partition: JoinBuffer, now_us: int) -> int:
@@ -244,7 +244,7 @@ class Joiner(Operator):
             self._paused_us = now_us
 
     def _on_others(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
-        """Take what shadows answered, and configuration."""
+        """Take outputs of shadows, and configuration."""
         for record in records:
             try:
                 if record.topic == topics.SHADOWS:
@@ -258,7 +258,7 @@ class Joiner(Operator):
                 self._outcomes.undecodable(record, error, effects)
 
     def _on_predictions(self, number: int, records: Iterable[Record], now_us: int, effects: Effects) -> None:
-        """Let predictions of one partition wait for feedback, or join them with what has come before them."""
+        """Let predictions of one partition wait for feedback, or join them with feedback that came first."""
         partition = self._partition(number)
         waiting, early, start, ended = partition.predictions, partition.early, partition.start, partition.ended
         knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
@@ -272,7 +272,7 @@ class Joiner(Operator):
                 query_id, application = peek_texts(value, 2)
                 if application != known:
                     known, window_us = application, self._terms.of(application).window_us
-                    # After an outage its feedback is still to be read, too.
+                    # After an outage its feedback is still unread, too.
                     soonest_us = now_us + min(window_us, self._settings.early_us)
                 newest_us, end_us = stamp_us, max(stamp_us + window_us, soonest_us)
                 if offset < start:
@@ -324,7 +324,7 @@ class Joiner(Operator):
     def _on_other_feedback(
         self, record: Record, query_id: str, partition: JoinBuffer, now_us: int, effects: Effects
     ) -> None:
-        """Take feedback of which no prediction waits: those have ended, or are still to come."""
+        """Take feedback without a waiting prediction: its wait has ended, or it is still to come."""
         found = partition.ended.find(query_id, now_us)
         if found is not None:
             self._on_feedback_afterwards(record, query_id, *found, effects)
@@ -341,7 +341,7 @@ class Joiner(Operator):
     ) -> None:
         """Take feedback on a prediction that waits no longer."""
         if how is Ending.BEFORE and record.timestamp_us > until_us - self._settings.window_us:
-            how = Ending.OVER  # whatever became of the prediction then, this comes after its window
+            how = Ending.OVER  # however the prediction's wait ended, this feedback comes after its window
         if how is Ending.OVER:
             self._outcomes.refuse(record, "late", LATE, effects)
         elif how is Ending.REFUSED:

@@ -1,23 +1,23 @@
 """Whether a topic is behind in one partition: it has not been read up to where it ended half a second ago.
 
-Something is unread at nearly every moment in a topic that is written all the time. So that alone tells nothing: who
-waits for it to be empty waits for ever. What counts is the end at the look before:
+A topic that is written all the time has unread records at nearly every moment. So unread records alone tell nothing,
+and waiting for none would never end. The end at the look before decides:
 
     look      1              2               3
     end       ├─────────────▶│ 1,000         │ 1,020
     position  ├──▶ 400: behind at look 2     ├──▶ 1,010: past 1,000, so no longer behind
 
-Where nothing is read at all, as while the partition has no leader, waiting does not help: it is not behind.
+If nothing is read at all, as while the partition has no leader, waiting does not help. Then it is not behind.
 """
 
 from __future__ import annotations
 
-# As often as roles tell their kernels what is unread.
+# As often as roles give their kernels the numbers of unread records.
 _LOOK_US = 500_000
 
 
 class Lag:
-    """What is known of one topic in one partition.
+    """The reading progress of one topic in one partition.
 
     Attributes:
         position: the offset after the last record that was read; None = nothing was read.
@@ -34,7 +34,7 @@ class Lag:
         self._looked_us: int | None = None
 
     def look(self, unread: int, now_us: int) -> None:
-        """Take how many records are unread; where some are at the first look, it is behind."""
+        """Take how many records are unread; if some are at the first look, it is behind."""
         if not unread:
             self.is_behind = False
         if self._looked_us is not None and now_us < self._looked_us + _LOOK_US:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from schemas.records import Decision, Feedback, ModelOutput, Prediction, Value
 
 KINDS = frozenset(("absolute", "squared"))
-# Not .95: a bad model that is only tried now and then must not set the scale of the good ones' losses.
+# Not 0.95: a bad model that is only tried now and then must not set the scale of the good ones' losses.
 _QUANTILE = 0.9
-# A tenth: it follows a change by a factor of ten within some 25 errors, and moves by 1 % where errors stay below it.
+# With a tenth, it follows a change by a factor of ten within some 25 errors, and moves by 1 % if errors stay below it.
 _STEP = 0.1
 _UP, _DOWN = 1.0 + _STEP * _QUANTILE, 1.0 - _STEP * (1.0 - _QUANTILE)
 _NONE: Mapping[str, float] = {}
@@ -36,7 +36,7 @@ _SMALLEST, _LARGEST = 1e-300, 1e300  # so that it neither ends nor overflows
 
 # Looking a member of an enumeration up costs 0.1 us.
 _OK, _JOINED = Outcome.OK, JoinStatus.JOINED
-# A model that was asked and gave no answer by the deadline cost its user the answer.
+# The model was asked and gave no answer by the deadline, so its user had none.
 NO_ANSWER_LOSS = 1.0
 GIVEN = "given"
 # They say nothing about the model.
@@ -66,7 +66,7 @@ class ErrorSpans:
         self._learnt = dict(snapshot)
 
     def learn(self, prediction: Prediction, feedback: Feedback) -> float | None:
-        """Return the span of a prediction's losses, then learn from its errors; None where there is no error."""
+        """Return the span of a prediction's losses, then learn from its errors; None if there is no error."""
         errors = [*_errors(prediction, feedback.label)]
         if feedback.loss is not None or not errors:
             return None
@@ -74,7 +74,7 @@ class ErrorSpans:
         if span is None:
             span = _within(2.0 * max(errors))
             if not max(errors):
-                return 1.0  # all were right: any span says so, and there is none to learn yet
+                return 1.0  # all were right: any span gives a loss of 0, and there is none to learn yet
             self._learnt[prediction.application] = span
             return span
         following = span
@@ -112,7 +112,7 @@ def observation(
     """Join a prediction with its feedback.
 
     Args:
-        prediction: what was answered, with every asked model's output.
+        prediction: the answer, with every asked model's output.
         feedback: the true label, or the loss of the served answer.
         kind: of loss, as the application says.
         classes: class names by `MODEL@VERSION`, for the log loss of scores.
@@ -120,7 +120,7 @@ def observation(
         span: the error that costs 1, of losses that have one; None = 1.
 
     Returns:
-        The observation, or None where nothing was decided, so that nothing can be learnt.
+        The observation, or None if no policy decided, so that nothing can be learnt.
 
     Raises:
         LossError: the label does not fit the answers, or neither label nor loss can be used.
@@ -152,7 +152,7 @@ def output_loss(
     classes: Mapping[str, Sequence[str]],
     span: float | None = None,
 ) -> float | None:
-    """Return what an output cost, or would have cost: in [0, 1], None where it cannot be told; as for `observation`.
+    """Return the loss of an output, in [0, 1]; None if it is not known. Arguments are those of `observation`.
 
     Raises:
         LossError: the label does not fit the answer.
@@ -162,10 +162,9 @@ def output_loss(
 
 
 def default_observation(prediction: Prediction, default_loss: float | None, end_us: int) -> Observation | None:
-    """Return what the end of the window teaches; None without a default loss.
+    """Return the observation at the end of the window; None without a default loss.
 
-    A model that answered costs the default loss. One that gave no answer costs what it would with feedback: silence is
-    no better for having been waited for.
+    A model that answered costs the default loss. A model without an answer costs the same as with feedback.
     """
     decision = prediction.decision
     if default_loss is None or decision is None:
@@ -208,7 +207,7 @@ def _observation(
 
 @lru_cache(maxsize=1024)
 def _is_judged(policy: str) -> bool:
-    """Tell whether a policy learns from what was answered; of one that does not exist the learner tells."""
+    """Tell whether a policy learns from the answers; the learner reports a policy that does not exist."""
     try:
         return is_answer_aware(registry.parse(policy))
     except PolicyError:
@@ -216,7 +215,7 @@ def _is_judged(policy: str) -> bool:
 
 
 def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | None, ...]:
-    """Return the label that each arm answered, None where it answered none."""
+    """Return the label that each arm answered, None for an arm without one."""
     answered = {output.model: output.answer for output in prediction.outputs if output.outcome is Outcome.OK}
     labels = [answered.get(arm) for arm in arms]
     return tuple([label if isinstance(label, int | str) else None for label in labels])
@@ -226,7 +225,7 @@ def _labels(prediction: Prediction, arms: Sequence[str]) -> tuple[int | str | No
 def _of_labels(
     kind: str, arms: tuple[str, ...], model: str, answer: int, served_answer: int, label: int, span: float | None
 ) -> tuple[float, tuple[float | None, ...]]:
-    """Return the served loss and the losses by arm where one model was asked: labels are few, queries are many."""
+    """Return the served loss and the losses by arm if one model was asked; cached, as there are few labels."""
     served = _loss(kind, served_answer, label, span=span)
     asked = served if answer == served_answer else _loss(kind, answer, label, span=span)
     return served, tuple([asked if arm == model else None for arm in arms])
@@ -252,12 +251,12 @@ def _served_loss(
 
 
 def _has_answered(output: ModelOutput) -> bool:
-    """Tell whether there is an answer to judge: a record may say OK and hold none."""
+    """Tell whether there is an answer to judge: a record may say OK without holding one."""
     return output.outcome is _OK and output.answer is not None
 
 
 def _silent_loss(output: ModelOutput, default_loss: float) -> float | None:
-    """Return what an output costs of which no feedback has told."""
+    """Return the loss of an output without feedback."""
     if _has_answered(output):
         return default_loss
     return None if output.outcome in _TELLING_NOTHING else max(default_loss, NO_ANSWER_LOSS)

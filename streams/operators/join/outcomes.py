@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from streams.operators.join.terms import ApplicationTerms, Terms
     from streams.operators.late_outputs import SideOutput
 
-# Of feedback on a prediction that was turned away, or that comes before its prediction and is.
+# Message about feedback without room: its prediction was turned away, or it came first and was turned away itself.
 NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
 NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
 TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 LATE = "the window had ended before this feedback came"
 _USUAL_NAME = 128
-# Joined step by step for so many, not one after the other: short loops stay where the processor has them at hand. On a
-# core that is shared a query costs 24 us with 64, 30 with one and 27 with 250 (what was decoded leaves the cache).
+# So many are joined together, each step for all of them: short loops stay in the processor's cache. On a shared core a
+# query costs 24 us with 64, 30 with one, and 27 with 250, for which decoded records leave the cache.
 _TOGETHER = 64
 
 
@@ -51,10 +51,10 @@ class Match(NamedTuple):
 
 
 class LateError(ValueError):
-    """Feedback that was written when the learner had forgotten its query: joined, it could count twice."""
+    """Feedback written after the learner had forgotten its query; if joined, it could count twice."""
 
 
-# What feedback and prediction make together: the prediction, what shadows answered, on which terms, the observation.
+# The result of a join: the prediction, the outputs of shadows, the terms, the observation.
 _Made: TypeAlias = "tuple[Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
 
 
@@ -64,7 +64,7 @@ class JoinOutcomes:
     Args:
         codec: of predictions, feedback and observations.
         configuration: the classes of models, and which run in several versions.
-        terms: on which terms predictions wait.
+        terms: of waiting, by application.
         partitions: of `observations`.
         memory_us: how long the learner remembers ids.
     """
@@ -181,22 +181,22 @@ class JoinOutcomes:
         return zip(predictions, beside, terms, seen, strict=True)
 
     def _check_time(self, matches: Sequence[Match], predictions: Sequence[Prediction], now_us: int) -> None:
-        """Raise `LateError` for what was told long after its window.
+        """Raise `LateError` for feedback written long after its window.
 
-        Only after an outage such predictions wait still, and what they once were joined with is forgotten.
+        Only after an outage such predictions still wait, and earlier joins of them are forgotten.
         """
         for one, prediction in zip(matches, predictions, strict=True):
             if min(one.record.timestamp_us, now_us) > prediction.answered_us + self._memory_us:
                 raise LateError(LATE)
 
     def _span(self, prediction: Prediction, feedback: Feedback, terms: Terms) -> float | None:
-        """Return the error that costs 1; None where the feedback says what the answer cost."""
+        """Return the error that costs 1; None if the feedback gives the loss itself."""
         if feedback.loss is not None:
             return None
         return self._spans.learn(prediction, feedback) if terms.span is None else terms.span
 
     def _written(self, seen: Iterable[Observation | None]) -> dict[str, bytes]:
-        """Return what is to be read of observations, by the state that they teach; those of one state go together."""
+        """Return the records to write; observations that teach one state go into one record."""
         by_state: dict[str, list[Observation]] = {}
         for one in seen:
             if one is not None:
@@ -224,10 +224,10 @@ class JoinOutcomes:
     def _unjoined(
         self, partition: JoinBuffer, position: Position, value: bytes, side_outputs: Sequence[SideOutput], now_us: int
     ) -> Emit | Skip:
-        """Say what the end of a window teaches."""
+        """Return the effects of a window's end without feedback."""
         prediction, _ = completed(self._codec.decode(Prediction, value), side_outputs)
         window_us, _, default_loss, _ = self._terms.of(prediction.application)
-        # Late feedback is told from unknown for one more window.
+        # For one more window, late feedback is distinguished from unknown.
         until_us = max(prediction.answered_us + 2 * window_us, now_us + window_us)
         partition.ended.put(Ending.OVER, prediction.query_id, until_us, seconds(now_us))
         seen = default_observation(prediction, default_loss, prediction.answered_us + window_us)
@@ -278,7 +278,7 @@ class JoinOutcomes:
         effects.append(DeadLetter(record, cause, message))
 
     def undecodable(self, record: Record, error: DecodeError, effects: Effects) -> None:
-        """End what is no record as a dead letter."""
+        """Write undecodable bytes as a dead letter."""
         self._counters["undecodable_total", "topic", record.topic] += 1
         effects.append(DeadLetter(record, error.cause, str(error)))
 

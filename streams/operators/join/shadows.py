@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     IsClosed: TypeAlias = Callable[[str], bool]
 
-# What an output takes beside the bytes of its answer and scores.
+# Memory of an output beside the bytes of its answer and scores.
 _OUTPUT_BYTES = 400
 
 
 class Shadows:
-    """What versions said beside answers, by query, until feedback comes, or nobody can wait for it any more.
+    """Outputs of versions beside the answers, by query, until feedback comes or its window is over.
 
     A model has its share of the room; beyond that its first outputs are forgotten, not those of others.
 
@@ -52,16 +52,16 @@ class Shadows:
 
     @property
     def large_bytes(self) -> int:
-        """What large outputs take."""
+        """Memory of large outputs."""
         return self._room.used_large_bytes
 
     def keep(self, batch: ModelPredictions, is_closed: IsClosed, until_us: int, *, is_late: bool) -> None:
-        """Keep what a shadow answered, or one of an ensemble's models too late, until their queries' feedback comes.
+        """Keep outputs of a shadow, or late ones of an ensemble's model, until their queries' feedback comes.
 
         Args:
             batch: the outputs.
-            is_closed: tells of a query id whether its feedback has come, or its window ended.
-            until_us: the end, if nothing is heard of a query until then.
+            is_closed: returns whether a query's feedback has come, or its window has ended.
+            until_us: the end, if no feedback of a query comes until then.
             is_late: whether the outputs came too late.
         """
         until_us = -(-until_us // SECOND_US) * SECOND_US  # many at once
@@ -73,29 +73,29 @@ class Shadows:
                 self._kept[query_id] = (*self._kept.get(query_id, ()), SideOutput(output, is_late))
 
     def get(self, query_id: str) -> tuple[SideOutput, ...]:
-        """Return what is kept for a query."""
+        """Return the outputs kept for a query."""
         return self._kept.get(query_id, ())
 
     def pop(self, query_id: str) -> tuple[SideOutput, ...]:
-        """Return what is kept for a query, and keep it no longer."""
+        """Remove and return the outputs kept for a query."""
         found = self._kept.pop(query_id, ())
         for output, _ in found:
             self._give_back(query_id, output.model, output.version)
         return found
 
     def next_due(self) -> int | None:
-        """Return when something is kept no longer (us)."""
+        """Return when the next output expires (us)."""
         return min((next(iter(own.values()))[1] for own in self._by_model.values() if own), default=None)
 
     def expire(self, now_us: int, limit: int) -> None:
-        """Keep no longer what is due, so many outputs of a model at most."""
+        """Drop the outputs that are due, at most so many of a model."""
         for model, own in self._by_model.items():
             due = takewhile(lambda kept: kept[1][1] <= now_us, islice(own.items(), limit))
             for (query_id, version), _ in [*due]:
                 self._forget(query_id, model, version)
 
     def _made_room(self, query_id: str, output: ModelOutput, until_us: int) -> bool:
-        """Take room for an output, that of its model's first ones if need be."""
+        """Make room for an output, by dropping its model's first ones if necessary."""
         own, size = self._by_model.setdefault(output.model, OrderedDict()), len(query_id) + _size(output)
         while not self._room.take(output.model, size):
             self.forgotten += 1
@@ -143,7 +143,7 @@ class VersionLosses:
         shadows: tuple[ModelOutput, ...],
         span: float | None = None,
     ) -> None:
-        """Count what each version cost, or would have cost."""
+        """Add the loss of each version, served or not."""
         configuration = self._configuration
         for output in (*prediction.outputs, *shadows):
             model = configuration.models.get(output.model)

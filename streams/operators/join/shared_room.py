@@ -2,7 +2,7 @@
 
     one holder    ██████████······ it, half                    (Choudhury and Hahne 1998, "Dynamic Queue Length
     two           ██████▒▒▒▒▒▒···· a third each                 Thresholds", with a factor of one)
-    n             n + 1 equal parts; the last one is free for whoever comes next
+    n             n + 1 equal parts; the last one is free for the next holder
 
 Two things are bounded: the number of records, and what large records have beyond a usual record's size.
 """
@@ -54,7 +54,7 @@ class SharedRoom:
         return True
 
     def give_back(self, holder: int | str, size: int) -> None:
-        """Free what one record of this holder took; what is not held is ignored."""
+        """Free the room of one record of this holder; a record that is not held is ignored."""
         held = self._held.get(holder)
         if held is None:
             return
@@ -73,5 +73,5 @@ class SharedRoom:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether a quarter is taken: time to leave unread what can wait, as a poll brings many records at once."""
+        """Whether a quarter is taken: then topics that can wait should stay unread, as a poll brings many records."""
         return 4 * self.used >= self._records or 4 * self.used_large_bytes >= self._large_bytes

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """On which terms an application's predictions wait.
+    """The terms on which an application's predictions wait.
 
     Attributes:
         window_us: how long feedback is waited for.
         loss: the kind of loss by which feedback is judged.
-        default_loss: what the end of a window costs without feedback; None = nothing is learnt of it.
+        default_loss: the loss of a window that ends without feedback; None = no observation.
         span: the error that costs 1, of losses that have one; None = it is learnt.
     """
 
@@ -35,7 +35,7 @@ class ApplicationTerms:
         configuration: follows the topics of applications and models.
         longest_us: no window is longer; also that of applications that are unknown.
         early_us: how much longer than its window a prediction may wait that was read late.
-        memory_us: what was removed longer ago is forgotten, whatever its windows.
+        memory_us: applications removed longer ago are forgotten, whatever their windows.
     """
 
     __slots__ = ("_configuration", "_early_us", "_longest_us", "_memory_us", "_removed", "_terms", "_unknown")
@@ -54,7 +54,7 @@ class ApplicationTerms:
         return self._terms.get(application, self._unknown)
 
     def on_record(self, record: Record, now_us: int) -> None:
-        """Take configuration; what a removed application said holds until its last window has ended.
+        """Take configuration; the terms of a removed application hold until its last window has ended.
 
         Raises:
             DecodeError: as `Configuration.on_record`.
@@ -76,7 +76,7 @@ class ApplicationTerms:
             self._note()
 
     def _note(self) -> None:
-        """Work out the terms of what is known; what runs counts more than what was removed under its name."""
+        """Work out the terms of known applications; one that runs replaces a removed one of its name."""
         removed = {name: deployed for name, (deployed, _) in self._removed.items()}
         known = removed | self._configuration.applications
         self._terms = {name: self._of(deployed) for name, deployed in known.items()}

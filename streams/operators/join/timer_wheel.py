@@ -19,7 +19,7 @@ class TimerWheel:
     def __init__(self) -> None:
         self._buckets: dict[int, list[str]] = {}
         self._seconds: list[int] = []
-        self._second: int | None = None  # added to last: what comes in one poll is mostly due in one second
+        self._second: int | None = None  # the second added to last: ids of one poll are mostly due in one second
         self._bucket: list[str] = []  # that second's
         self._length = 0
 
@@ -39,7 +39,7 @@ class TimerWheel:
         return self._seconds[0] * SECOND_US if self._seconds else None
 
     def due(self, now_us: int, limit: int) -> list[str]:
-        """Take out what is due, at most `limit` ids; what is left is still due."""
+        """Take out ids that are due, at most `limit`; the rest are still due."""
         names: list[str] = []
         while len(names) < limit and self._seconds and self._seconds[0] * SECOND_US <= now_us:
             bucket = self._buckets[self._seconds[0]]

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from policies.contract import Policy, State
     from schemas.records import Decision, Observation
 
-# Decisions of which is known what they mean: more than a poll has of an application and a version of its state.
+# Cached meanings of decisions: more than a poll has of an application and a version of its state.
 _MEANINGS = 1024
 
 
 class Fold:
-    """One state under way: observations change it one by one; what many of them share is looked up once."""
+    """One state during a fold: observations change it one by one; values that they share are looked up once."""
 
     __slots__ = ("_arms", "_policy", "_values", "_version", "taken")
 
@@ -68,7 +68,7 @@ class Fold:
             raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
         except PolicyError:
             raise
-        except (ArithmeticError, ValueError) as error:  # of a policy's numbers: nothing that reading again would mend
+        except (ArithmeticError, ValueError) as error:  # of a policy's numbers: reading again would not help
             raise PolicyError(f"{decision.policy} cannot learn from it: {error!r}") from error
         # A sum of finite numbers may overflow, one with others is never finite.
         if not isfinite(sum(values)) and not all(map(isfinite, values)):
@@ -117,7 +117,7 @@ class Folding:
                 self._set(name, state)
 
     def settle(self) -> None:
-        """Note what the latest run has come to."""
+        """Store the state that the latest run ended in."""
         if self._name is not None and self._fold.taken:
             self._set(self._name, self._fold.state)
         self._name = None
@@ -170,7 +170,7 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
 
 
 def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:
-    """Let a policy learn that may want more than the losses."""
+    """Let a policy learn that may need more than the losses."""
     decision = seen.decision
     if is_contextual(policy):
         return policy.observe(values, count, decision.chosen, decision.propensities, seen.losses, decision.features)
@@ -180,7 +180,7 @@ def _observed(policy: Policy, values: State, count: int, seen: Observation) -> S
 
 
 class _Meaning(NamedTuple):
-    """What a decision means that fits itself."""
+    """The meaning of a valid decision."""
 
     policy: Policy
     arms: int
@@ -189,7 +189,7 @@ class _Meaning(NamedTuple):
 
 @lru_cache(_MEANINGS)
 def _meaning(decision: Decision) -> _Meaning | None:
-    """Return what a decision means; None where its parts do not fit each other, or there is no such policy."""
+    """Return the meaning of a decision; None if its parts do not fit each other, or its policy does not exist."""
     count = len(decision.arms)
     if count == 0 or len(decision.propensities) != count or not all(map(_is_share, decision.propensities)):
         return None
@@ -203,9 +203,9 @@ def _meaning(decision: Decision) -> _Meaning | None:
 
 
 def _checked(seen: Observation) -> _Meaning:
-    """Return what an observation's decision means; refuse one whose parts do not fit each other."""
+    """Return the meaning of an observation's decision; refuse one whose parts do not fit each other."""
     decision, losses, answers = seen.decision, seen.losses, seen.answers
-    # What has the query's features is no other query's decision.
+    # A decision with the query's features belongs to this query alone, so it is not cached.
     meaning = _meaning.__wrapped__(decision) if decision.features else _meaning(decision)
     if meaning is None or len(losses) != meaning.arms or (answers is not None and len(answers) != meaning.arms):
         raise _fault(seen)

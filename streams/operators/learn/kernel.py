@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record, Unread
 
 _PARTITION = itemgetter(1)  # of a record
-# How soon a store that came back with older data is noticed while nothing is learnt; one round trip a partition.
+# How soon a store that came back with older data is noticed without new observations; one round trip a partition.
 CONFIRM_US = 5_000_000
 # Numbers in the states of one write, about a megabyte as they are stored: large states go in several steps.
 WRITE_NUMBERS = 125_000
@@ -62,7 +62,7 @@ class _Partition:
     seen: SeenIds
     checked_us: int = 0  # when the store was last asked to confirm the offset
     states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
-    # With the observations in each record; None = a dead letter is asked for, and completes it.
+    # With the observations in each record; None = it becomes a dead letter, which completes it.
     queue: deque[tuple[Record, Sequence[Observation] | None]] = field(default_factory=deque)
     queued: int = 0  # observations in it
     needed: set[str] = field(default_factory=set)  # states without which the queue cannot be folded
@@ -183,7 +183,7 @@ class Learner(Operator):
         return len(queue) > before
 
     def _advance(self, number: int, effects: Effects) -> None:
-        """Fold what is queued and ask for one write, or ask for the states that are missing first."""
+        """Fold the queue and ask for one write, or ask for missing states first."""
         partition = self._partitions[number]
         if partition.fetching or not partition.queue:
             return
@@ -197,7 +197,7 @@ class Learner(Operator):
         self._trim()
 
     def _folded(self, number: int, partition: _Partition, effects: Effects) -> list[WriteStates]:
-        """Fold what is queued; what is impossible makes its record a dead letter, all others the writes complete."""
+        """Fold the queue; records with impossible observations become dead letters, writes complete the others."""
         folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
         writes: list[WriteStates] = []
         for record, observations in partition.queue:
@@ -231,7 +231,7 @@ class Learner(Operator):
         return writes
 
     def _trim(self) -> None:
-        """Forget states where there are most, used longest ago; a later fetch sees every write asked for before it."""
+        """Drop the least recently used states of the fullest partition; a later fetch sees every earlier write."""
         while (excess := sum(len(each.states) for each in self._partitions.values()) - self._capacity) > 0:
             largest = max((each.states for each in self._partitions.values()), key=len)
             for _ in range(min(excess, len(largest))):
@@ -239,7 +239,7 @@ class Learner(Operator):
 
 
 def _write(number: int, partition: _Partition, offset: int, folding: Folding, completes: list[Position]) -> WriteStates:
-    """Return the write of what was folded up to an offset, the next one after it."""
+    """Return the write of the states folded so far; `offset` is the next one to apply."""
     folding.settle()
     write = WriteStates(number, partition.stored, offset, folding.changed, tuple(completes))
     partition.stored = offset

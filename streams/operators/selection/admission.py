@@ -30,7 +30,7 @@ _CHECKPOINT_US = 100_000
 
 
 class ModelLoad:
-    """What is known of one model: rows ahead, and how fast they go."""
+    """The load of one model: rows ahead, and how fast they go."""
 
     __slots__ = (
         "_asked",
@@ -59,8 +59,8 @@ class ModelLoad:
         self._checkpoints: deque[tuple[int, int]] = deque()  # (when they are lost, rows asked until then)
         self._sums = (0.0, 0.0, 0.0, 0.0, 0.0)  # decayed: 1, n, t, n², n·t
         self._workers: dict[str, tuple[int, int]] = {}  # last report (us), rows left waiting
-        self.batch_us = 0.0  # a: what a batch costs, however small
-        self.row_us = 0.0  # b: what a row adds
+        self.batch_us = 0.0  # a: the cost of a batch, however small
+        self.row_us = 0.0  # b: the cost of one more row
         self._cap = 0.0  # rows a batch, as last reported; 0 = nothing has been
 
     @property
@@ -109,7 +109,7 @@ class ModelLoad:
         Args:
             batch: of any version.
             now_us: now.
-            is_beside: a canary's: how fast that is, and what waits for it, says nothing about the others' queue.
+            is_beside: a canary's; its speed and its queue say nothing about the other queue.
         """
         self._returned = min(self._asked, self._returned + len(batch.query_ids))
         self._age(now_us)
@@ -141,9 +141,9 @@ class ModelLoad:
         self.batch_us = max(0.0, t + took_us - self.row_us * (n + rows)) / (one + 1)
 
     def _slope(self) -> float:
-        """Return b of a + b·n, between 0 and what it would be if a were 0; sizes all alike tell nothing, b is 0 then.
+        """Return b of a + b·n, between 0 and its value for a = 0. If all sizes are equal, b is 0.
 
-        That is the optimistic guess: it admits more, and the larger batches that come of it tell b from a.
+        That is the optimistic guess: it admits more, and the larger batches then separate b from a.
         """
         one, n, t, nn, nt = self._sums
         spread = one * nn - n * n

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from schemas.records import Value
     from streams.operators.selection.pending import Pending
 
-_OUTPUTS = 1_000  # the mean forgets older ones: models and what they are asked drift
+_OUTPUTS = 1_000  # the mean forgets older ones, because models and inputs drift
 _NOT_IN_TIME = (
     Outcome.MISSING,
     Outcome.OVERLOADED,
@@ -33,7 +33,7 @@ _NOT_IN_TIME = (
 _LABELS = 1_000  # different ones that are counted, for each model
 
 _Key: TypeAlias = tuple[str, str]  # application and model
-# Why no model's output could be used, by precedence: what the caller can mend comes first.
+# Why no model's output could be used, by precedence: reasons that the caller can remove come first.
 _REASONS = (
     (Outcome.INVALID, "invalid_input"),
     (Outcome.UNKNOWN_VERSION, "unknown_version"),
@@ -100,7 +100,7 @@ class Substitutes:
                 mean.add(output.answer)
 
     def fill(self, application: str, outputs: Mapping[int, ModelOutput]) -> dict[int, ModelOutput]:
-        """Return the outputs with what stands in for each missing one in its place; their outcomes stay."""
+        """Return the outputs with the substitute of each missing one in its place; the outcomes stay."""
         return {arm: self._filled(application, output) for arm, output in outputs.items()}
 
     def _filled(self, application: str, output: ModelOutput) -> ModelOutput:
@@ -109,7 +109,7 @@ class Substitutes:
 
 
 def predicted(query: Pending, now_us: int, reason: str | None, substitutes: Substitutes) -> Prediction:
-    """Make the answer of a query from what it has, or its default output for the given reason."""
+    """Make the answer of a query from its outputs, or its default output for the given reason."""
     if reason is None and query.is_alone:
         only = query.outputs.get(query.models[0])
         if only is not None and only.outcome is Outcome.OK:
@@ -142,7 +142,7 @@ def answered(
     confidence: float,
     outputs: tuple[ModelOutput, ...],
 ) -> Prediction:
-    """Write an answer down, with everything that is known about its query."""
+    """Make the prediction of an answer, with all that is known about its query."""
     fields = (
         query.query_id,
         query.application_name,
@@ -188,7 +188,7 @@ def _combined(
     usable: Mapping[int, ModelOutput],
     how: str,
 ) -> tuple[Value, float]:
-    """Combine by weight; a model that did not answer counts against the confidence, whatever stands in for it."""
+    """Combine by weight; a model that did not answer lowers the confidence, even if a substitute stands in."""
     votes = weights({arm: output.answer for arm, output in asked.items()}) if callable(weights) else weights
     answers = {arm: output.answer for arm, output in asked.items() if output.answer is not None}
     answer, agreeing = combine({arm: votes[arm] for arm in answers}, answers, how)

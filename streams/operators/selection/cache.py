@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from schemas.records import Input, Model, ModelPredictions
     from streams.operators.selection.pending import Pending
 
-# What an entry takes beside its input and scores: 271 bytes (measured at 80,000 entries, CPython 3.11), more just after
+# Memory of an entry beside its input and scores: 271 bytes (measured at 80,000 entries, CPython 3.11), more just after
 # a table has doubled.
 ENTRY_BYTES = 384
 
@@ -50,7 +50,7 @@ _TEXT, _RAW = "text", "raw"  # no element type is called so
 
 
 class Orphan(NamedTuple):
-    """A query that waited for another's output, which does not come: it must be asked for itself."""
+    """A query that waited for another's output, which does not come: its models must be asked for it."""
 
     model: str
     query: Pending
@@ -59,7 +59,7 @@ class Orphan(NamedTuple):
 
 
 class _CachedModel:
-    """One model: the version deployed now, what is awaited from it by partition and query id, and its counters."""
+    """One model: its deployed version, its awaited outputs by partition and query id, and its counters."""
 
     __slots__ = ("changes", "coalesced", "flights", "hits", "misses", "model", "source")
 
@@ -81,7 +81,7 @@ class _CachedModel:
 class PredictionCache:
     """Outputs by model and input, at most so many bytes of them; an optimisation only, lost when the process ends.
 
-    Every entry counts from the moment its model is asked, so what is in flight is bounded, too.
+    An entry counts from the moment its model is asked, so entries in flight are bounded, too.
 
     Args:
         capacity_bytes: of all entries: inputs, scores and `ENTRY_BYTES` each.
@@ -113,7 +113,7 @@ class PredictionCache:
         elif asked.model is not model:
             asked.deploy(model)
         if query.version is not None:
-            return True  # what is remembered may be another version's
+            return True  # the remembered outputs may be another version's
         given, source = query.input, asked.source_for(query.row_id) if model.shares else asked.source
         key = (source, given.dtype, given.shape, given.data) if type(given) is Tensor else _key(source, given)
         found = self._entries.get(key)
@@ -121,7 +121,7 @@ class PredictionCache:
             asked.misses += 1
             size = ENTRY_BYTES + len(key[3])
             if size > self._capacity_bytes:
-                return True  # and not kept: it would drive out everything else
+                return True  # and not kept: it would drive out all other entries
             self._bytes += size
             partition, query_id = query.partition, query.row_id
             self._entries[key] = due_us, partition, query_id
@@ -147,7 +147,7 @@ class PredictionCache:
         return overdue
 
     def awaits(self, query: Pending) -> bool:
-        """Tell whether an output is to come under this query's id: of an earlier one with that id, answered or not."""
+        """Tell whether an output under this query's id is awaited, for an earlier query with that id."""
         for name in query.models:
             asked = self._models.get(name)
             if asked is not None and query.row_id in asked.flights.get(query.partition, ()):
@@ -214,11 +214,11 @@ class PredictionCache:
 
     @property
     def has_orphans(self) -> bool:
-        """Whether somebody waited in vain."""
+        """Whether a query waited for an output that does not come."""
         return bool(self._orphans)
 
     def orphans(self) -> list[Orphan]:
-        """Return, once, who waited in vain and may still be in time."""
+        """Return, once, the queries that waited for an output that does not come, and may still be in time."""
         orphans, self._orphans = self._orphans, []
         return [orphan for orphan in orphans if not orphan.query.answered]
 
@@ -239,12 +239,12 @@ class PredictionCache:
         else:
             self._late[key] = overdue
         self._entries[key] = awaited
-        # Who has been answered meanwhile would add up for as long as the model is silent.
+        # Queries answered meanwhile are dropped; else they would add up for as long as the model is silent.
         self._waiting[key] = [waiting for waiting in self._waiting.get(key, ()) if not waiting[0].answered]
         asked.flights.setdefault(awaited[1], {})[awaited[2]] = key
 
     def _settle(self, key: _Key, flight: tuple[int, str], output: ModelOutput, *, is_kept: bool) -> Iterator[Pending]:
-        """Keep the output or not, and hand it to those who wait."""
+        """Keep the output or not, and pass it to the waiting queries."""
         if output.outcome is not Outcome.OK and self._was_late(key, flight):
             return  # a younger one is on its way
         if output.outcome is Outcome.EXPIRED:
@@ -284,7 +284,7 @@ class PredictionCache:
                 self._release(key)
 
     def _abandon(self, key: _Key) -> None:
-        """Remove an entry that awaits its output; who waits for it is asked for itself."""
+        """Remove an entry that awaits its output; the models of waiting queries are asked for them."""
         self._forget(key, self._entries.pop(key))
         self._release(key)
 
@@ -328,6 +328,6 @@ def _input(key: _Key) -> Input:
 
 
 def _output_bytes(output: ModelOutput) -> int:
-    """Return what an output takes beyond a number."""
+    """Return the memory of an output beyond a number (bytes)."""
     scores = len(output.scores.data) if output.scores is not None else 0
     return scores + (getsizeof(output.answer) if type(output.answer) is str else 0)

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from streams.operators.selection.pending import Pending
     from streams.operators.statistics import Counters
 
-UNKNOWN = "(unknown)"  # what applications that are not deployed are counted under
-_FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # by whose input, and by whose model, is told apart
+UNKNOWN = "(unknown)"  # the label of applications that are not deployed
+_FAILED = frozenset((Outcome.INVALID, Outcome.FAILED))  # INVALID: by the client's input; FAILED: by the model
 _ANSWERED = attrgetter("answered")
 _MESSAGE = 1_000  # characters: an answer has room for them
 _BUCKET_US = 1_000  # deadlines are kept by the millisecond: a broker's round trip is the finer limit
 
 
 class Combiner:
-    """Holds what is pending and answers it; one instance for all partitions of a selection process."""
+    """Holds pending queries and answers them; one instance for all partitions of a selection process."""
 
     def __init__(self, codec: Codec, counters: Counters) -> None:
         self._codec = codec
@@ -48,7 +48,7 @@ class Combiner:
         self._substitutes = Substitutes()
         self._late = LateOutputs()
         self._durations = Durations("answer", "application")
-        self.latencies: Latencies | None = None  # once somebody wants to know them
+        self.latencies: Latencies | None = None  # once a policy uses them
 
     def __len__(self) -> int:
         return sum(map(len, self._pending.values()))
@@ -73,7 +73,7 @@ class Combiner:
             due.append(query)
 
     def name(self, query: Pending) -> None:
-        """Settle under which id the models of a query are asked, before it waits."""
+        """Choose the id under which the models of a query are asked, before it waits."""
         waiting = self._pending.setdefault(query.partition, {})
         if waiting.setdefault(query.row_id, query) is not query:
             _rename(waiting, query)
@@ -90,7 +90,7 @@ class Combiner:
             outputs: the batch's `outputs_of`, if they have been made.
         """
         waiting, model = self._pending.get(partition), batch.model
-        if not waiting:  # no output is made for nobody
+        if not waiting:  # outputs that no query awaits are not made
             self._counters["late_outputs_total", "model", model] += len(batch.query_ids)
             return self._come_late(partition, batch)
         self._note(waiting, batch, now_us)
@@ -121,7 +121,7 @@ class Combiner:
         return answers
 
     def _note(self, waiting: Mapping[str, Pending], batch: ModelPredictions, now_us: int) -> None:
-        """Note how long a batch took from when its first query was read, and what it says to people."""
+        """Note how long a batch took since its first query was read, and the model's messages."""
         if self.latencies is not None and batch.query_ids and (first := waiting.get(batch.query_ids[0])) is not None:
             self.latencies.add(batch.model, now_us - first.received_us, now_us)
         if batch.messages:
@@ -130,7 +130,7 @@ class Combiner:
     def next_deadline(self) -> int | None:
         """Return when the next waiting query has to be answered (us).
 
-        Most are answered long before: without forgetting those here, each would still ring an alarm.
+        Most are answered long before. Their deadlines are dropped here, or each would still set a timer.
         """
         buckets = self._buckets
         while buckets:
@@ -143,7 +143,7 @@ class Combiner:
         return None
 
     def on_timer(self, now_us: int) -> list[Emit]:
-        """Answer every query whose time has come with what has arrived."""
+        """Answer every due query with the outputs that have arrived."""
         answers: list[Emit] = []
         while self._buckets and self._buckets[0] * _BUCKET_US <= now_us:
             due = self._due.pop(heapq.heappop(self._buckets))
@@ -165,7 +165,7 @@ class Combiner:
                 query.leave()
 
     def answer(self, query: Pending, now_us: int, reason: str | None = None) -> Emit:
-        """Make the prediction of a query from what it has, or its default output for the given reason."""
+        """Make the prediction of a query from its outputs, or its default output for the given reason."""
         if reason is None and len(query.outputs) < len(query.models) > 1:
             missing = [model for model in query.models if model not in query.outputs]
             known = query.application
@@ -186,7 +186,7 @@ class Combiner:
         return self._emit(query, value, word, now_us)
 
     def _come_late(self, partition: int, batch: ModelPredictions) -> list[Emit]:
-        """Tell the joiner of outputs that come after their answers; they count for the means that stand in."""
+        """Send outputs that come after their answers to the joiner; they count for substitutes, too."""
         late = self._late.take(partition, batch)
         if late is None:
             return []
@@ -197,7 +197,7 @@ class Combiner:
         return [late.emit(partition, self._codec)]
 
     def _at_once(self, query: Pending, output: ModelOutput, now_us: int) -> Emit | None:
-        """Answer a query that was to ask one model alone with its output, uncounted; None: it is another kind."""
+        """Answer a query to one model with its output, without counting it; None: the query is of another kind."""
         if (decision := query.decision) is None or len(decision.chosen) != 1:  # `is_alone`, for a third of its cost
             return None
         try:
@@ -208,7 +208,7 @@ class Combiner:
         return self._emit(query, value, "complete", now_us)
 
     def _emit(self, query: Pending, value: bytes, status: str, now_us: int) -> Emit:
-        """Write the answer; nobody waits for it any more."""
+        """Write the answer; the query is no longer pending."""
         query.answered = True
         waiting = self._pending.get(query.partition)
         if waiting is not None:
@@ -224,7 +224,7 @@ class Combiner:
 
 
 def _rename(waiting: dict[str, Pending], query: Pending) -> None:
-    """Give a query an id that is not another's: another application's, as a rule."""
+    """Give a query an id of its own, because another one, usually of another application, has the same."""
     while waiting.setdefault(query.row_id, query) is not query:
         query.rename()
 
@@ -235,7 +235,7 @@ def _failed(application: str, model: str, outcome: Outcome) -> tuple[str, ...]:
 
 
 def _take_messages(waiting: Mapping[str, Pending], batch: ModelPredictions) -> None:
-    """Note what the model says to people about rows that it could not answer; of several models all that differ."""
+    """Note the model's messages about rows that it could not answer; of several models all that differ."""
     for query_id, message in zip(batch.query_ids, batch.messages, strict=False):
         query = waiting.get(query_id) if message else None
         if query is not None and batch.model in query.models and message not in query.message:

@@ -53,12 +53,12 @@ def named(
         models: that are deployed, by name.
 
     Returns:
-        `drawn` itself where that will do; nothing where no model of the application can answer.
+        `drawn` itself if that will do; nothing if no model of the application can answer.
     """
     model, is_of_one, _ = version.partition(MODEL_VERSION)
     if is_of_one and model not in arms:
         return ()
-    if len(drawn) != 1:  # an ensemble: whoever does not run it is left out
+    if len(drawn) != 1:  # an ensemble: models that do not run it are left out
         return drawn
     if is_of_one:
         return drawn if drawn == (model,) else (model,)
@@ -81,7 +81,7 @@ class Dispatcher:
     """Gathers rows until they are flushed, in order of arrival.
 
     Attributes:
-        spare_us: how much later than due an output may still be of use: as the latest query has it.
+        spare_us: how much later than due an output may still be of use, by the latest query.
     """
 
     __slots__ = ("_codec", "_groups", "_inside", "_is_ranked", "_refuse", "spare_us")
@@ -123,7 +123,10 @@ class Dispatcher:
 
     def flush(self, partition: int, effects: Effects) -> None:
         """Append the records of everything gathered, all to this partition of their topics."""
-        groups, self._groups = self._groups, {}  # first: what cannot be asked must not be tried again for ever
+        groups, self._groups = (
+            self._groups,
+            {},
+        )  # first, so that rows that cannot be asked are not tried again and again
         for (topics, reply_partition, form, _), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
             for start in range(0, len(rows), step):
@@ -139,13 +142,15 @@ class Dispatcher:
         rows: list[Row],
         effects: Effects,
     ) -> None:
-        """Append one record for each topic; what is too large for one is halved, down to the row that never fits."""
+        """Append one record for each topic; if one is too large, halve its rows, down to a row that never fits."""
         queries, due_us, inputs = zip(*rows, strict=True)
         ids = tuple([query.row_id for query in queries])
         priorities = tuple([query.priority for query in queries]) if self._is_ranked else ()
         column = _stacked(form, inputs)
         version = queries[0].version or ""
-        spare_us = 0 if self._inside.issuperset(topics) else self.spare_us  # no way back may be quicker than none
+        spare_us = (
+            0 if self._inside.issuperset(topics) else self.spare_us
+        )  # a model inside this process needs no time for the way back
         batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
         try:
             value = self._codec.encode(batch)

@@ -4,7 +4,7 @@
                                │ never seen        ▲   ▲
                                └─▶ parked ─────────┘   └─ model-predictions
 
-A query is complete when its prediction is acknowledged. What is pending is rebuilt from the committed offset. A query
+A query is complete when its prediction is acknowledged. Pending queries are read again from the committed offset. One
 that is read again is decided by the same draw, asked again and answered again.
 """
 
@@ -41,20 +41,21 @@ if TYPE_CHECKING:
     from streams.operators.contract import Effects, Record, Unread
     from streams.operators.selection.state_view import Arms
 
-# A client's clock may be ahead; more than this is an error and would buy time that nobody has.
+# A client's clock may be ahead. More than this is an error, and would extend deadlines.
 MAX_SKEW_US = 5_000_000
 # A query whose state has never been read waits for it, for at most this share of the time that it has.
 PARK_SHARE = 0.5
-# Once the store has been silent for so long, it is down: then about ten round trips (0.84 ms each, measured) must do.
+# A store that is silent for this long counts as down. Then a query waits for about ten round trips (0.84 ms each,
+# measured).
 SILENT_US, PARK_US = 1_000_000, 10_000
-# What is left for the way back to the client, where nothing else is said. Of 20 ms five would be a quarter.
+# Time for the way back to the client, unless the settings say otherwise. Of 20 ms, 5 ms would be a quarter.
 _MARGIN_US, _MARGIN_PART = 5_000, 10
 _TOPIC = attrgetter("topic")
 
 
 @dataclass(frozen=True, slots=True)
 class SelectionSettings:
-    """What the selection kernel needs to know.
+    """Settings of the selection kernel.
 
     Attributes:
         partitions: of the topics on the circle of data.
@@ -101,7 +102,7 @@ class Selection(Operator):
         )
         self._states = StateView(settings.states, settings.state_bytes)
         self._parked = ParkedQueries(settings.places)
-        self._asked_us: int | None = None  # since when the store has owed an answer
+        self._asked_us: int | None = None  # since when the store has not answered
         self._quotas = Quotas(settings.places, settings.remembered)
         self._turn = 0
 
@@ -124,11 +125,11 @@ class Selection(Operator):
         return effects
 
     def needs(self) -> Needs:
-        """Be called when an answer or a parked query is due."""
+        """Return when the next answer or parked query is due, and how much is in hand."""
         return Needs(self.next_deadline())
 
     def on_timer(self, now_us: int, unread: Unread = NONE_UNREAD) -> Effects:
-        """Answer what is due, and decide for contexts whose state did not come in time."""
+        """Answer due queries, and decide for contexts whose state did not come in time."""
         effects: Effects = self._serving.on_timer(now_us)
         for key, waiting in self._parked.due(now_us):
             self._release(key, waiting, now_us, effects)
@@ -158,14 +159,14 @@ class Selection(Operator):
         self.on_revoked(tuple(starts))
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
-        """Forget what is pending in these partitions: their new owner reads it again."""
+        """Forget pending queries of these partitions: their new owner reads them again."""
         self._serving.drop(partitions)
         self._quotas.drop(partitions)
         for query in self._parked.drop(partitions):
             query.leave()
 
     def statistics(self) -> Mapping[str, float]:
-        """Return counters by application, status and model, gauges of what is pending, and what the policies say."""
+        """Return counters by application, status and model, gauges of pending queries, and figures of the policies."""
         return {
             **self._counters.rendered(),
             **self._described(),
@@ -186,7 +187,7 @@ class Selection(Operator):
         ]
 
     def _described(self) -> dict[str, float]:
-        """Return who was asked how often, and of each application its policy and the weights of its global state."""
+        """Return how often each model was asked, and each application's policy and weights of its global state."""
         found = self._serving.asked()
         for name, deployed in self._configuration.applications.items():
             if len(found) > MAX_LABELS:
@@ -218,7 +219,7 @@ class Selection(Operator):
             wanted += [key for key in self._common_states() if key not in self._states]
 
     def _on_queries(self, records: Iterable[Record], now_us: int, effects: Effects, wanted: list[StateKey]) -> None:
-        """Have queries served; those that follow each other and are decided by the same state, at once."""
+        """Serve queries; neighbours that are decided by the same state go together."""
         common: dict[str, Arms] = {}  # of applications with one state for all contexts: looked up once
         decided: list[tuple[Arms, list[Pending]]] = []
         arms: Arms | None = None
@@ -277,7 +278,7 @@ class Selection(Operator):
     def _arms(
         self, deployed: Deployed, pending: Pending, now_us: int, common: dict[str, Arms], wanted: list[StateKey]
     ) -> Arms | None:
-        """Return what decides a query, noted in `common` if it decides all; None: it waits for that to be read."""
+        """Return the arms that decide a query, noted in `common` if they decide all; None: it waits for a state."""
         application = deployed.application
         context = pending.context if application.per_context else None
         key = _state_key(application.name, context, self._settings.partitions)
@@ -303,7 +304,7 @@ class Selection(Operator):
         return min(until_us, now_us + PARK_US) if is_silent else until_us
 
     def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
-        """Have a state read; before it that of all contexts, if a new context starts from there and it is not fresh."""
+        """Ask for a state, and first for the common one, if a new context starts from that and it is stale."""
         if has_shared_prior(deployed.policy) and self._states.is_new(key):
             common = StateKey(key.partition, deployed.application.name)
             if common != key and self._states.is_due(common, now_us):
@@ -311,14 +312,14 @@ class Selection(Operator):
         wanted.append(key)
 
     def _release(self, key: StateKey, queries: Iterable[ParkedQuery], now_us: int, effects: Effects) -> None:
-        """Have queries served that waited for a state: by the initial one if it has not come."""
+        """Serve queries that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
             application = deployed.application
             arms = self._states.arms(key, deployed.policy, application.models, application.name)
             self._serving.ask([pending], arms or self._without_state(key, deployed), now_us, effects)
 
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
-        """Return what decides a query whose state has not come."""
+        """Return the arms that decide a query whose state has not come."""
         self._counters["decided_without_state_total", "application", deployed.application.name] += 1
         return arms_of(deployed.policy, deployed.application.models, key.name, None)
 

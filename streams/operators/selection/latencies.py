@@ -13,8 +13,8 @@ from collections import deque
 QUANTILE = 0.95
 SAMPLES = 64  # the last so many decide: four misses among them are enough to tell, of fewer than 20 one
 RECOVERED = 0.5  # of what it took
-# A model that has not answered for so long is asked once more: it may have recovered. Each time in vain the next pause
-# is twice as long, as the query that finds out waits until its deadline; otherwise, where few come, every one would.
+# A model that has not answered for so long is asked once more, because it may have recovered. If it has not, the next
+# pause is twice as long: the query that finds out waits until its deadline, and if few come, every one would.
 PROBE_US, PROBE_AT_MOST_US = 1_000_000, 64_000_000
 
 
@@ -24,7 +24,7 @@ class RunningQuantile:
     Args:
         q: the quantile in (0, 1).
         start: the first estimate, in the unit of the samples, > 0.
-        step: relative step; .05 forgets within a few hundred samples.
+        step: relative step; 0.05 forgets within a few hundred samples.
     """
 
     __slots__ = ("_down", "_up", "value")
@@ -76,7 +76,7 @@ class _ModelLatency:
 
 
 class Latencies:
-    """The latency of every model, for policies that go by it."""
+    """The latency of every model, for policies that use it."""
 
     __slots__ = ("_models",)
 

@@ -128,8 +128,7 @@ class Quotas:
 class Pending:
     """A query that waits for its models. Made for every one of them, so by hand: half of what a dataclass costs.
 
-    The record it came in is not kept: thousands wait, and what is touched again after so many others is not in the
-    processor's cache any more.
+    The record it came in is not kept. Thousands wait, so a record would have left the processor's cache by then.
 
     Attributes:
         partition: that it was read from.
@@ -142,11 +141,11 @@ class Pending:
         weights: of the arms, for combining.
         outputs: by model.
         until_us: how long its models are waited for: until its answer must leave to be there by the deadline.
-        answered: nobody waits for it any more.
+        answered: it is no longer pending.
         row_id: under which models are asked: its id, unless another query in hand has that one.
         quota: of its application, while it is in hand there.
         places: that it takes there, of `PLACE_BYTES`.
-        message: what its answer says to a person, beside the reason.
+        message: for people, beside the reason in its answer.
     """
 
     __slots__ = (
@@ -219,7 +218,7 @@ class Pending:
         return self.decision is not None and len(self.decision.chosen) == 1
 
     def rename(self) -> None:
-        """Have its models asked under another id."""
+        """Ask its models under another id."""
         self.row_id += f"@{self.completes[0].offset}"
 
     def _places(self, value: bytes) -> int:
@@ -280,7 +279,7 @@ class ParkedQueries:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody else may wait."""
+        """Whether no other query may wait."""
         return self._places >= self._bound
 
     def add(self, key: StateKey, waiting: ParkedQuery) -> None:
@@ -296,7 +295,7 @@ class ParkedQueries:
         return self._left(self._waiting.pop(key, []))
 
     def due(self, now_us: int) -> Iterator[tuple[StateKey, list[ParkedQuery]]]:
-        """Remove and yield those that wait no longer, by state."""
+        """Remove and yield queries whose wait is over, by state."""
         while self._due and self._due[0][0] <= now_us:
             key = heapq.heappop(self._due)[2]
             queue = self._waiting.pop(key, [])
@@ -307,7 +306,7 @@ class ParkedQueries:
                 yield key, self._left([waiting for waiting in queue if waiting.until_us <= now_us])
 
     def next_due(self) -> int | None:
-        """Return when the first one waits no longer (us)."""
+        """Return when the first wait is over (us)."""
         while self._due:
             until_us, _, key = self._due[0]
             if any(waiting.until_us <= until_us for waiting in self._waiting.get(key, ())):

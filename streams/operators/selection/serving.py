@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from streams.operators.selection.pending import Pending
     from streams.operators.selection.state_view import ArmChoice, Arms
 
-# The share of the objective that the way back from a worker may claim, however slow it has been.
+# The largest share of the objective for the way back from a worker, however slow that has been.
 MAX_RETURN_SHARE = 0.25
 
 
 class Serving:
-    """Has decided queries answered.
+    """Answers decided queries.
 
     Attributes:
         combiner: holds those that wait, and answers.
@@ -60,7 +60,7 @@ class Serving:
             codec: of all records.
             models: that are deployed, by name, as they change.
             cache: of outputs by input; None = every query is asked.
-            admission: refuses what a model cannot answer in time; None = everything is asked.
+            admission: refuses queries that a model cannot answer in time; None = every query is asked.
             counters: of the role.
             inside: topics whose models run in this process.
         """
@@ -73,7 +73,7 @@ class Serving:
         self._inside = inside
         self._dispatcher = Dispatcher(codec, self._refuse, inside)
         self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
-        # From a worker's record timestamp to here, µs; starts at one measured leg.
+        # From a worker's record timestamp to here (us); starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
         self._back_us = self._usual_us = 2_000
 
@@ -120,7 +120,7 @@ class Serving:
             self._dispatcher.add(model_topics, rows)
 
     def _name(self, query: Pending) -> None:
-        """Settle a query's row id before the cache goes by it."""
+        """Choose a query's row id before the cache uses it."""
         cache = self._cache
         while cache is not None and cache.awaits(query):
             query.rename()
@@ -129,7 +129,7 @@ class Serving:
     def _singled_out(
         self, query: Pending, arms: Arms, now_us: int
     ) -> tuple[Decision | None, tuple[str, ...], tuple[str, ...]]:
-        """Draw what a query asks that is not like the others: by its situation, or since it names a version."""
+        """Draw the models of a query with a situation or a named version of its own."""
         if query.features or arms.propensities_in is not None:
             choice = self._in_situation(query, arms, now_us)
         else:
@@ -145,7 +145,7 @@ class Serving:
     def _impossible(self, query: Pending, arms: Arms) -> str | None:
         """Return why a query cannot be asked as it is: too many features for its policy, or no arm; None if it can be.
 
-        What asks nobody has decided nothing.
+        A query that asks no model has no decision.
         """
         if len(query.features) > arms.most_features:
             reason = "too_many_features"
@@ -167,7 +167,7 @@ class Serving:
             admitted = self._admitted(self._admission, query, due_us, now_us)
             if admitted is not query.models:
                 if not admitted:
-                    query.decision, query.models = None, ()  # what asks nobody has decided nothing
+                    query.decision, query.models = None, ()  # a query that asks no model has no decision
                     effects.append(self.combiner.answer(query, now_us, "overloaded"))
                     return None
                 query.models = admitted
@@ -186,7 +186,7 @@ class Serving:
         return model_topics
 
     def flush(self, partition: int, now_us: int, effects: Effects) -> None:
-        """Ask what has been gathered, and for themselves those who waited for another's output in vain."""
+        """Ask the gathered rows, and those of queries whose awaited output does not come."""
         self._dispatcher.flush(partition, effects)
         while self._cache is not None and (orphans := self._cache.orphans()):
             for orphan in orphans:
@@ -208,7 +208,7 @@ class Serving:
         effects.append(Skip((record.position,), ""))
 
     def on_batch(self, partition: int, batch: ModelPredictions, now_us: int, effects: Effects) -> None:
-        """Take what a model answered to queries of a partition; append the answers that it completes."""
+        """Take a model's outputs for queries of a partition; append the answers that they complete."""
         if self._admission is not None:
             model = self._models.get(batch.model)
             is_beside = model is not None and batch.version in model.shares
@@ -223,15 +223,15 @@ class Serving:
                     effects.append(self.combiner.answer(query, now_us))
 
     def on_timer(self, now_us: int) -> Effects:
-        """Answer what is due."""
+        """Answer due queries."""
         return list(self.combiner.on_timer(now_us))
 
     def next_deadline(self) -> int | None:
-        """Return when the next answer is due (us); 0 if somebody waits for another's output in vain."""
+        """Return when the next answer is due (us); 0 if a query waits for an output that does not come."""
         return 0 if self._cache is not None and self._cache.has_orphans else self.combiner.next_deadline()
 
     def drop(self, partitions: Sequence[int]) -> None:
-        """Forget what is pending in these partitions."""
+        """Forget pending queries of these partitions."""
         self._dispatcher.clear()
         self.combiner.drop(partitions)
         if self._admission is not None:
@@ -248,12 +248,12 @@ class Serving:
         return {**asked}
 
     def statistics(self) -> dict[str, float]:
-        """Return gauges of what is pending and cached, and of how long the way back takes."""
+        """Return gauges of pending queries, of the cache, and of the time for the way back."""
         cached = self._cache.statistics() if self._cache is not None else {}
         return {**self.combiner.statistics(), **cached, "return_us": self._return_us.value}
 
     def _in_situation(self, query: Pending, arms: Arms, now_us: int) -> ArmChoice:
-        """Draw what to ask by what the arms' policy may go by; how long models take is watched once it matters."""
+        """Draw by the situation that the arms' policy uses; latencies are watched once a policy uses them."""
         situation = Situation(query.features)
         if is_contextual(arms.policy) and arms.policy.uses == "latencies":
             if self.combiner.latencies is None:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from policies.contract import Policy, Situation, VoteWeights
     from schemas.records import PolicyState
 
-# What an entry takes beside its name and its state's numbers, and what each of these takes: in the state, in what is
-# worked out from it, and in the decision.
+# Memory of an entry beside its name and its state's numbers, and of each number: in the state, in the values worked out
+# from it, and in the decision.
 ENTRY_BYTES, NUMBER_BYTES = 1_536, 48
-# A state this old is read again. Feedback takes seconds to arrive; a tenth of one is not what delays learning, and ten
-# reads a second for each active state is what it costs.
+# A state this old is read again. Feedback takes seconds to arrive, so 0.1 s hardly delays learning. It costs ten reads
+# a second for each active state.
 STALE_US = 100_000
 
 
@@ -46,17 +46,17 @@ class ArmChoice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """A policy with one state of it, ready to decide: what does not depend on the query is worked out once.
+    """A policy with one state of it, ready to decide: values that do not depend on the query are worked out once.
 
     Attributes:
         policy: whose arms they are.
         names: of the arms.
         cumulative: of the propensities, one for each arm.
         weights: how much each arm's answer counts.
-        votes: the same by what is answered, of a policy that judges that; else the weights.
+        votes: the weights by answer, for a policy that judges answers; else the weights.
         choices: one for each arm that can be asked alone, or the one that asks them all.
-        propensities_in: the propensities in a situation, of a policy that goes by it.
-        most_features: that a query may have; those of a policy which goes by none are only logged.
+        propensities_in: the propensities in a situation, for a policy that uses it.
+        most_features: that a query may have; a policy that uses no features only logs them.
     """
 
     policy: Policy
@@ -93,7 +93,7 @@ class Arms:
 
 
 def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
-    """Work out what the policy does in this state; other arms are re-mapped by name, another policy starts anew.
+    """Return the policy in this state; other arms are re-mapped by name, and another policy starts anew.
 
     Args:
         policy: that decides.
@@ -126,7 +126,7 @@ def _choice(decision: Decision) -> ArmChoice:
 
 
 class _CachedState:
-    """One state of the view, when it was read and asked for, the arms worked out from it, and about what it takes."""
+    """One state of the view: when it was read and asked for, the arms worked out from it, and its rough size."""
 
     __slots__ = ("arms", "asked_us", "read_us", "size", "state")
 
@@ -149,7 +149,7 @@ class _ApplicationStates:
 
 
 class StateView:
-    """Least-recently-used view of policy states; where there are too many, the application that has most loses its own.
+    """Least-recently-used view of policy states; if there are too many, the application with the most loses some.
 
     Args:
         capacity: of states.
@@ -174,7 +174,7 @@ class StateView:
     def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
         """Return the arms in the state last read, None if it was never read.
 
-        If nothing is stored that is the application's where the policy has a `start`, else the initial one.
+        If none is stored, it is the application's state if the policy has a `start`, else the initial one.
         """
         entries = self._shelves[application].entries
         entry = entries.get(key)
@@ -188,7 +188,7 @@ class StateView:
         return arms
 
     def is_new(self, key: StateKey) -> bool:
-        """Tell whether nothing is known to be stored under a key."""
+        """Tell whether the store is known to hold nothing under a key."""
         entry = self._find(key)
         return entry is None or entry.state is None
 
@@ -198,7 +198,7 @@ class StateView:
         common = entries.get(name) if has_shared_prior(policy) else None
         if common is None:
             return None
-        entries.move_to_end(name)  # whatever many contexts come, where they start stays in the view
+        entries.move_to_end(name)  # however many contexts come, the state that they start from stays in the view
         return started(common.state, registry.spec(policy))
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
@@ -214,7 +214,7 @@ class StateView:
         return key not in self or self.is_stale(key, now_us)
 
     def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
-        """Store what was read."""
+        """Store a state that was read."""
         shelf = self._shelves[_application(key)]
         entry = shelf.entries.get(key)
         if entry is None:

@@ -139,6 +139,6 @@ def _configs(client: AdminClient, names: list[str]) -> dict[str, dict[str, str]]
         try:
             entries = future.result(ANSWER_S)
         except KafkaException:
-            continue  # deleted since, or no right to look: whoever compares says that it could not
+            continue  # deleted since, or no right to look: the check reports that it could not
         found[resource.name] = {entry.name: entry.value for entry in entries.values()}
     return found

@@ -78,7 +78,7 @@ class Outlet(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Give up on what is unanswered: nobody waits for it any more."""
+        """Drop unanswered requests: nothing waits for them any more."""
         ...
 
     async def close(self) -> None:

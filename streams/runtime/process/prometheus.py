@@ -40,7 +40,7 @@ MEANINGS: Final = {
     "duplicate_observations_total": "observations that were learnt before and are skipped",
     "failed_outputs_total": "an application's questions that a model refused for their input, or failed on",
     "feedback_waiting": "feedback that has come before its prediction",
-    "full_loss_share": "share of the latest losses of numbers that were 1: near 1, no model is told from another",
+    "full_loss_share": "share of the latest losses of numbers that were 1: near 1, models cannot be compared",
     "held": "queries of an application that wait for their answer",
     "held_limit": "queries of an application that may wait for their answer now",
     "invalid_total": "rows whose input the model does not take, by what is wrong with it",
@@ -88,12 +88,12 @@ MEANINGS: Final = {
     "runtime": "rows from which on batches of the model go to this runtime",
     "serving": "1 for the version of the model that serves",
     "shadow": "1 for each version that sees every query and answers none",
-    "shadows_forgotten_total": "shadows' answers dropped for want of room",
+    "shadows_forgotten_total": "shadows' answers dropped because there was no room",
     "shadows_waiting": "queries whose shadows' answers wait for feedback",
     "states_bytes": "memory that policy states take",
     "states_cached": "policy states held in memory",
     "states_unread": "policy states that decide for applications and have not been read yet",
-    "stopped": "1 in the last report of a process that was told to stop",
+    "stopped": "1 in the last report of a process that stops on request",
     "store_blocked_partitions": "partitions that learn nothing since a policy state of theirs cannot be read",
     "store_failures_total": "attempts to read or write policy states that Redis did not answer",
     "store_reads_forgotten_total": "reads of policy states given up since nobody waited for them any more",
@@ -196,7 +196,7 @@ class _Place:
 
 
 def _end(request: socket.socket, place: _Place) -> None:
-    """Have whoever waits for this connection wait no longer."""
+    """End every wait for this connection."""
     place.give_back()
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)

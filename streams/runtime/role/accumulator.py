@@ -72,7 +72,7 @@ class Accumulator:
 
     Args:
         transport: sends one batch.
-        events: who is told.
+        events: receives the outcomes.
         tasks: owner of the lanes' tasks: at most one a partition, and only while that partition has something to send.
         bound_bytes: pending bytes at which `pressure()` is 1.
     """
@@ -189,7 +189,7 @@ class Accumulator:
         self._pending_bytes -= size
 
     def _shed(self, topic: str, lane: _Lane) -> None:
-        """Drop what nobody waits for: a topic that cannot be written to (a model's) must not stop the other lanes."""
+        """Drop records without a waiter: a topic that cannot be written to (a model's) must not stop other lanes."""
         kept = self._awaited(lane.pending, topic)
         self._release(lane, [emit for emit in lane.pending if not emit.completes])
         lane.pending = deque(kept)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # Headers are for people and dashboards: an exception's text must not make a small record a large one.
 MESSAGE_BYTES: Final = 1024
 CAUSE_BYTES: Final = 64
-# What is kept of a value or a key that is over the topic's own limit: enough to see what it was.
+# The part that is kept of a value or key over the topic's own limit: enough to recognise it.
 TRUNCATED_BYTES: Final = 64 * 1024
 _LAST_KEY_BYTES: Final = 1024  # what is kept of the key where nothing else may stay
 _PREFIX: Final = "skysail.error."

@@ -1,4 +1,4 @@
-"""What a role is to the runtime, and what its loop is connected to."""
+"""The definition of a role for the runtime, and the connections of its loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Role:
     Attributes:
         name: as in reports and group ids.
         instance: unique in the deployment; the key of its reports.
-        topics: consumed as a group; the first is the main one, whose partitions the kernel is told about.
+        topics: consumed as a group; the first is the main one, whose partitions the kernel gets.
         follows: read from the beginning by every member, before the first record of `topics`.
         replies: of `topics`: still read while the role holds as much as it may, since they complete what it holds.
         owns_states: the store's offsets say where the main topic starts, not the group's.
@@ -57,7 +57,7 @@ class Role:
 
     @property
     def main(self) -> str:
-        """The topic whose partitions the kernel is told about."""
+        """The topic whose partitions the kernel gets."""
         return self.topics[0]
 
 

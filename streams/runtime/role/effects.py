@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Performer:
-    """Hands each effect to whoever does it."""
+    """Passes each effect to the part that performs it."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A deadline that passed once does not pass again: whatever fails more often than this fails for ever.
+# A deadline that passed once does not pass again: a call that fails more often than this always fails.
 FAILURES = 3
 WITHIN_US = 60_000_000
 

@@ -76,7 +76,7 @@ class Reader:
         kernel_caller: gives them.
         perform: takes dead letters.
         guard: tells when the kernel has to start over.
-        tracker: is told what was delivered.
+        tracker: gets the delivered positions.
         accumulator: their pressure counts as being full.
         start_over: reads again what is not complete, after a kernel failed.
         state_queue: of states; its pressure counts, too.

@@ -84,7 +84,7 @@ class RebalanceHandler:
 
     Args:
         role: whose partitions.
-        kernel: is told about the main topic's partitions.
+        kernel: gets the main topic's partitions.
         ports: consumer, store and positions are used.
         tracker: follows what is owned.
         accumulator: are flushed before a hand-over.

@@ -32,7 +32,7 @@ WAITING_KEYS = 20_000
 
 # States written in one script, which holds Redis itself for about 7 us a state.
 WRITE_STATES = 2_000
-# Bytes that an attempt aims at: 30 ms at 300 Mbit/s. What a kernel wants written in one step is never split.
+# Bytes that an attempt aims at: 30 ms at 300 Mbit/s. A kernel's write of one step is never split.
 WRITE_BYTES = 1_000_000
 LEAST_BYTES = 10_000
 # Bytes that may wait, as they are stored; in memory a state has about four times as many (32 B a number).

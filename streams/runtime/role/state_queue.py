@@ -117,7 +117,7 @@ class StateQueue:
         self._wake.set()  # there may be nothing left to do, for which somebody waits
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait for the write under way, if there is one, but not for ever.
+        """Wait for the write under way, if there is one, for a bounded time.
 
         Until it has arrived, who takes a partition over finds the offset from before it.
         """

@@ -31,7 +31,7 @@ class WriteResult(NamedTuple):
 
 
 class StatesRead(NamedTuple):
-    """What a read has found.
+    """The result of a read.
 
     Attributes:
         states: by key; None = nothing stored under it.

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # A field that no state can have: names begin with an application's, which has no slash.
 OFFSET_FIELD = "/offset"
-# What the field holds: a number of Kafka's, which has at most 19 digits, and a token.
+# The field's content: a number of Kafka's, which has at most 19 digits, and a token.
 _OFFSET_PATTERN = re.compile(rb"(\d{1,19}):")
 DAMAGED = -1
 # Before a state's bytes: this letter, then the hour since the epoch when it was taught last, in four bytes.
@@ -180,7 +180,7 @@ class RedisStore:
         return offset
 
     async def _encoded(self, states: Mapping[str, PolicyState]) -> tuple[list[str | bytes], int]:
-        """Return names and values by turns, and their size; many do not hold the event loop."""
+        """Return alternating names and values, and their size; the event loop gets its turns between many."""
         stamp = STAMP + int(self._now_s() // 3600).to_bytes(STAMP_BYTES - 1, "big")
         arguments: list[str | bytes] = []
         size = at_once = 0

@@ -427,7 +427,7 @@ def test_the_compose_file_runs_each_role_by_a_command_that_exists() -> None:
 def test_a_result_is_printed_as_a_page(tmp_path: Path) -> None:
     """With the machine it was measured on, as `load run --docs` would have written it."""
     path = results.write(Result("peers", {}, {}, {"systems": []}), tmp_path, {"broker": "Apache Kafka"})
-    assert "and system; Apache Kafka, Python" in run("load", "page", str(path))
+    assert "and system. Software: Apache Kafka, Python" in run("load", "page", str(path))
 
 
 @pytest.mark.parametrize(

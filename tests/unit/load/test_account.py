@@ -173,7 +173,10 @@ def test_the_page_has_each_step_and_a_paragraph_on_the_large_ones(account: Accou
     assert "| m | 3.0 |" in text
     assert "| in the worker's batch | 2.00 | 2.00 |" in text
     assert "add up to 90.0% of it (90.0% to 90.0% of each process)" in text
-    assert "**decode** (bytes to records; 42% draining a backlog of 2 queries, 42% at 500 queries a second)." in text
+    assert (
+        "**decode** (bytes to records). Share: 42% draining a backlog of 2 queries, 42% at 500 queries a second."
+        in text
+    )
 
 
 def test_the_screen_shows_the_tables_of_the_page(account: Account) -> None:

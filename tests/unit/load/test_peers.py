@@ -141,7 +141,7 @@ def test_the_row_without_a_system_is_sent_the_common_rates() -> None:
 def test_the_last_rate_that_was_tried_is_not_called_a_limit() -> None:
     """Only where the harness was seen to fail beyond it is it one."""
     clean, full = ({"rate_per_s": rate, "saturated": rate > 1_000} for rate in (1_000, 2_000))
-    assert "highest rate that was tried" in peers._limit(1_000, [clean])
+    assert "The highest rate tried" in peers._limit(1_000, [clean])
     assert "saturated there" in peers._limit(1_000, [clean, full])
     assert "say nothing" in peers._limit(500, [full])
 

@@ -200,14 +200,14 @@ def test_a_manifest_that_asks_for_something_else_is_refused(tmp_path: Path) -> N
             load(wanted, files_in(tmp_path), allow_pickle=False, threads=1)
 
     save(compiled(RidgeClassifier().fit(X, THREE), X.dtype), tmp_path)
-    refused("answers a value", manifest("value"))
+    refused("has the output value", manifest("value"))
     refused("has no probabilities", manifest("scores", (0, 1, 2)))
     refused("has 2 classes, but scores for 3", manifest("label", (0, 1)))
     refused("rows of 5 numbers", replace(manifest("label", (0, 1, 2)), input=Signature("tensor", "float32", (6,))))
     missing = Signature("tensor", "float32", (5,), allow_nan=True)
     refused("without NaN", replace(manifest("label", (0, 1, 2)), input=missing))
     save(compiled(Ridge().fit(X, NUMBERS), X.dtype), tmp_path)
-    refused("answers a value", manifest("label", (0, 1)))
+    refused("has the output value", manifest("label", (0, 1)))
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:

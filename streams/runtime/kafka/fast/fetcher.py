@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 _UNKNOWN = -1  # stands for the leader of a partition that has none
 _LEAST_BYTES, _MOST_BYTES = 1, 50 << 20  # of an answer
-# What no poll has drained holds its broker's other partitions up for so long (s).
+# How long undrained records of one partition may delay the other partitions of their broker (s).
 _HOLD_S = 0.1
 # Without being woken, the fetcher looks around after this (s).
 _LOOK_S = 1.0

@@ -82,7 +82,7 @@ class Requests:
         await result
 
     def abandon(self) -> None:
-        """Give up on what is unanswered: nobody waits for it any more."""
+        """Drop unanswered requests: nothing waits for them any more."""
         for answer in self._answers:
             answer.cancel()
         for broker in self._brokers.values():

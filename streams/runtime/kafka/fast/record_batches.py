@@ -40,7 +40,7 @@ _new = tuple.__new__
 
 
 class _ChecksumError(Exception):
-    """What came is not what was written."""
+    """The bytes that came are not those that were written."""
 
 
 def unpack(data: bytes, topic: str, partition: int, start: int) -> tuple[list[Record], int]:

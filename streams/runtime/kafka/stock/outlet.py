@@ -80,7 +80,7 @@ class StockOutlet:
             raise fault
 
     def abandon(self) -> None:
-        """Have whoever waits for an answer wait no longer; see `outlet.Outlet`."""
+        """End every wait for an answer; see `outlet.Outlet`."""
         if not self._abandoned.done():
             self._abandoned.set_result(None)
 
@@ -91,6 +91,6 @@ class StockOutlet:
 
 
 def _seen(answer: asyncio.Future[object]) -> None:
-    """Look at a result that nobody waits for, so that asyncio does not complain."""
+    """Read a result that no task awaits, so that asyncio does not complain."""
     if not answer.cancelled():
         answer.exception()
