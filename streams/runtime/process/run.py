@@ -11,14 +11,13 @@ import logging
 import signal
 from typing import TYPE_CHECKING, Protocol
 
-from streams.runtime.deadline import AFTER_ROLES_S
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
 from streams.runtime.process.gc_schedule import swept
 from streams.runtime.role.definition import Ports
 from streams.runtime.role.loop import RoleLoop
-from streams.runtime.stopping import Stopping
+from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
