@@ -1,7 +1,8 @@
-"""Brings numbers of another type or form to what a model takes, row by row, where nothing is lost by it. Pure.
+"""What is as good as what a model takes: numbers of another type or form, where nothing is lost by it. Pure.
 
 float64 becomes float32 where what is finite stays so; whole numbers become floats, and floats whole numbers, where they
-stay equal; a form of the same numbers in the same order, as (1, 4) for (4,), is as good.
+stay equal; a form of the same numbers in the same order, as (1, 4) for (4,), is as good. Rows are cast one by one. Of
+two versions it tells whether one takes what the other takes, as far as their records say.
 """
 
 from __future__ import annotations
@@ -10,8 +11,44 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from schemas.records import Tensor
+from workers.manifest import described
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from schemas.records import Input, Model
+
+
+def takes_alike(model: Model, other: Model) -> bool:
+    """Tell whether a version takes what another one takes; of texts the records do not tell which."""
+    if model.dtype is None or other.dtype is None:
+        return model.dtype == other.dtype
+    return _takes_numbers(model, other.dtype, other.shape)
+
+
+def takes_none(model: Model, other: Model, rows: Sequence[Input]) -> bool:
+    """Tell whether there are rows that fit another version, and not one that fits this one."""
+    return any(_takes(other, row) for row in rows) and not any(_takes(model, row) for row in rows)
+
+
+def taken(model: Model) -> str:
+    """Say what a version takes: `float32[4]`."""
+    return "texts, bytes or columns" if model.dtype is None else described(model.dtype, model.shape)
+
+
+def _takes(model: Model, row: Input) -> bool:
+    if not isinstance(row, Tensor):
+        return model.dtype is None
+    if model.dtype is None:  # of a data frame's columns a row may be an array
+        return True
+    return _takes_numbers(model, row.dtype, row.shape)
+
+
+def _takes_numbers(model: Model, dtype: str, shape: tuple[int, ...]) -> bool:
+    return is_same_form(shape, model.shape) and np.can_cast(dtype, str(model.dtype), "same_kind")
 
 
 def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

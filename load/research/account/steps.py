@@ -147,7 +147,6 @@ _RULES: Final[Mapping[str, str]] = {
     "workers.kernel.warm_up": "heap",
     "workers.kernel.lane:Lane.offer": "heap",
     "workers.kernel.lane:Lane.start": "heap",
-    "workers.inputs.padding": STACK,
     "workers.executors.pool": "hand over",
     "workers.executors.models": "hand over",
     "workers.executors.predictor": STACK,
