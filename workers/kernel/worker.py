@@ -229,19 +229,23 @@ class ModelWorker(Operator):
     def _go_on(self, now_us: int) -> Effects:
         """Do everything that can be done now: versions change, models get their next rows."""
         effects: Effects = []
-        rollout, number = self._rollout, self._number
+        rollout = self._rollout
         while True:
             if rollout.is_stirred(now_us):
                 self._given += rollout.advance(now_us)
             for lane in self._lanes():
-                for effect in lane.start(now_us, number, is_vital=lane is self._serving):
-                    if isinstance(effect, Predict):
-                        self._running[effect.batch_id] = lane, effect.rows
-                        self._given.append(effect)
-                    else:
-                        effects.append(effect)
+                self._start(lane, now_us, effects)
             if not rollout.is_stirred(now_us):
                 return effects
+
+    def _start(self, lane: Lane, now_us: int, effects: Effects) -> None:
+        """Let a lane begin its next batches, and take what it answers without its model."""
+        for effect in lane.start(now_us, self._number, is_vital=lane is self._serving):
+            if isinstance(effect, Predict):
+                self._running[effect.batch_id] = lane, effect.rows
+                self._given.append(effect)
+            else:
+                effects.append(effect)
 
     def _with_given(self, effects: Effects) -> Effects:
         """Return effects, and what models are to do."""

@@ -87,15 +87,16 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     try:
         with swept(running):
             async with stopping.limit(AFTER_ROLES_S):
-                if await _connected(transport, stop):
-                    await _run_all(loops, stop)
+                await _run_all(loops, transport, stop)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             running.remove_signal_handler(number)
         await stopping.within(transport.stop())
 
 
-async def _run_all(loops: Sequence[Runnable], stop: asyncio.Event) -> None:
+async def _run_all(loops: Sequence[Runnable], transport: KafkaTransport, stop: asyncio.Event) -> None:
+    if not await _connected(transport, stop):
+        return
     async with asyncio.TaskGroup() as tasks:
         for loop in loops:
             tasks.create_task(loop.run(stop))

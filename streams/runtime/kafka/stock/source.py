@@ -116,12 +116,13 @@ class StockSource:
     async def _look_up_positions(self) -> None:
         """Pass what is no record: marks of transactions, what was compacted, and what was deleted unread."""
         for place, position in [*self._positions.items()]:
-            if self._high_watermark(place) not in (None, position):
-                try:
-                    async with asyncio.timeout(_POSITION_S):
-                        self._positions[place] = await self._consumer.position(place)
-                except (TimeoutError, IllegalStateError):
-                    _log.info("%s-%d: the position is not known now", *place)
+            if self._high_watermark(place) in (None, position):
+                continue
+            try:
+                async with asyncio.timeout(_POSITION_S):
+                    self._positions[place] = await self._consumer.position(place)
+            except (TimeoutError, IllegalStateError):
+                _log.info("%s-%d: the position is not known now", *place)
 
     async def _poll_one_by_one(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, list[Record]]:
         """Read partition by partition: one of them has a batch that aiokafka cannot unpack."""
