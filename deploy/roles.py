@@ -107,8 +107,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     )
     if not inline:
         return _loop(role, Selection(common.codec, settings), common, _store(common))
-    from streams.runtime.role.local import Local
-    from streams.runtime.role.local_codec import LocalCodec
+    from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 

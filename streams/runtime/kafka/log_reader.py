@@ -11,9 +11,9 @@ from aiokafka.errors import KafkaError
 
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.kafka.clients import LogReader
 from streams.runtime.kafka.connection import LOST
-from streams.runtime.kafka.reader import LogReader
-from streams.runtime.kafka.source import FetchSettings
+from streams.runtime.kafka.ways import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.source import Source
+    from streams.runtime.kafka.ways import Source
     from streams.runtime.ports import TopicPartition
 
 _log = logging.getLogger(__name__)

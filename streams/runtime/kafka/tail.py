@@ -9,8 +9,8 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from streams.runtime.corrupt import readable
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError
-from streams.runtime.kafka.reader import LogReader
-from streams.runtime.kafka.source import FetchSettings
+from streams.runtime.kafka.clients import LogReader
+from streams.runtime.kafka.ways import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
