@@ -15,8 +15,6 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.allowed_sizes import AllowedSizes
-from policies.batching import create_controller
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
@@ -24,11 +22,11 @@ from schemas.records import ModelQueries, Outcome
 from streams.operators.contract import NONE_UNREAD, DeadLetter, Needs, Operator, Predict, Skip
 from streams.operators.statistics import render
 from workers.kernel.batcher import Batcher, Take, Waiting
-from workers.kernel.lane import Lane
+from workers.kernel.lane import lane_of
 from workers.kernel.loading import Loader
-from workers.kernel.results import Identity, asked_of, size_of
+from workers.kernel.results import Identity, asked_of
 from workers.kernel.rollout import Rollout
-from workers.kernel.routing import SHADOW, label, named
+from workers.kernel.routing import label, named
 from workers.kernel.warm_up import Recent
 from workers.settings import WorkerSettings
 
@@ -38,15 +36,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Model
     from streams.operators.contract import Effects, Predicted, Record, Unread
-    from workers.kernel.lane import Running
+    from workers.kernel.lane import Lane, Running
     from workers.kernel.results import Asked
     from workers.kernel.versions import Wanted
-
-# The poll after which no more is read may bring this much more than the queue should hold, and it is kept: 4 partitions
-# of 1 MiB each hold 40,000 of the smallest queries (100 B). Beyond that memory comes first.
-OVERSHOOT_ROWS = 50_000
-# The same in bytes: of 4 partitions, unpacked.
-OVERSHOOT_BYTES = 64 << 20
 
 
 class _Unwritten(NamedTuple):
@@ -88,7 +80,8 @@ class ModelWorker(Operator):
         self._row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
         self._number = count().__next__
         self._loader = Loader(self._number)
-        self._serving = self._lane(model.version, queue() if queue is not None else self._batcher(""), "", 0)
+        identity = Identity(model.name, model.version, instance)
+        self._serving = lane_of(codec, identity, settings, queue() if queue is not None else None)
         self._recent = Recent(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(
             model,
@@ -331,29 +324,8 @@ class ModelWorker(Operator):
 
     def _lane_beside(self, wanted: Wanted, copy: int) -> Lane:
         """Make the lane of a version that runs beside the one that serves."""
-        beside = label(wanted.share)
-        return self._lane(wanted.model.version, self._batcher(beside), beside, copy)
-
-    def _lane(self, version: str, batcher: Batcher[Asked], beside: str, copy: int) -> Lane:
-        name = self._model.name
-        given_s = self._settings.patience_of(name)
-        identity = Identity(name, version, self._instance)
-        return Lane(self._codec, identity, batcher, None if given_s is None else int(given_s * 1e6), beside, copy)
-
-    def _batcher(self, beside: str) -> Batcher[Asked]:
-        settings = self._settings
-        controller = create_controller(settings.controller, settings.parameters)
-        sizes = settings.allowed_batch_sizes.get(self._model.name)
-        if sizes:
-            controller = AllowedSizes(controller, sizes)
-        is_bounded = beside == SHADOW
-        return Batcher(
-            controller,
-            limit=settings.queue_rows + (0 if is_bounded else OVERSHOOT_ROWS),
-            objective_us=settings.objective_us,
-            limit_bytes=settings.queue_bytes + (0 if is_bounded else OVERSHOOT_BYTES),
-            size=size_of,
-        )
+        identity = Identity(self._model.name, wanted.model.version, self._instance)
+        return lane_of(self._codec, identity, self._settings, beside=label(wanted.share), copy=copy)
 
 
 def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:
