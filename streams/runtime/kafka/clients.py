@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.kafka.ways import FetchSettings, Source
 
+_log = logging.getLogger(__name__)
+
 
 def consumer_on(
     connection: KafkaConnection, topics: Iterable[str], settings: FetchSettings, **options: Any
@@ -53,9 +55,6 @@ def source_of(
     names = {connection.real(topic): topic for topic in topics}
     kind = FastSource if connection.is_fast else StockSource
     return kind(consumer, names, connection, settings)
-
-
-_log = logging.getLogger(__name__)
 
 
 class LogReader:
