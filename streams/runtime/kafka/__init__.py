@@ -8,7 +8,7 @@
     connection   where Kafka is: bootstrap, prefix, properties, which of the two ways
     consumer     KafkaConsumer, ConsumerSettings: a member of a group
     producer     KafkaTransport
-    log_reader   KafkaBroadcast, KafkaPositions, KafkaRecent: outside groups;  tail: KafkaTail
+    log_reader   KafkaBroadcast, KafkaTail, KafkaPositions, KafkaRecent: outside groups
     clients      makes aiokafka's consumers, in groups and outside
     ways         what both ways offer, and their settings: Source, Outlet, FetchSettings, ProducerSettings
     private      every private name of aiokafka;  mends: three of its faults
