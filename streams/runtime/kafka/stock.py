@@ -49,6 +49,8 @@ _log = logging.getLogger(__name__)
 _CHECKSUM = "Invalid CRC"  # aiokafka's words for what is not what was written: no batch to step over
 _POSITION_S = 0.05  # a position that is being looked up can be had with a later poll
 _TRY_MS = 1_000  # for one partition, when one of them cannot be unpacked
+# aiokafka knows no code above 72: an invalid record (87) looks like a failure of the broker, and is tried this often.
+_TRIES = 3
 _new = tuple.__new__
 
 
@@ -185,10 +187,6 @@ def _is_of_a_batch(fault: Exception) -> bool:
     if isinstance(fault, KafkaError | ConsumerStoppedError):
         return isinstance(fault, UnsupportedCodecError)
     return type(fault) is not RuntimeError  # uvloop's, of a connection that was closed
-
-
-# aiokafka knows no code above 72: an invalid record (87) looks like a failure of the broker, and is tried this often.
-_TRIES = 3
 
 
 class StockOutlet:

@@ -29,6 +29,10 @@ R = TypeVar("R")
 
 # A quarter of what a record may hold, as kernels fill them.
 _SMALL_BYTES = 131_072
+# Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
+DISTRUSTED = 10_000
+# A poll of what is followed brings nothing else.
+_FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
 
 
 class Carried(bytes):
@@ -83,12 +87,6 @@ def _is_carried(record: object) -> bool:
         answers = record.answers
         return record.scores is None and answers.__class__ is Tensor and answers.dtype in DTYPES
     return False
-
-
-# Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
-DISTRUSTED = 10_000
-# A poll of what is followed brings nothing else.
-_FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
 
 
 class Local(Operator):

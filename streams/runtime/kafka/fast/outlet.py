@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 # aiokafka's numbers for compression, as they stand in a batch's attributes.
 _COMPRESSION = {None: 0, "snappy": 2, "zstd": 4}
 _NO_HEADERS: list[tuple[str, bytes]] = []
+_ALL_REPLICAS = -1
 
 
 class FastOutlet:
@@ -83,9 +84,6 @@ class FastOutlet:
     async def close(self) -> None:
         """Disconnect; see `ways.Outlet`."""
         await self.client.close()
-
-
-_ALL_REPLICAS = -1
 
 
 class _Batch(NamedTuple):
