@@ -1,7 +1,12 @@
-"""What roles need beside the command line; looked for without an import, before anything starts."""
+"""What is installed: what roles need beside the command line, and the compiled parts. Nothing is imported for a look.
+
+python -P -m deploy.installed    ends with an error that names the compiled parts that are absent: for builds of images
+"""
 
 from __future__ import annotations
 
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -13,6 +18,13 @@ if TYPE_CHECKING:
 
 # Role -> a module that comes with all that it needs.
 NEEDS: Mapping[str, str] = {"control": "faust", "worker": "threadpoolctl"}
+# Module, as in pyproject.toml -> what it does.
+EXTENSIONS: Mapping[str, str] = {
+    "schemas.compiled": "records",
+    "streams.operators.id_times": "remembered ids",
+    "streams.runtime.kafka.fast.unpacking": "batches from Kafka",
+    "workers.runtimes.descent": "trees",
+}
 
 
 def require_installed(roles: Iterable[str]) -> None:
@@ -33,3 +45,19 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ValueError:  # it has been imported and has no `__spec__`, as Faust
         return True
+
+
+def is_built(module: str) -> bool:
+    """Tell whether an extension is installed, without importing it."""
+    spec = find_spec(module)
+    return spec is not None and str(spec.origin).endswith(tuple(EXTENSION_SUFFIXES))
+
+
+def absent(modules: Iterable[str] = EXTENSIONS) -> list[str]:
+    """Return those that are not installed."""
+    return [module for module in modules if not is_built(module)]
+
+
+if __name__ == "__main__":
+    missing = absent()
+    sys.exit(f"not compiled: {', '.join(missing)}; install a C compiler, then Skysail again" if missing else 0)

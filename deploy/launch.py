@@ -36,8 +36,8 @@ from deploy.state import desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError
 from schemas.records import Report
-from streams.runtime.deadline import PATIENCE_S
-from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.kafka.log_reader import KafkaTail
+from streams.runtime.stopping import PATIENCE_S
 from streams.topology import worker_role
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from deploy.state import catalog
 from schemas import topics
 from schemas.records import Model
 from streams.runtime.errors import StreamError
-from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.kafka.log_reader import KafkaTail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -26,14 +26,13 @@ from deploy.ports import fault_of
 from schemas import topics
 from streams import topology
 from streams.runtime.clock import SystemClock
-from streams.runtime.deadline import AFTER_ROLES_S
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaRecent
 from streams.runtime.kafka.producer import KafkaTransport
 from streams.runtime.process.cpu_profiler import sampling
 from streams.runtime.process.run import kafka_loop, run_process
 from streams.runtime.role.definition import Ports, Role
-from streams.runtime.stopping import Stopping
+from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -108,8 +107,7 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     )
     if not inline:
         return _loop(role, Selection(common.codec, settings), common, _store(common))
-    from streams.runtime.role.local import Local
-    from streams.runtime.role.local_codec import LocalCodec
+    from streams.runtime.role.local import Local, LocalCodec
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 

@@ -8,6 +8,6 @@ arm_sets, means, linear, linear_policy, logweights, class_counts, best_arm    wh
 losses, combine, draw                         losses; answers into one; the draw of a decision
 batching                                      what a batch controller is; the controllers by name
 aimd, deferred, fixed, quantile               the controllers
-allowed_sizes, linger                         what several controllers share
+allowed_sizes, fixed.Linger                   what several controllers share
 errors                                        what can go wrong, and building by name
 """

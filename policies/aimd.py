@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from policies.errors import require
-from policies.linger import Linger
+from policies.fixed import Linger
 
 # A batch this far over the objective costs two steps. With one, a model that becomes twice as slow breaks it for nine
 # batches (5 ms and 0.1 ms a row, under 20 ms), with two for five.

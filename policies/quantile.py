@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from policies.errors import require
-from policies.linger import Linger
+from policies.fixed import Linger
 
 # Below 100 samples the 0.99 regression line lies above all of them: an edge of their upper hull, exact and cheap.
 _MOST_SAMPLES = 99

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from streams.operators.contract import Emit, Position
 from streams.runtime.clock import SystemClock
+from streams.runtime.kafka.log_reader import KafkaTail
 from streams.runtime.kafka.producer import KafkaTransport
-from streams.runtime.kafka.tail import KafkaTail
 from streams.runtime.role.accumulator import Accumulator, AccumulatorEvents
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from schemas.errors import DecodeError
 from schemas.framing import peek_id
 from schemas.jsonable import feedback_from_json, to_json
 from schemas.records import Observation, Observations
-from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.kafka.log_reader import KafkaTail
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings

@@ -79,9 +79,8 @@ async def _tell_errors(system: System, read: dict[Path, int]) -> None:
         for child in system.status():
             log = system.log(child.name)
             lines, read[log] = errors_since(log, read.get(log, 0))
-            for line in lines:
-                if quoted.is_new(child.name, line, clock.time()):
-                    click.echo(f"{child.name}: {line}", err=True)
+            for line in [line for line in lines if quoted.is_new(child.name, line, clock.time())]:
+                click.echo(f"{child.name}: {line}", err=True)
             if cut(log):
                 read[log] = 0
         await asyncio.sleep(_LOOK_S)

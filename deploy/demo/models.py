@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,7 +21,6 @@ from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -95,6 +96,16 @@ class Breakable:
         return broken(answers) if self._flag.exists() else answers
 
 
+@cache
+def _breakable() -> Breakable:
+    return Breakable(Path(os.environ[FOLDER_VARIABLE]))
+
+
+def predict_breakably(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """What the package of the breakable model names; a worker loads the model as it warms up, before any query."""
+    return _breakable().predict_batch(rows)
+
+
 def broken(answers: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return what the model says instead of `answers` while it is broken: always wrong where it was right."""
     return (answers + 1) % 10
@@ -138,7 +149,7 @@ def train(data: Digits, folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
         sample = data.train_rows[:5]
         if recipe.name == BREAKING:
             package_sklearn(estimator, folder / INNER, recipe.name, VERSION, sample)
-            package_function("deploy.demo.served:model.predict_batch", package, recipe.name, VERSION, sample)
+            package_function("deploy.demo.models:predict_breakably", package, recipe.name, VERSION, sample)
         else:
             package_sklearn(estimator, package, recipe.name, VERSION, sample, convert=recipe.convert)
         yield recipe.name, package

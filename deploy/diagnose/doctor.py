@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 import psutil
 
-from deploy.diagnose.extensions import is_built
 from deploy.errors import MissingError
+from deploy.installed import is_built
 from deploy.local.jars import cache_folder, missing, pinned, verify
 from deploy.local.java import find_java
 from deploy.local.redis import find_redis

@@ -24,8 +24,7 @@ from streams.control.alerts import failing, not_loaded
 from streams.control.figures import parse
 from streams.control.report_filter import sound
 from streams.runtime.errors import BrokerUnavailableError
-from streams.runtime.kafka.log_reader import KafkaRecent
-from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from streams.topology import worker_role
 from workers import manifest as manifests
 from workers.errors import PackageError

@@ -14,6 +14,7 @@ from deploy.diagnose.doctor import Check, Level
 from deploy.errors import RefusedError
 from deploy.local import daemons as background
 from deploy.ports import owner
+from streams.control.outages import LOCAL
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 ANSWER_S = 3.0
 PAGE_S = 1.0
 KAFKA_PORT, REDIS_PORT = 9092, 6379  # defaults of `skysail kafka start` and `skysail redis start`
-LOCAL = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def check_kafka(settings: Settings) -> Check:

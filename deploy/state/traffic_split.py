@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deploy.errors import UsageError
-from workers.inputs.likeness import taken, takes_alike
+from workers.inputs.casting import taken, takes_alike
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # MNIST and models' published predictions on it are too large to ship.
 DATA = Path(os.environ.get("SKYSAIL_DATA", "../shared/data"))
+MNIST_ANSWERS = DATA / "derived/mnist_preds_public.npz"  # of published models
 _IMAGES_HEADER, _LABELS_HEADER = 16, 8
 _PIXELS = 28 * 28
 

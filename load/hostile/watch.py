@@ -98,6 +98,12 @@ class _Fold:
     seen: SeenIds = field(default_factory=lambda: SeenIds(JoinerSettings().memory_us))
     states: dict[str, PolicyState] = field(default_factory=dict)
 
+    def take(self, observations: Observations, now_us: int) -> None:
+        """Fold those of a record that are the first of their query."""
+        for seen in observations.items:
+            if self.seen.add(seen.query_id, now_us):
+                self.states.update(taught(self.states, seen))
+
 
 class Learnt:
     """Folds the log of a deployment as it grows, beside its learner."""
@@ -136,11 +142,8 @@ class Learnt:
             if not messages:
                 raise TimeoutError(f"observations-{partition} holds nothing at {its.offset}, stored is {until}")
             for message in messages:
-                its.offset = message.offset() or 0
-                for seen in _CODEC.decode(Observations, message.value()).items:
-                    if its.seen.add(seen.query_id, message.timestamp()[1] * 1000):
-                        its.states.update(taught(its.states, seen))
-                its.offset += 1
+                its.take(_CODEC.decode(Observations, message.value()), message.timestamp()[1] * 1000)
+                its.offset = (message.offset() or 0) + 1
 
 
 def _differences(folded: Mapping[str, PolicyState], stored: Mapping[str, bytes]) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from load.figures import ERROR, FAULTS, NONE, SHOWN, Figures, at_most
 from load.harness import topics
-from load.harness.data import DATA, need
+from load.harness.data import MNIST_ANSWERS, need
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.openloop import Asked
 from load.harness.recorder import recorded
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from schemas.records import Prediction
 
 NAME = "agreement"
-PUBLIC = DATA / "derived/mnist_preds_public.npz"
 LANES = ("all", "best-missing")
 _QUERIES, _FEW = 5_000, 600
 _RATE = 150.0  # queries a second, both applications; each is a row for six or seven workers
@@ -149,8 +148,8 @@ def load_rows(count: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], tuple[s
     Raises:
         MissingDataError: the predictions are not there.
     """
-    need(PUBLIC)
-    with np.load(PUBLIC) as file:
+    need(MNIST_ANSWERS)
+    with np.load(MNIST_ANSWERS) as file:
         names = tuple(str(name).replace("_", "-") for name in file["models"])
         return np.ascontiguousarray(file["preds"][:count].astype(np.uint8)), file["labels"][:count], names
 

@@ -22,12 +22,10 @@ from load.figures import FAULTS, GAIN, NONE, P99_MS, PER_S, SHOWN, Figures, at_l
 from load.harness import topics
 from load.harness.backlog import Asker, settled
 from load.harness.driving import Driver
-from load.harness.system import Deployment
 from load.harness.workload import Rows
 from load.models.training import clippers, digits, linear_svm, package_all, pixels
 from load.results.results import Result
-from load.scenarios.parts.controller_comparison import OBJECTIVE_MS
-from schemas.records import Application
+from load.scenarios.parts.controller_comparison import OBJECTIVE_MS, PATIENCE_S, workers_of
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
@@ -57,7 +55,6 @@ _SECONDS, _SHORT_SECONDS = 10.0, 3.0
 # do not count: over three of them the broker compiles what it does so often, and gets a fifth to a third faster.
 _WHOLE_ROWS = {"aimd": 190_000, "none": 3_000}
 _WHOLE_WARM_UP, _WHOLE_ROUNDS = 3, 9
-_PATIENCE_S = 90.0
 
 
 FIGURES = Figures(
@@ -112,24 +109,12 @@ def _package_whole(data: Digits, folder: Path) -> dict[str, Path]:
     return package_all({LINEAR: linear_svm(data)}, data.test_x, folder)
 
 
-def _deployment(packages: Mapping[str, Path], controller: tuple[str, Mapping[str, float]], *roles: str) -> Deployment:
-    name, parameters = controller
-    worker = {"controller": name, "parameters": dict(parameters), "objective_ms": OBJECTIVE_MS}
-    return Deployment(
-        topics.new_prefix(NAME),
-        tuple(Application(model, (model,), "single", slo_ms=_PATIENCE_S * 1e3) for model in packages),
-        packages,
-        roles=(*roles, "worker"),
-        settings={"worker": worker, "log_level": "warning"},
-    )
-
-
 async def _each_size(
     stage: Stage, packages: Mapping[str, Path], rows: NDArray[np.float32]
 ) -> list[dict[str, str | float]]:
     """Return, per model and batch size, the middle and the 99th percentile of a batch's time (ms)."""
     found = []
-    deployment = _deployment(packages, _GRID)
+    deployment = workers_of(NAME, packages, _GRID)
     async with stage.launch(deployment):
         for model in packages:
             with Asker(stage, deployment.prefix, model, rows) as asker:
@@ -154,7 +139,7 @@ async def _controlled(
     stage: Stage, packages: Mapping[str, Path], rows: NDArray[np.float32], name: str
 ) -> dict[str, float]:
     figures: dict[str, float] = {}
-    deployment = _deployment(packages, CONTROLLERS[name])
+    deployment = workers_of(NAME, packages, CONTROLLERS[name])
     async with stage.launch(deployment):
         for model in packages:
             with Asker(stage, deployment.prefix, model, rows) as asker:
@@ -181,7 +166,7 @@ async def _whole(stage: Stage) -> dict[str, float]:
     async with AsyncExitStack() as stack:
         drivers = {}
         for how in _WHOLE_ROWS:
-            deployment = _deployment({LINEAR: package}, CONTROLLERS[how], "selection")
+            deployment = workers_of(NAME, {LINEAR: package}, CONTROLLERS[how], "selection")
             stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
             system = await stack.enter_async_context(stage.launch(deployment))
             drivers[how] = Driver(stage, deployment.prefix, system)
@@ -189,7 +174,7 @@ async def _whole(stage: Stage) -> dict[str, float]:
         for number in range(_WHOLE_WARM_UP + _WHOLE_ROUNDS):
             workload = Rows(LINEAR, data.inputs, seed=stage.seed * 100 + number)
             for how, count in _WHOLE_ROWS.items():
-                rounds[how].append(await drivers[how].drain(count, workload, _PATIENCE_S))
+                rounds[how].append(await drivers[how].drain(count, workload, PATIENCE_S))
     rates = {how: [each.per_s for each in found[_WHOLE_WARM_UP:]] for how, found in rounds.items()}
     return {
         **{f"whole_{how}_per_s": statistics.median(found) for how, found in rates.items()},

@@ -14,7 +14,7 @@ import numpy as np
 
 from load.figures import ERROR, NONE, Figures, at_most
 from load.harness import topics
-from load.harness.data import DATA
+from load.harness.data import MNIST_ANSWERS
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from load.harness.system import Stage
 
 NAME = "figure8"
-PUBLIC = DATA / "derived/mnist_preds_public.npz"
 MODELS = ("tree", "sgd-hinge", "logreg", "rf40", "knn3")  # the last one is the best, and breaks
 QUERIES = 20_000
 BROKEN = slice(5_000, 10_000)
@@ -99,8 +98,8 @@ async def run(stage: Stage) -> Result:
 
 def load_rows() -> tuple[NDArray[np.uint8], NDArray[np.uint8], str]:
     """Return predictions (20,000, 5) with the failure in them, labels (20,000,), and where they come from."""
-    if PUBLIC.exists():
-        with np.load(PUBLIC) as file:
+    if MNIST_ANSWERS.exists():
+        with np.load(MNIST_ANSWERS) as file:
             names = [str(name) for name in file["models"]]
             use = [names.index(name.replace("-", "_")) for name in MODELS]
             rows, labels, source = file["preds"][:, use], file["labels"], "mnist"

@@ -15,6 +15,7 @@ import numpy as np
 
 from load.figures import ERROR, NONE, SHOWN, Better, Figures, Kind, at_least, at_most
 from load.harness import topics
+from load.harness.data import MNIST_ANSWERS
 from load.harness.driving import FAULTS_OF_A_STRETCH, deployed
 from load.harness.recorder import recorded
 from load.harness.system import Deployment
@@ -104,7 +105,7 @@ async def run(stage: Stage) -> Result:
 
 def load_rows(count: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8], str]:
     """Return what the models say (count, models), the labels (count,), and where both come from."""
-    if not agreement.PUBLIC.exists():
+    if not MNIST_ANSWERS.exists():
         return *rivals(digits(), count), "digits"
     rows, labels, _ = agreement.load_rows(count)
     return rows, labels, "mnist"

@@ -175,10 +175,13 @@ class Laws:
     def _committed(self, left: Left) -> Iterator[str]:
         for name, group in sorted(self._broker.groups.items()):
             for place, log in sorted(self._broker.logs.items()):
-                if place in group.committed or any(place[0] in known.topics for known in group.members.values()):
-                    committed = group.committed.get(place, 0)
-                    if committed > len(log) or self._broker.readable(place, committed):
-                        yield f"{name} has committed {committed} of {len(log)} of {place[0]}-{place[1]}"
+                if place not in group.committed and all(
+                    place[0] not in known.topics for known in group.members.values()
+                ):
+                    continue
+                committed = group.committed.get(place, 0)
+                if committed > len(log) or self._broker.readable(place, committed):
+                    yield f"{name} has committed {committed} of {len(log)} of {place[0]}-{place[1]}"
 
 
 def _memory(left: Left) -> Iterator[str]:

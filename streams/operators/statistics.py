@@ -96,12 +96,13 @@ class Losses:
             models = self._models[application]
             for arm in decision.chosen:
                 loss = losses[arm]
-                if loss is not None:
-                    if seen.span is not None:
-                        self._full[application].append(loss >= 1.0)
-                    entry = models[decision.arms[arm]]
-                    entry[0] += loss
-                    entry[1] += 1
+                if loss is None:
+                    continue
+                if seen.span is not None:
+                    self._full[application].append(loss >= 1.0)
+                entry = models[decision.arms[arm]]
+                entry[0] += loss
+                entry[1] += 1
 
     def rendered(self) -> dict[str, float]:
         """Return `loss_total` and `losses_total` by application, `model_loss_total`... by application and model.

@@ -18,7 +18,7 @@ offsets     OffsetTracker: what may be committed
 ports       the seams: Consumer, Broadcast, Transport, LogPositions, Executors, Rebalanced
 corrupt     what stands for a batch that cannot be unpacked
 metrics     the report of a process, once a second
-deadline    the time that a stop may take, shared by all its parts; stopping: who waits for what
+stopping    the time that a stop may take, shared by all its parts
 clock       Clock, SystemClock
 errors      the tree of what can go wrong
 

@@ -1,6 +1,7 @@
 """Tests without Kafka, Redis and waiting. Public, for your own tests too.
 
 driver       the operators of a topology, in virtual time, with scripted faults: no runtime, no event loop
+faults       what goes wrong in the driver, as values, and what it happens to
 models       what operators ask models in the driver: scripted answers, service times and hangs
 virtual      an event loop whose time jumps, and on which a process can stand still
 broker       logs and consumer groups in memory; `weather` says which faults hold
@@ -9,17 +10,8 @@ connections  a role's consumer, transport, follower, log positions and store on 
 validator    what must be true of every run
 """
 
-from streams.testing.driver import (
-    START_US,
-    Crash,
-    Delay,
-    Driver,
-    Duplicate,
-    Fault,
-    Reorder,
-    StoreDown,
-    StoreLoss,
-)
+from streams.testing.driver import START_US, Driver
+from streams.testing.faults import Crash, Delay, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from streams.testing.models import Service
 
 __all__ = ["START_US", "Crash", "Delay", "Driver", "Duplicate", "Fault", "Reorder", "Service", "StoreDown", "StoreLoss"]

@@ -8,18 +8,15 @@
 Everything follows from the topology: topics and partitions, what each role reads, follows and writes, its group, and
 whether the store decides its start. An operator that writes elsewhere, or uses the store undeclared, fails.
 
-A fault is a value with a time. `Crash` ends a role; its uncommitted records are read again. `Duplicate`, `Delay` and
-`Reorder` change the records produced to a topic. `StoreDown` takes the store down for a while, and `StoreLoss` loses
-its last seconds. `models` scripts the answers and service times of the models that real workers run. Everything is
-deterministic: the same script gives the same records.
+A fault is a value with a time (`faults`). `models` scripts the answers and service times of the models that real
+workers run. Everything is deterministic: the same script gives the same records.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from schemas import topics
 from streams.operators.contract import (
@@ -28,77 +25,26 @@ from streams.operators.contract import (
     FetchStates,
     Load,
     Log,
-    Position,
     Predict,
     Record,
     Skip,
-    StateKey,
     Unload,
     WriteStates,
 )
 from streams.runtime.offsets import OffsetTracker
-from streams.runtime.stores.base import StateTable
+from streams.testing.faults import Crash, Logs, Store, StoreDown, StoreLoss
 from streams.testing.models import Services
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from schemas.records import PolicyState
     from streams.operators.contract import Effects, Operator, Unread
+    from streams.testing.faults import Fault
     from streams.testing.models import Service
     from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
 COMMIT_US = 500_000  # as the runtime does
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """Kill a role at a time (µs after the start) and start it again from what it had committed."""
-
-    at_us: int
-    role: str
-
-
-@dataclass(frozen=True, slots=True)
-class Duplicate:
-    """Append every record of a topic twice, as a producer's retry does."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Let every record of a topic become visible later."""
-
-    topic: str
-    by_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reorder:
-    """Swap neighbours of a topic: every other record is appended after the one that follows it."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoreDown:
-    """The store answers nothing in this interval (µs after the start)."""
-
-    from_us: int
-    to_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoreLoss:
-    """At a time, the store forgets its last `lost_us`, as Redis may with `appendfsync everysec`."""
-
-    at_us: int
-    lost_us: int
-
-
-Fault: TypeAlias = Crash | Duplicate | Delay | Reorder | StoreDown | StoreLoss
 
 
 @dataclass(slots=True)
@@ -118,29 +64,6 @@ class _Role:
     def main(self) -> str:
         """The topic whose partitions the operator learns of."""
         return self.node.consumes[0]
-
-
-class _Store(StateTable):
-    """Policy states and offsets by partition, with their history."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._history: list[tuple[int, dict[StateKey, PolicyState], dict[int, int]]] = []
-        self._writes = 0
-
-    def write(self, write: WriteStates, now_us: int) -> bool:
-        self._writes += 1
-        before = dict(self.states), dict(self.offsets)
-        if not self.compare_and_set(write, str(self._writes)).accepted:
-            return False
-        self._history.append((now_us, *before))
-        return True
-
-    def lose(self, since_us: int) -> None:
-        for at_us, states, offsets in self._history:
-            if at_us >= since_us:
-                self.states, self.offsets = states, offsets
-                return
 
 
 class Driver:
@@ -167,16 +90,13 @@ class Driver:
         """
         self.now_us = START_US
         self.skipped: dict[str, int] = defaultdict(int)
-        self.store = _Store()
+        self.store = Store()
         self._topology = _checked(topology, operators)
-        self._known = frozenset(self._places(topology.topics))
         self._roles = [_Role(node, operators[node.role]) for node in topology.nodes if node.role in operators]
         self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
-        self._logs: dict[tuple[str, int], list[Record]] = defaultdict(list)
-        self._visible: dict[Position, int] = {}
         self._faults = list(faults)
+        self._logs = Logs(self._places(topology.topics), self._faults)
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
-        self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
         self._services = Services(dict(models or {}))
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
@@ -184,11 +104,11 @@ class Driver:
 
     def produce(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> None:
         """Append a record as a client would."""
-        self._append(Emit(topic, partition, key, value or b""), value)
+        self._logs.append(Emit(topic, partition, key, value or b""), value, self.now_us)
 
     def read(self, topic: str) -> list[Record]:
         """Return every record of a topic, partition by partition."""
-        return [record for (name, _), log in sorted(self._logs.items()) if name == topic for record in log]
+        return self._logs.of(topic)
 
     def committed(self, role: str, topic: str, partition: int) -> int:
         """Return the committed next offset of a role's group."""
@@ -257,7 +177,9 @@ class Driver:
         while busy:
             self._strike()
             delivered = sum(map(self._deliver, self._roles))
-            busy = bool(delivered) or self._fire() or self._tell() or self._ask_store() or self._release()
+            busy = (
+                bool(delivered) or self._fire() or self._tell() or self._ask_store() or self._logs.release(self.now_us)
+            )
             self._commit()
 
     def _deliver(self, role: _Role) -> bool:
@@ -265,11 +187,9 @@ class Driver:
         if role.is_blocked:
             return False
         for assigned, position in role.positions.items():
-            log = self._logs[assigned]
-            if position < len(log):
-                ready = self._readable(log[position:])
-                role.positions[assigned] = position + len(ready)
-                batch += ready
+            ready = self._logs.readable(assigned, position, self.now_us)
+            role.positions[assigned] = position + len(ready)
+            batch += ready
         if not batch:
             return False
         for record in batch:
@@ -278,9 +198,6 @@ class Driver:
         batch.sort(key=lambda record: record.topic not in role.node.follows)
         self._perform(role, role.operator.on_records(batch, self.now_us))
         return True
-
-    def _readable(self, records: list[Record]) -> list[Record]:
-        return list(takewhile(lambda record: self._visible.get(record.position, 0) <= self.now_us, records))
 
     def _fire(self) -> bool:
         fired = False
@@ -317,12 +234,13 @@ class Driver:
             match effect:
                 case Emit():
                     assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
-                    self._append(effect, effect.value)
+                    self._logs.append(effect, effect.value, self.now_us)
                     role.tracker.complete(effect.completes)
                 case DeadLetter(record, cause, _):
                     dead = topics.dead_letters(record.topic)
                     headers = (*record.headers, ("skysail.error.cause", cause.encode()))
-                    self._append(Emit(dead, 0, record.key, record.value or b"", (), headers), record.value)
+                    copy = Emit(dead, 0, record.key, record.value or b"", (), headers)
+                    self._logs.append(copy, record.value, self.now_us)
                     role.tracker.complete((record.position,))
                 case Skip(completes, reason):
                     self.skipped[reason] += 1
@@ -378,37 +296,6 @@ class Driver:
         role.operator.on_revoked([number])
         self._begin(role, {number: stored or 0})
 
-    def _append(self, emit: Emit, value: bytes | None) -> None:
-        """Append a record, or hold it until the next one of its partition where a fault says so."""
-        if (emit.topic, emit.partition) not in self._known:
-            raise LookupError(f"the topology has no partition {emit.partition} of topic {emit.topic}")
-        if not any(isinstance(fault, Reorder) and fault.topic == emit.topic for fault in self._faults):
-            self._log(emit, value)
-            return
-        held = self._held.pop((emit.topic, emit.partition), None)
-        if held is None:
-            self._held[emit.topic, emit.partition] = (emit, value)
-        else:
-            self._log(emit, value)
-            self._log(*held)
-
-    def _release(self) -> bool:
-        """Append what is still held when nothing else happens."""
-        held, self._held = self._held, {}
-        for emit, value in held.values():
-            self._log(emit, value)
-        return bool(held)
-
-    def _log(self, emit: Emit, value: bytes | None) -> None:
-        copies = 2 if any(isinstance(f, Duplicate) and f.topic == emit.topic for f in self._faults) else 1
-        for _ in range(copies):
-            log = self._logs[emit.topic, emit.partition]
-            record = Record(emit.topic, emit.partition, len(log), self.now_us, emit.key, value, emit.headers)
-            log.append(record)
-            held_back_us = sum(f.by_us for f in self._faults if isinstance(f, Delay) and f.topic == record.topic)
-            if held_back_us:
-                self._visible[record.position] = self.now_us + held_back_us
-
     def _commit(self) -> None:
         if self.now_us >= self._next_commit_us:
             self._next_commit_us = self.now_us + COMMIT_US
@@ -436,7 +323,7 @@ class Driver:
         times = [due for operator in asked if (due := operator.needs().deadline_us) is not None]
         told_us = self._services.next_us()
         times += [] if told_us is None else [told_us]
-        times += [visible for visible in self._visible.values() if visible > self.now_us]
+        times += self._logs.next_us(self.now_us)
         times += [START_US + f.at_us for f in self._faults if isinstance(f, Crash | StoreLoss)]
         times += [
             START_US + f.to_us for f in self._faults if isinstance(f, StoreDown) and START_US + f.to_us > self.now_us

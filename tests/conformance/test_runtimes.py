@@ -35,7 +35,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from schemas.records import Outcome, Tensor
 from workers.errors import PackageError
-from workers.inputs.padding import Padded
+from workers.executors.predictor import Padded
 from workers.inputs.rows import predict_rows
 from workers.manifest import MANIFEST, Manifest, Signature, digest, write
 from workers.packages.autotune import Choice

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 import pytest
 
-from deploy.demo import check
+from tests import demo_report
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -126,7 +126,7 @@ def test_a_whole_run_reports_what_happened_and_leaves_nothing(tmp_path: Path) ->
         assert demo.children
         assert not demo.left()
     report = demo.report()
-    faults = check.faults(report)
+    faults = demo_report.faults(report)
     assert not [fault for fault in faults if "missing" in fault]
     assert (report["lost"], report["duplicates"], report["dead_letters"]) == (0, 0, 0)
     assert report["queries_sent"] == report["predictions_distinct"] == report["feedback_sent"]

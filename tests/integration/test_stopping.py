@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deploy.local.process import free_port
-from streams.runtime.deadline import PATIENCE_S, STOP_S
+from streams.runtime.stopping import PATIENCE_S, STOP_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,7 +22,7 @@ from deploy.launch import System
 from schemas import topics
 from schemas.records import Prediction, Report, Status
 from streams.client import Client
-from streams.runtime.kafka.tail import KafkaTail
+from streams.runtime.kafka.log_reader import KafkaTail
 from tests.kafka import until
 from workers.packages.packaging import package_sklearn
 

@@ -16,9 +16,8 @@ from streams.operators.contract import Emit
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.consumer import KafkaConsumer
-from streams.runtime.kafka.log_reader import KafkaRecent
+from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from streams.runtime.kafka.producer import KafkaTransport
-from streams.runtime.kafka.tail import KafkaTail
 from streams.runtime.role.definition import Ports
 from streams.topology import worker_role
 from tests.samples import model_query

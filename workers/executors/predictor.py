@@ -1,4 +1,9 @@
-"""A loaded and warmed-up model as one function: what a worker's thread or child process runs."""
+"""A loaded and warmed-up model as one function: what a worker's thread or child process runs.
+
+A compiled model gets batches of allowed sizes only. A smaller batch is padded, and the padding's answers are dropped:
+
+    5 rows ──▶ 8 rows, the last one repeated ──▶ model ──▶ 8 answers ──▶ the first 5
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from policies.allowed_sizes import padded
 from schemas.records import Tensor
-from workers.inputs.padding import Padded
+from workers.errors import OutputError
 from workers.inputs.rows import predict_rows
 from workers.inputs.tables import blank_row
+from workers.runtimes.contract import Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Predicted
     from workers.manifest import Signature
     from workers.packages.loading import LoadedModel
-    from workers.runtimes.contract import Runtime
+    from workers.runtimes.contract import Rows, Runtime
 
 
 def predictor(model: LoadedModel, sizes: tuple[int, ...] = ()) -> Callable[[Sequence[Input]], Predicted]:
@@ -47,3 +54,50 @@ def blank(signature: Signature) -> Input:
     if signature.kind == "table":
         return blank_row(signature)
     return "" if signature.kind == "string" else b""
+
+
+class Padded:
+    """The runtime behind it sees batches of `sizes` only; more rows than the largest become several batches."""
+
+    def __init__(self, runtime: Runtime, sizes: tuple[int, ...]) -> None:
+        """Wrap a runtime; `sizes` rise."""
+        self._runtime = runtime
+        self._sizes = sizes
+
+    def predict_batch(self, rows: Rows) -> Outputs:
+        """Answer every row.
+
+        Raises:
+            OutputError: the model did not answer as many rows as it was given.
+        """
+        largest = self._sizes[-1]
+        if len(rows) <= largest:
+            return self._padded(rows)
+        parts = [self._padded(rows[start : start + largest]) for start in range(0, len(rows), largest)]
+        return _joined(parts)
+
+    def _padded(self, rows: Rows) -> Outputs:
+        count = len(rows)
+        size = padded(count, self._sizes)
+        if size == count:
+            return self._runtime.predict_batch(rows)
+        outputs = self._runtime.predict_batch(_filled(rows, size - count))
+        if len(outputs.answers) != size:
+            raise OutputError(f"the model returned {len(outputs.answers)} answers for {size} rows")
+        return Outputs(outputs.answers[:count], None if outputs.scores is None else outputs.scores[:count])
+
+
+def _filled(rows: Rows, missing: int) -> Rows:
+    """Repeat the last row: the model takes it, while it may never have seen zeros."""
+    if isinstance(rows, np.ndarray):
+        return np.concatenate([rows, np.repeat(rows[-1:], missing, axis=0)])
+    return [*rows, *[rows[-1]] * missing]
+
+
+def _joined(parts: list[Outputs]) -> Outputs:
+    scores = [part.scores for part in parts if part.scores is not None]
+    answers = [part.answers for part in parts]
+    if isinstance(answers[0], tuple):
+        texts = tuple(text for column in answers for text in column)
+        return Outputs(texts, np.concatenate(scores) if scores else None)
+    return Outputs(np.concatenate(answers), np.concatenate(scores) if scores else None)

@@ -1,7 +1,8 @@
 """Casts numbers to the type and form that a model takes, row by row, where nothing is lost by it. Pure.
 
 float64 becomes float32 if finite numbers stay finite. Whole numbers become floats, and floats become whole numbers, if
-they stay equal. Another form with the same numbers in the same order, such as (1, 4) for (4,), is accepted.
+they stay equal. Another form with the same numbers in the same order, such as (1, 4) for (4,), is accepted. It also
+tells whether one version takes the inputs of another, as far as their records tell.
 """
 
 from __future__ import annotations
@@ -10,11 +11,47 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from schemas.records import Tensor
+from workers.manifest import described
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
+
+    from schemas.records import Input, Model
 
 # What tensors hold.
 Numbers: TypeAlias = "NDArray[np.bool_ | np.integer | np.floating]"
+
+
+def takes_alike(model: Model, other: Model) -> bool:
+    """Tell whether one version takes the inputs of another; for texts the records do not say which texts."""
+    if model.dtype is None or other.dtype is None:
+        return model.dtype == other.dtype
+    return _takes_numbers(model, other.dtype, other.shape)
+
+
+def takes_none(model: Model, other: Model, rows: Sequence[Input]) -> bool:
+    """Tell whether some rows fit the other version, and none fits this one."""
+    return any(_takes(other, row) for row in rows) and not any(_takes(model, row) for row in rows)
+
+
+def taken(model: Model) -> str:
+    """Return the input of a version for people: `float32[4]`."""
+    return "texts, bytes or columns" if model.dtype is None else described(model.dtype, model.shape)
+
+
+def _takes(model: Model, row: Input) -> bool:
+    if not isinstance(row, Tensor):
+        return model.dtype is None
+    if model.dtype is None:  # a row of a data frame's columns may be an array
+        return True
+    return _takes_numbers(model, row.dtype, row.shape)
+
+
+def _takes_numbers(model: Model, dtype: str, shape: tuple[int, ...]) -> bool:
+    return is_same_form(shape, model.shape) and np.can_cast(dtype, str(model.dtype), "same_kind")
 
 
 def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

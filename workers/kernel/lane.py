@@ -12,12 +12,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from policies.allowed_sizes import AllowedSizes
+from policies.batching import create_controller
 from schemas import topics
 from schemas.records import Outcome
 from streams.operators.contract import Predict, Predicted
 from streams.operators.statistics import Counters, Durations, render
-from workers.kernel.batcher import Take
-from workers.kernel.results import Answering, Batch, Source, inputs_of
+from workers.kernel.batcher import Batcher, Take
+from workers.kernel.results import Answering, Batch, Source, inputs_of, size_of
 from workers.kernel.routing import SHADOW
 from workers.kernel.service_times import QUICK_US
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
     from schemas.codec import Codec
     from streams.operators.contract import Effects
-    from workers.kernel.batcher import Batcher
     from workers.kernel.results import Asked, Identity
+    from workers.settings import WorkerSettings
 
 # A model that needs longer counts as hung. No batch objective comes near, and loading into a cache may take seconds.
 MIN_PATIENCE_US = 5_000_000
@@ -36,6 +38,11 @@ MIN_PATIENCE_US = 5_000_000
 LISTEN_US = 5_000
 # Rows that come this soon after such a batch were already on their way. The lane waits for the next fetch's answer.
 BREATH_US = 1_000
+# The last poll before reading stops may bring this many rows more than the queue should hold. They are kept: 4
+# partitions of 1 MiB each hold 40,000 of the smallest queries (100 B). Rows beyond that are refused, to save memory.
+OVERSHOOT_ROWS = 50_000
+# The same in bytes: of 4 partitions, unpacked.
+OVERSHOOT_BYTES = 64 << 20
 
 
 def patience_us(objective_us: int) -> int:
@@ -255,3 +262,44 @@ class Lane:
         counters["batches_total", *label, "reason", take.reason] += 1
         counters["batch_rows_total", *label] += len(take.rows)
         counters["predict_us_total", *label] += predict_us
+
+
+def lane_of(
+    codec: Codec,
+    identity: Identity,
+    settings: WorkerSettings,
+    batcher: Batcher[Asked] | None = None,
+    *,
+    beside: str = "",
+    copy: int = 0,
+) -> Lane:
+    """Return the lane of a version, as the settings want it.
+
+    Args:
+        codec: for predictions.
+        identity: goes into every record.
+        settings: how it batches, and when it hangs.
+        batcher: holds the queue; None = as the settings say.
+        beside: its label, if the version runs beside the one that serves.
+        copy: of the version, which is asked.
+    """
+    given_s = settings.patience_of(identity.model)
+    patience_us = None if given_s is None else int(given_s * 1e6)
+    if batcher is None:
+        batcher = _batcher(settings, identity.model, beside)
+    return Lane(codec, identity, batcher, patience_us, beside, copy)
+
+
+def _batcher(settings: WorkerSettings, model: str, beside: str) -> Batcher[Asked]:
+    controller = create_controller(settings.controller, settings.parameters)
+    sizes = settings.allowed_batch_sizes.get(model)
+    if sizes:
+        controller = AllowedSizes(controller, sizes)
+    is_bounded = beside == SHADOW
+    return Batcher(
+        controller,
+        limit=settings.queue_rows + (0 if is_bounded else OVERSHOOT_ROWS),
+        objective_us=settings.objective_us,
+        limit_bytes=settings.queue_bytes + (0 if is_bounded else OVERSHOOT_BYTES),
+        size=size_of,
+    )

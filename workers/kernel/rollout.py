@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streams.operators.contract import Log
-from workers.inputs.likeness import taken, takes_alike, takes_none
+from workers.inputs.casting import taken, takes_alike, takes_none
 from workers.kernel.beside import Beside
 from workers.kernel.loading import Pause
 from workers.kernel.versions import Versions, differs

@@ -15,8 +15,6 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
-from policies.allowed_sizes import AllowedSizes
-from policies.batching import create_controller
 from schemas import topics
 from schemas.codec import MAX_TEXT
 from schemas.errors import DecodeError
@@ -24,11 +22,11 @@ from schemas.records import ModelQueries, Outcome
 from streams.operators.contract import NONE_UNREAD, DeadLetter, Needs, Operator, Predict, Skip
 from streams.operators.statistics import render
 from workers.kernel.batcher import Batcher, Take, Waiting
-from workers.kernel.lane import Lane
+from workers.kernel.lane import lane_of
 from workers.kernel.loading import Loader
-from workers.kernel.results import Identity, asked_of, size_of
+from workers.kernel.results import Identity, asked_of
 from workers.kernel.rollout import Rollout
-from workers.kernel.routing import SHADOW, label, named
+from workers.kernel.routing import label, named
 from workers.kernel.warm_up import Recent
 from workers.settings import WorkerSettings
 
@@ -38,15 +36,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input, Model
     from streams.operators.contract import Effects, Predicted, Record, Unread
-    from workers.kernel.lane import Running
+    from workers.kernel.lane import Lane, Running
     from workers.kernel.results import Asked
     from workers.kernel.versions import Wanted
-
-# The last poll before reading stops may bring this many rows more than the queue should hold. They are kept: 4
-# partitions of 1 MiB each hold 40,000 of the smallest queries (100 B). Rows beyond that are refused, to save memory.
-OVERSHOOT_ROWS = 50_000
-# The same in bytes: of 4 partitions, unpacked.
-OVERSHOOT_BYTES = 64 << 20
 
 
 class _Unwritten(NamedTuple):
@@ -88,7 +80,8 @@ class ModelWorker(Operator):
         self._row_bytes = max(1, settings.queue_bytes // settings.queue_rows)
         self._number = count().__next__
         self._loader = Loader(self._number)
-        self._serving = self._lane(model.version, queue() if queue is not None else self._batcher(""), "", 0)
+        identity = Identity(model.name, model.version, instance)
+        self._serving = lane_of(codec, identity, settings, queue() if queue is not None else None)
         self._recent = Recent(settings.warm_up_rows, recalls=recalls)
         self._rollout = Rollout(
             model,
@@ -229,19 +222,23 @@ class ModelWorker(Operator):
     def _go_on(self, now_us: int) -> Effects:
         """Do everything that can be done now: versions change, models get their next rows."""
         effects: Effects = []
-        rollout, number = self._rollout, self._number
+        rollout = self._rollout
         while True:
             if rollout.is_stirred(now_us):
                 self._given += rollout.advance(now_us)
             for lane in self._lanes():
-                for effect in lane.start(now_us, number, is_vital=lane is self._serving):
-                    if isinstance(effect, Predict):
-                        self._running[effect.batch_id] = lane, effect.rows
-                        self._given.append(effect)
-                    else:
-                        effects.append(effect)
+                self._start(lane, now_us, effects)
             if not rollout.is_stirred(now_us):
                 return effects
+
+    def _start(self, lane: Lane, now_us: int, effects: Effects) -> None:
+        """Let a lane begin its next batches, and take what it answers without its model."""
+        for effect in lane.start(now_us, self._number, is_vital=lane is self._serving):
+            if isinstance(effect, Predict):
+                self._running[effect.batch_id] = lane, effect.rows
+                self._given.append(effect)
+            else:
+                effects.append(effect)
 
     def _with_given(self, effects: Effects) -> Effects:
         """Return the effects, followed by those for models."""
@@ -327,29 +324,8 @@ class ModelWorker(Operator):
 
     def _lane_beside(self, wanted: Wanted, copy: int) -> Lane:
         """Make the lane of a version that runs beside the one that serves."""
-        beside = label(wanted.share)
-        return self._lane(wanted.model.version, self._batcher(beside), beside, copy)
-
-    def _lane(self, version: str, batcher: Batcher[Asked], beside: str, copy: int) -> Lane:
-        name = self._model.name
-        given_s = self._settings.patience_of(name)
-        identity = Identity(name, version, self._instance)
-        return Lane(self._codec, identity, batcher, None if given_s is None else int(given_s * 1e6), beside, copy)
-
-    def _batcher(self, beside: str) -> Batcher[Asked]:
-        settings = self._settings
-        controller = create_controller(settings.controller, settings.parameters)
-        sizes = settings.allowed_batch_sizes.get(self._model.name)
-        if sizes:
-            controller = AllowedSizes(controller, sizes)
-        is_bounded = beside == SHADOW
-        return Batcher(
-            controller,
-            limit=settings.queue_rows + (0 if is_bounded else OVERSHOOT_ROWS),
-            objective_us=settings.objective_us,
-            limit_bytes=settings.queue_bytes + (0 if is_bounded else OVERSHOOT_BYTES),
-            size=size_of,
-        )
+        identity = Identity(self._model.name, wanted.model.version, self._instance)
+        return lane_of(self._codec, identity, self._settings, beside=label(wanted.share), copy=copy)
 
 
 def _ranks(asked: Sequence[tuple[int, Asked]], ranked: Mapping[str, int], start: int) -> dict[int, int]:

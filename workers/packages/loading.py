@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+from numpy.lib import format as npy
+
 from workers import manifest as manifests
 from workers.entry_point import require_within
 from workers.errors import PackageError, WorkerError, refusing
 from workers.packages import autotune as choices
-from workers.packages.examples import stored_examples
 from workers.packages.sealed import contents, sealed, verify
 from workers.packages.variants import CONVERTERS, EXAMPLES_FILE, RUNTIMES, answers, apart, compiled, runtime_module
+from workers.runtimes.contract import part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
+    from numpy.typing import NDArray
 
     from workers.manifest import Manifest, Pinned
     from workers.packages.autotune import Choice
@@ -128,3 +132,33 @@ def _form(name: str, model: LoadedModel, files: Files, dtype: np.dtype[np.generi
         return compiled(name, model.manifest, getattr(model.runtime, "estimator", None), dtype, threads)
     stored: Runtime = runtime_module(name).load(model.manifest, files, allow_pickle=False, threads=threads)
     return stored
+
+
+def stored_examples(manifest: Manifest, files: Files) -> NDArray[np.generic]:
+    """Return the example rows of a package.
+
+    The header's count of rows reserves no memory: there are as many rows as there are bytes of them.
+
+    Raises:
+        PackageError: there are none, or they are not rows of this model.
+    """
+    with refusing(f"{EXAMPLES_FILE} holds no rows: package the model again"):
+        rows = _array(part(files, EXAMPLES_FILE))
+    if rows.dtype.name != manifest.input.dtype or rows.shape[1:] != manifest.input.shape or not len(rows):
+        raise PackageError(
+            f"{EXAMPLES_FILE} holds {rows.dtype}{[*rows.shape]}, where the model takes rows of {manifest.input}: "
+            "package the model again"
+        )
+    return rows.copy()  # writable, as torch requires
+
+
+def _array(content: bytes) -> NDArray[np.generic]:
+    """Read what `np.save` wrote; of objects there are none, as those are a pickle."""
+    file = io.BytesIO(content)
+    if npy.read_magic(file) != (1, 0):
+        raise ValueError("it is of another version of the format")
+    shape, is_fortran, dtype = npy.read_array_header_1_0(file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects")
+    rows = np.frombuffer(content, dtype=dtype, offset=file.tell())
+    return rows.reshape(shape[::-1]).T if is_fortran else rows.reshape(shape)

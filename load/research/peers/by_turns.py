@@ -65,12 +65,12 @@ async def compare(
                 for contender in turned(range(len(_CONTENDERS)), start)
             }
             clients = [started[contender] for contender in sorted(started)]
+            turns = range(start, start + rounds // _STARTS)
             for objective, its in near.items():
                 say(f"within {objective} ms")
                 asked = _Asked(clients, objective, ground.stage.seconds)
                 await asyncio.to_thread(asked.settle, rates[objective])
-                for turn in range(start, start + rounds // _STARTS):
-                    rows += await asyncio.to_thread(asked.round, turned(its, turn), turn)
+                rows += await asyncio.to_thread(asked.rounds, its, turns)
     return _over_rounds(rows)
 
 
@@ -102,7 +102,11 @@ class _Asked:
         for client in self.clients:
             self._stretch(client, rate)
 
-    def round(self, rates: Iterable[float], turn: int) -> list[dict[str, Any]]:
+    def rounds(self, rates: Iterable[float], turns: Iterable[int]) -> list[dict[str, Any]]:
+        """Return the results of all contenders at each rate (1/s), once for each turn."""
+        return [row for turn in turns for row in self._round(turned(rates, turn), turn)]
+
+    def _round(self, rates: Iterable[float], turn: int) -> list[dict[str, Any]]:
         """Return the results of all contenders at each rate (1/s), asked in this turn's order."""
         rows = []
         for rate in rates:

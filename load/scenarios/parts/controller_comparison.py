@@ -38,7 +38,7 @@ _SECONDS, _SHORT_SECONDS = 1.8, 1.2
 _STARTS, _ROUNDS = 6, 2
 _FIRST_SECONDS = 1.5  # of the first round after a start; a controller has settled by then
 _WORTH = 0.85  # of the best rate of the first round
-_PATIENCE_S = 90.0
+PATIENCE_S = 90.0
 
 
 REAL_MODELS = Figures(
@@ -73,7 +73,7 @@ async def _measured(stage: Stage, model: str, package: Path, rows: NDArray[Any])
         async with AsyncExitStack() as stack:
             askers = {}
             for name, given in turned(contenders.items(), start):
-                deployment = _deployment(model, package, given)
+                deployment = workers_of("contest", {model: package}, given)
                 stack.callback(topics.delete, stage.bootstrap, deployment.prefix)
                 await stack.enter_async_context(stage.launch(deployment))
                 askers[name] = stack.enter_context(Asker(stage, deployment.prefix, model, rows))
@@ -99,14 +99,24 @@ async def _busy(asker: Asker, seconds: float) -> dict[str, float]:
     return settled(await asyncio.to_thread(asker.keep_busy, seconds), OBJECTIVE_MS)
 
 
-def _deployment(model: str, package: Path, given: tuple[str, Mapping[str, float]]) -> Deployment:
+def workers_of(
+    name: str, packages: Mapping[str, Path], given: tuple[str, Mapping[str, float]], *roles: str
+) -> Deployment:
+    """Return workers of models that batch as a controller says, an application each, and these roles.
+
+    Args:
+        name: goes into the prefix of its topics.
+        packages: of the models.
+        given: the controller and its parameters.
+        roles: beside the workers.
+    """
     controller, parameters = given
     worker = {"controller": controller, "parameters": dict(parameters), "objective_ms": OBJECTIVE_MS}
     return Deployment(
-        topics.new_prefix("contest"),
-        (Application(model, (model,), "single", slo_ms=_PATIENCE_S * 1e3),),
-        {model: package},
-        roles=("worker",),
+        topics.new_prefix(name),
+        tuple(Application(model, (model,), "single", slo_ms=PATIENCE_S * 1e3) for model in packages),
+        packages,
+        roles=(*roles, "worker"),
         settings={"worker": worker, "log_level": "warning"},
     )
 

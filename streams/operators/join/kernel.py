@@ -264,7 +264,7 @@ class Joiner(Operator):
         knows, wait, ends, close = ended.knows, partition.wait, partition.wheel.add, partition.close
         now_s, oldest_s, newest_us = now_us // SECOND_US, seconds(now_us), partition.newest_us
         longest_us = self._settings.window_us
-        matched: list[tuple[str, tuple[Record, ...]]] = []
+        begun: list[str] = []
         known, window_us, soonest_us = None, 0, 0
         for record in records:
             _, _, offset, stamp_us, _, value, _ = record
@@ -285,14 +285,14 @@ class Joiner(Operator):
                     close(Ending.UNDECIDED, query_id, end_us, oldest_s)
                 elif wait(query_id, application, offset, value or b""):
                     ends(end_us, query_id)
-                    if query_id in early:
-                        matched.append((query_id, partition.pop_early(query_id)))
+                    begun.append(query_id)
                 else:
                     self._outcomes.turn_away(record, query_id, application, partition, effects)
                     close(Ending.REFUSED, query_id, end_us + window_us, oldest_s)
             except DecodeError as error:
                 self._outcomes.undecodable(record, error, effects)
         partition.read_us, partition.newest_us, partition.predictions_lag.position = now_us, newest_us, offset + 1
+        matched = [(query_id, partition.pop_early(query_id)) for query_id in begun if early and query_id in early]
         partition.tidy()
         self._outcomes.match(matched, partition, now_us, effects)
 

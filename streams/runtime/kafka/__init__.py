@@ -1,15 +1,16 @@
 """Kafka behind one door: consumers, producers, readers outside groups, topics.
 
-    KafkaConsumer, LogReader ─▶ Source ─┬─▶ fast.source   own fetches        ─▶ private ─▶ aiokafka's connections
-                                        └─▶ stock.source  aiokafka's getmany
-    KafkaTransport ───────────▶ Outlet ─┬─▶ fast.outlet   own produce queue  ─▶ private ─▶ aiokafka's connections
-                                        └─▶ stock.outlet  aiokafka's producer
+    KafkaConsumer, LogReader ─▶ Source ─┬─▶ fast.source  own fetches        ─▶ private ─▶ aiokafka's connections
+                                        └─▶ stock        aiokafka's getmany
+    KafkaTransport ───────────▶ Outlet ─┬─▶ fast.outlet  own produce queue  ─▶ private ─▶ aiokafka's connections
+                                        └─▶ stock        aiokafka's producer
 
     connection   where Kafka is: bootstrap, prefix, properties, which of the two ways
     consumer     KafkaConsumer, ConsumerSettings: a member of a group
-    producer     KafkaTransport;  outlet: ProducerSettings
-    log_reader   KafkaBroadcast, KafkaPositions, KafkaRecent: outside groups;  tail: KafkaTail;  reader: what they share
-    clients      makes aiokafka's consumers
+    producer     KafkaTransport
+    log_reader   KafkaBroadcast, KafkaTail, KafkaPositions, KafkaRecent: outside groups
+    clients      makes aiokafka's consumers, in groups and outside
+    ways         what both ways offer, and their settings: Source, Outlet, FetchSettings, ProducerSettings
     private      every private name of aiokafka;  mends: three of its faults
     admin        finds and creates topics
 

@@ -32,7 +32,7 @@ from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, S
 from streams.runtime.kafka import private
 from streams.runtime.kafka.clients import consumer_on, source_of
 from streams.runtime.kafka.connection import LOST
-from streams.runtime.kafka.source import NOWHERE, FetchSettings
+from streams.runtime.kafka.ways import NOWHERE, FetchSettings
 from streams.runtime.ports import Vitals
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.source import Source
+    from streams.runtime.kafka.ways import Source
     from streams.runtime.ports import Rebalanced, TopicPartition
 
 _T = TypeVar("_T")

@@ -1,4 +1,10 @@
-"""Readers outside any group: followers of whole topics, a look-up of places in a log, and one of what it ends with."""
+"""Readers outside any group: every one of them sees every record.
+
+KafkaBroadcast    follows whole topics from their beginning
+KafkaTail         follows topics from their present end
+KafkaPositions    looks up places in a log
+KafkaRecent       reads what a log ends with
+"""
 
 from __future__ import annotations
 
@@ -7,22 +13,22 @@ import logging
 from math import ceil
 from typing import TYPE_CHECKING
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 
 from streams.runtime.corrupt import readable
-from streams.runtime.errors import BrokerUnavailableError, StuckError
+from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StuckError
+from streams.runtime.kafka.clients import LogReader
 from streams.runtime.kafka.connection import LOST
-from streams.runtime.kafka.reader import LogReader
-from streams.runtime.kafka.source import FetchSettings
+from streams.runtime.kafka.ways import FetchSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from aiokafka.structs import TopicPartition as KafkaPartition
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.source import Source
+    from streams.runtime.kafka.ways import Source
     from streams.runtime.ports import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -34,6 +40,10 @@ _ONCE = FetchSettings(FETCH_WAIT_MS)
 _FOLLOWING = FetchSettings(FETCH_WAIT_MS, quiet_wait_ms=3_000)
 FAILURES = 60  # polls in a row that may raise, one a second
 LOOK_BACK = (1, 64, 4096)  # how far before an offset a record is looked for: transaction markers are not records
+_CONNECT_S = 5.0
+_STOP_S = 3.0
+# A tail waits as a group's consumer does: latency does not depend on it, what idling costs does.
+_TAILING = FetchSettings(200, request_timeout_ms=40_000)
 
 
 class KafkaBroadcast:
@@ -217,3 +227,71 @@ async def _ending(reader: LogReader, count: int) -> list[Record]:
             found += [record for record in records if record.offset < ends[place]]
         left = [place for place in left if (source.position(place) or 0) < ends[place]]
     return found
+
+
+class KafkaTail:
+    """Reads all partitions of `topics` from where they end when it starts.
+
+    Args:
+        connection: where Kafka is.
+        topics: logical names.
+    """
+
+    def __init__(self, connection: KafkaConnection, topics: Sequence[str]) -> None:
+        self._connection = connection
+        self._topics = tuple(topics)
+        self._reader: LogReader | None = None
+
+    async def start(self) -> dict[str, int]:
+        """Connect and note every partition's end; a record produced after this returned is read.
+
+        Returns:
+            the number of partitions of each topic.
+
+        Raises:
+            MisconfiguredError: a topic does not exist, or nobody may read it.
+            BrokerUnavailableError: no broker answered.
+        """
+        names = [self._connection.real(topic) for topic in self._topics]
+        reader = self._reader = LogReader(self._connection, self._topics, _TAILING)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await reader.start()
+                ends = await reader.consumer.end_offsets(list(reader.consumer.assignment()))
+        except (TimeoutError, UnknownTopicOrPartitionError) as fault:
+            await self.stop()
+            where = f"{', '.join(names)} on {self._connection.bootstrap}"
+            raise MisconfiguredError(f"cannot find {where}; create the topics (`skysail topics create`)") from fault
+        except KafkaError as fault:
+            await self.stop()
+            where = f"no broker answers at {self._connection.bootstrap}"
+            raise BrokerUnavailableError(
+                f"{where}: start one (`skysail kafka start`) or name another; {fault!r}"
+            ) from fault
+        reader.seek(ends)
+        return {topic: sum(p.topic == name for p in ends) for topic, name in zip(self._topics, names, strict=True)}
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return everything fetched, waiting up to `timeout_ms` if there is nothing.
+
+        Batches that cannot be unpacked are logged and left out.
+
+        Raises:
+            BrokerUnavailableError: reading failed; a record may have been missed, so start a new tail.
+        """
+        assert self._reader is not None
+        source = self._reader.source
+        try:
+            fetched = await source.poll((), timeout_ms)
+        except KafkaError as fault:
+            raise BrokerUnavailableError(repr(fault)) from fault
+        if self._reader.has_grown():
+            for place in self._reader.consumer.assignment():
+                source.seek(place, source.position(place) or 0)  # a new partition is read from its beginning
+        return readable(record for records in fetched.values() for record in records)
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        if self._reader is not None:
+            await self._reader.stop(_STOP_S)
+            self._reader = None

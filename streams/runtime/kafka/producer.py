@@ -29,8 +29,8 @@ from streams.runtime.errors import (
     UnknownPartitionError,
 )
 from streams.runtime.kafka.fast.outlet import FastOutlet
-from streams.runtime.kafka.outlet import InvalidRecordError, ProducerSettings
-from streams.runtime.kafka.stock.outlet import StockOutlet
+from streams.runtime.kafka.stock import StockOutlet
+from streams.runtime.kafka.ways import InvalidRecordError, ProducerSettings
 from streams.runtime.ports import size_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Emit
     from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.outlet import Outlet
+    from streams.runtime.kafka.ways import Outlet
 
 __all__ = ["KafkaTransport", "ProducerSettings"]
 

@@ -11,14 +11,13 @@ import logging
 import signal
 from typing import TYPE_CHECKING, Protocol
 
-from streams.runtime.deadline import AFTER_ROLES_S
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.kafka.consumer import ConsumerSettings, KafkaConsumer
 from streams.runtime.kafka.log_reader import KafkaBroadcast, KafkaPositions
 from streams.runtime.process.gc_schedule import swept
 from streams.runtime.role.definition import Ports
 from streams.runtime.role.loop import RoleLoop
-from streams.runtime.stopping import Stopping
+from streams.runtime.stopping import AFTER_ROLES_S, Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,15 +87,16 @@ async def run_process(loops: Sequence[Runnable], transport: KafkaTransport, stop
     try:
         with swept(running):
             async with stopping.limit(AFTER_ROLES_S):
-                if await _connected(transport, stop):
-                    await _run_all(loops, stop)
+                await _run_all(loops, transport, stop)
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             running.remove_signal_handler(number)
         await stopping.within(transport.stop())
 
 
-async def _run_all(loops: Sequence[Runnable], stop: asyncio.Event) -> None:
+async def _run_all(loops: Sequence[Runnable], transport: KafkaTransport, stop: asyncio.Event) -> None:
+    if not await _connected(transport, stop):
+        return
     async with asyncio.TaskGroup() as tasks:
         for loop in loops:
             tasks.create_task(loop.run(stop))

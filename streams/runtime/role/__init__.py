@@ -6,7 +6,7 @@ reader           polls within bounds, gives records to the kernel, finds the rec
 follower         topics that every member reads from the beginning: applications, models
 kernel_calls     calls the kernel with records and at its deadlines; what the kernel raises ends here
 effects          performs the kernel's effects
-local            what kernels of one process give each other, without the broker
+local            what kernels of one process give each other, unencoded and without the broker
 accumulator      records to be produced, by partition; one batch in flight on each
 state_queue      reads and writes policy states, in the order asked for
 state_batches    how many states go into one read or write

@@ -12,10 +12,11 @@ process dies is read, asked and answered again.
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from schemas import topics
-from schemas.records import ModelPredictions, Outcome
+from schemas.codec import Codec
+from schemas.records import DTYPES, ModelPredictions, ModelQueries, Outcome, Tensor
 from streams.operators.contract import NONE_UNREAD, Emit, Operator, Predict, Record, Skip
 
 if TYPE_CHECKING:
@@ -23,12 +24,68 @@ if TYPE_CHECKING:
 
     from schemas.records import PolicyState
     from streams.operators.contract import Effect, Effects, Needs, Predicted, StateKey, Unread
-    from streams.runtime.role.local_codec import LocalCodec
 
+R = TypeVar("R")
+
+# A quarter of what a record may hold, as kernels fill them.
+_SMALL_BYTES = 131_072
 # Queries whose answers broke the asker, the last ones: each batch that does brings at most some hundreds.
 DISTRUSTED = 10_000
 # A poll of what is followed brings nothing else.
 _FOLLOWED = frozenset({topics.APPLICATIONS, topics.MODELS})
+
+
+class Carried(bytes):
+    """Stands for the value of a record that has not left its process."""
+
+    record: object
+
+
+class LocalCodec(Codec):
+    """Carries records about models, and has all others encoded and decoded.
+
+        encode ─▶ Carried, an empty value with the record ─▶ `Local` ─┬─ stays here ─▶ decode: the same record
+                                                                      └─ leaves ─▶ written: encoded after all
+
+    Only what is sure to fit into a record is carried; all else is encoded, and refused, as anywhere.
+
+    Args:
+        codec: of the deployment.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def encode(self, record: object) -> bytes:
+        """Return a record's bytes, or what stands for them."""
+        if _is_carried(record):
+            value = Carried()
+            value.record = record
+            return value
+        return self._codec.encode(record)
+
+    def decode(self, record: type[R], value: bytes | None) -> R:
+        """Return the record in `value`, or that it stands for."""
+        if value.__class__ is Carried and value.record.__class__ is record:
+            return value.record
+        return self._codec.decode(record, value)
+
+    def written(self, emit: Emit) -> Emit:
+        """Return a record as it is written where it leaves the process."""
+        if emit.value.__class__ is not Carried:
+            return emit
+        return emit._replace(value=self._codec.encode(emit.value.record))
+
+
+def _is_carried(record: object) -> bool:
+    """Tell whether a record may be carried: numbers fit for sure, texts and scores have to be tried."""
+    if record.__class__ is ModelQueries:
+        inputs = record.inputs
+        return inputs.__class__ is Tensor and len(inputs.data) <= _SMALL_BYTES
+    if record.__class__ is ModelPredictions:
+        answers = record.answers
+        return record.scores is None and answers.__class__ is Tensor and answers.dtype in DTYPES
+    return False
 
 
 class Local(Operator):

@@ -21,7 +21,6 @@ from schemas.errors import SchemaError
 from schemas.records import STOPPED
 from streams.operators.contract import NONE_UNREAD, Emit
 from streams.runtime.clock import off_ms
-from streams.runtime.deadline import AFTER_COMMIT_S, AFTER_LEAVING_S, AFTER_WORK_S
 from streams.runtime.errors import BrokerUnavailableError
 from streams.runtime.metrics import Composer
 from streams.runtime.offsets import OffsetTracker
@@ -35,7 +34,7 @@ from streams.runtime.role.reader import PollBuffer, Reader
 from streams.runtime.role.rebalance import RebalanceHandler
 from streams.runtime.role.state_queue import StateQueue, StateQueueEvents
 from streams.runtime.role.watchdog import Watchdog
-from streams.runtime.stopping import Stopping
+from streams.runtime.stopping import AFTER_COMMIT_S, AFTER_LEAVING_S, AFTER_WORK_S, Stopping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping

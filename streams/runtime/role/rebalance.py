@@ -16,8 +16,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from streams.runtime.deadline import Deadline
 from streams.runtime.errors import BrokerUnavailableError, MisconfiguredError, StoreUnavailableError
+from streams.runtime.stopping import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from deploy.demo import check
+from tests import demo_report
 
 MODELS = ("svc", "neighbours", "logistic", "bayes", "tree")
 EACH = {
@@ -64,13 +64,13 @@ def models(**svc: float | None) -> dict[str, Any]:
 
 def test_a_good_run_passes() -> None:
     """As a quiet machine of two cores reports it."""
-    assert check.faults(GOOD) == []
+    assert demo_report.faults(GOOD) == []
 
 
 def test_a_busy_machine_passes() -> None:
     """A fifth answered late or by default; those are wrong for want of time, which is no fault of the policy."""
     busy = {"defaults": 400, "late": 380, "within_slo": 0.75, "error": 0.33, "observations_joined": 1700}
-    assert check.faults({**GOOD, **busy, "observations_applied": 1700}) == []
+    assert demo_report.faults({**GOOD, **busy, "observations_applied": 1700}) == []
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ def test_a_busy_machine_passes() -> None:
 )  # fmt: skip
 def test_each_fault_is_found(change: dict[str, Any], claim: str) -> None:
     """One sentence a fault."""
-    assert f"not true: {claim}" in check.faults({**GOOD, **change})
+    assert f"not true: {claim}" in demo_report.faults({**GOOD, **change})
 
 
 def test_a_policy_that_does_not_learn_is_found() -> None:
     """Models asked at random: the mean of their errors, and the broken one as often as before."""
     errors = GOOD["error_by_model"].values()
     shares = {"share_before": 0.2, "share_during": 0.2, "share_after": 0.2}
-    found = check.faults({
+    found = demo_report.faults({
         **GOOD,
         "defaults": 0,
         "observations_joined": 2000,
@@ -133,21 +133,23 @@ def test_a_policy_that_does_not_learn_is_found() -> None:
 
 def test_answers_that_are_worse_than_the_broken_model_are_found() -> None:
     """It would have been better to learn nothing and ask it always."""
-    found = check.faults({**GOOD, "error": 0.4})
+    found = demo_report.faults({**GOOD, "error": 0.4})
     assert "not true: the error is below that of always asking the broken model" in found
 
 
 def test_a_run_that_answers_by_default_is_found() -> None:
     """Defaults in time are no answers."""
-    found = check.faults({**GOOD, "defaults": 900, "within_slo": 0.55, "observations_joined": 1100})
+    found = demo_report.faults({**GOOD, "defaults": 900, "within_slo": 0.55, "observations_joined": 1100})
     assert "not true: at most 25% of the answers were defaults" in found
     assert "not true: at least 70% were within the objective" in found
 
 
 def test_what_is_missing_is_named() -> None:
     """A share that is null is missing: the run ended before its phase."""
-    assert check.faults({name: value for name, value in GOOD.items() if name != "late"}) == ["late is missing"]
-    assert check.faults({**GOOD, "latency_ms": {"p50": 1.0, "p95": 2.0}}) == ["latency_ms.p99 is missing"]
-    assert check.faults({**GOOD, "models": models(share_after=None)}) == ["models.svc.share_after is missing"]
-    assert check.faults({**GOOD, "canary": {**GOOD["canary"], "answered": None}}) == ["canary.answered is missing"]
-    assert "contexts.lost is missing" in check.faults({**GOOD, "contexts": None})
+    assert demo_report.faults({name: value for name, value in GOOD.items() if name != "late"}) == ["late is missing"]
+    assert demo_report.faults({**GOOD, "latency_ms": {"p50": 1.0, "p95": 2.0}}) == ["latency_ms.p99 is missing"]
+    assert demo_report.faults({**GOOD, "models": models(share_after=None)}) == ["models.svc.share_after is missing"]
+    assert demo_report.faults({**GOOD, "canary": {**GOOD["canary"], "answered": None}}) == [
+        "canary.answered is missing"
+    ]
+    assert "contexts.lost is missing" in demo_report.faults({**GOOD, "contexts": None})

@@ -14,7 +14,10 @@ import pytest
 from deploy import launch
 from deploy.local.supervisor import Supervisor
 from streams.control import faust_kafka
-from streams.runtime.deadline import (
+from streams.runtime.process.run import run_process
+from streams.runtime.role.definition import Role
+from streams.runtime.role.loop import RoleLoop
+from streams.runtime.stopping import (
     AFTER_COMMIT_S,
     AFTER_LEAVING_S,
     AFTER_ROLES_S,
@@ -22,11 +25,8 @@ from streams.runtime.deadline import (
     PATIENCE_S,
     STOP_S,
     Deadline,
+    Stopping,
 )
-from streams.runtime.process.run import run_process
-from streams.runtime.role.definition import Role
-from streams.runtime.role.loop import RoleLoop
-from streams.runtime.stopping import Stopping
 from streams.testing.broker import FakeBroker
 from streams.testing.connections import Process, SimulatedBroadcast, SimulatedTransport
 from streams.testing.consumers import SimulatedConsumer

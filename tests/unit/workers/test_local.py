@@ -13,8 +13,7 @@ from schemas.records import Application, ModelPredictions, ModelQueries, Outcome
 from streams.operators.contract import Effects, Emit, FetchStates, Load, Position, Predict, Predicted, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
 from streams.operators.selection.serving import Serving
-from streams.runtime.role.local import Local
-from streams.runtime.role.local_codec import LocalCodec
+from streams.runtime.role.local import Local, LocalCodec
 from tests.workers import model, worker
 
 CODEC = Codec()

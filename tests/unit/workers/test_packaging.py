@@ -19,8 +19,7 @@ from workers.entry_point import resolve
 from workers.errors import OutputError, PackageError
 from workers.executors.factory import executor_of
 from workers.manifest import MANIFEST, Manifest, Signature
-from workers.packages.examples import stored_examples
-from workers.packages.loading import checked, load_package
+from workers.packages.loading import checked, load_package, stored_examples
 from workers.packages.packaging import package_function, package_sklearn
 from workers.packages.sealed import sealed
 from workers.runtimes import contract

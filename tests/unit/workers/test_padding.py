@@ -9,8 +9,7 @@ import pytest
 
 from schemas.records import Outcome, Tensor
 from workers.errors import OutputError
-from workers.executors.predictor import predictor
-from workers.inputs.padding import Padded
+from workers.executors.predictor import Padded, predictor
 from workers.manifest import Manifest, Signature
 from workers.packages.loading import LoadedModel
 from workers.runtimes.contract import Outputs

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.runtime.kafka.fast.protocol import FetchAnswer, Fetched, Place
     from streams.runtime.kafka.fast.requests import Calls
-    from streams.runtime.kafka.source import FetchSettings
+    from streams.runtime.kafka.ways import FetchSettings
 
 _log = logging.getLogger(__name__)
 

@@ -1,14 +1,16 @@
 """From what a broker sent for a partition to records.
 
-batches ──▶ inflated, within bounds ──▶ records
-    └─ whatever is wrong with one ────▶ a `CorruptBatch`, and on behind it
+    batches ──▶ inflated, within bounds ──▶ records
+        └─ whatever is wrong with one ────▶ a `CorruptBatch`, and on behind it
+
+Layout: https://kafka.apache.org/documentation/#recordbatch
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
@@ -16,11 +18,10 @@ from aiokafka.record.util import calc_crc32c
 
 from streams.operators.contract import Record
 from streams.runtime.corrupt import CorruptBatch, corrupt
-from streams.runtime.kafka.fast import lenient
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, inflate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 try:
     from streams.runtime.kafka.fast import unpacking as kafka_unpacking
@@ -32,6 +33,8 @@ _LENGTH: Final = slice(8, 12)  # where the number of bytes that follow stands in
 _MAGIC, _CHECKED, _COMPRESSION, _CODEC = 16, 21, 22, 0x07
 _CHECKSUM: Final = slice(17, 21)
 _HEADER: Final = Struct(">qiibIhiqqqhii")
+_BY_BROKER: Final = 0x08  # attributes: the time is the broker's, one for all
+_LONGEST: Final = 10  # bytes of a number
 # Records take ten times the bytes of the smallest ones.
 _MOST_RECORDS: Final = 500_000
 _LAST_MS: Final = 9_223_372_036_854_775  # as microseconds still 64 bits
@@ -95,10 +98,10 @@ def _records(batch: bytes, topic: str, partition: int, start: int) -> tuple[list
     try:
         return _taken(read, topic, partition, start), read.next_offset
     except UnicodeDecodeError:
-        return _taken(lenient.records(batch), topic, partition, start), read.next_offset
+        return _taken(leniently(batch), topic, partition, start), read.next_offset
 
 
-def _taken(batch: Iterable[lenient.Read], topic: str, partition: int, start: int) -> list[Record]:
+def _taken(batch: Iterable[_Read], topic: str, partition: int, start: int) -> list[Record]:
     return [
         _new(Record, (topic, partition, r.offset, r.timestamp * 1000, r.key, r.value, tuple(r.headers)))
         for r in batch
@@ -135,3 +138,80 @@ def _lost(batch: bytes, topic: str, partition: int, start: int, fault: Exception
         last = max(first + behind, start)
     time_ms = newest_ms if 0 <= newest_ms <= _LAST_MS else 0
     return corrupt((topic, partition), (first, last), time_ms, batch, f"{type(fault).__name__}: {fault}")
+
+
+class _Read(NamedTuple):
+    """A record, in aiokafka's words."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def leniently(batch: bytes) -> Iterator[_Read]:
+    """Yield the records of a batch of format 2 that is not compressed, whatever bytes its headers' names are.
+
+    aiokafka insists on UTF-8, librdkafka writes what it is given. This is slow, and rare.
+
+    Raises:
+        ValueError: it is cut off, or its numbers contradict each other.
+    """
+    base, _, _, _, _, attributes, _, first_ms, latest_ms, _, _, _, count = _HEADER.unpack_from(batch)
+    cursor = _Cursor(batch, _HEADER.size)
+    for _ in range(count):
+        size = cursor.size()
+        end = cursor.at + size
+        cursor.at += 1  # attributes of the record: there are none
+        time_ms = first_ms + cursor.number()
+        offset = base + cursor.number()
+        key, value = cursor.text(), cursor.text()
+        headers = [(cursor.name(), cursor.text()) for _ in range(cursor.size())]
+        if cursor.at != end:
+            raise ValueError(f"a record of {size} bytes ends after {cursor.at - end + size}")
+        yield _Read(offset, latest_ms if attributes & _BY_BROKER else time_ms, key, value, headers)
+    if cursor.at != len(batch):
+        raise ValueError(f"{len(batch) - cursor.at} bytes behind the last record")
+
+
+class _Cursor:
+    """Where the next number or text begins."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self.at = at
+
+    def number(self) -> int:
+        """Read a zigzag varint."""
+        found = 0
+        for index, byte in enumerate(self._data[self.at : self.at + _LONGEST]):
+            found |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                self.at += index + 1
+                return (found >> 1) ^ -(found & 1)
+        raise ValueError("a number is cut off")
+
+    def size(self) -> int:
+        """Read how many there are."""
+        size = self.number()
+        if size < 0:
+            raise ValueError(f"{size} of something")
+        return size
+
+    def text(self) -> bytes | None:
+        """Read bytes, or nothing."""
+        size = self.number()
+        if size < 0:
+            return None
+        begin, self.at = self.at, self.at + size
+        if self.at > len(self._data):
+            raise ValueError(f"{size} bytes are cut off")
+        return self._data[begin : self.at]
+
+    def name(self) -> str:
+        """Read a header's name; what is no UTF-8 is escaped."""
+        text = self.text()
+        if text is None:
+            raise ValueError("a header has no name")
+        return text.decode(errors="backslashreplace")

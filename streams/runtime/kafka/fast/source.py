@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from streams.runtime.kafka import private
 from streams.runtime.kafka.fast.fetcher import Fetcher
 from streams.runtime.kafka.fast.requests import Calls
-from streams.runtime.kafka.source import NOWHERE
+from streams.runtime.kafka.ways import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from streams.operators.contract import Record
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.source import FetchSettings
+    from streams.runtime.kafka.ways import FetchSettings
 
 
 class FastSource:
-    """Implements `source.Source` beside a consumer that fetches nothing itself."""
+    """Implements `ways.Source` beside a consumer that fetches nothing itself."""
 
     def __init__(
         self,
@@ -40,15 +40,15 @@ class FastSource:
         self.own = self._fetcher.keep
 
     async def start(self) -> None:
-        """Keep aiokafka from fetching; see `source.Source`."""
+        """Keep aiokafka from fetching; see `ways.Source`."""
         await private.stop_fetching(self._consumer)
 
     async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
-        """Return what has come; see `source.Source`."""
+        """Return what has come; see `ways.Source`."""
         # The group's errors come out here, and it waits while the group decides who owns what.
         await self._consumer.getmany(NOWHERE, timeout_ms=0)
         return await self._fetcher.poll(places, timeout_ms / 1000)
 
     def unread(self) -> Iterator[tuple[KafkaPartition, int | None]]:
-        """Yield how much is unread; see `source.Source`."""
+        """Yield how much is unread; see `ways.Source`."""
         return self._fetcher.unread()

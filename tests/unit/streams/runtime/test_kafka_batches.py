@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 from load.hostile.batches import gzip_with_a_tail, lz4_with_a_wrong_checksum
 from streams.operators.contract import Record
 from streams.runtime.corrupt import KEPT_BYTES, CorruptBatch
-from streams.runtime.kafka.fast import lenient
 from streams.runtime.kafka.fast import record_batches as kafka_batches
 from streams.runtime.kafka.fast.inflation import MOST_BYTES, InflationError, inflate
-from streams.runtime.kafka.fast.record_batches import unpack
+from streams.runtime.kafka.fast.record_batches import leniently, unpack
 from tests.batches import TWO, Said, batch, bomb, compressed, with_checksum
 
 SAID = st.tuples(
@@ -190,14 +189,14 @@ def test_what_inflates_to_more_than_a_batch_may_be_is_left_for_the_next_fetch() 
 def test_the_lenient_way_reads_the_same_and_no_further_than_the_batch(said: list[Said], data: st.DataObject) -> None:
     """Cut off or changed anywhere, a batch gives records or a ValueError, whatever its numbers say."""
     sound = batch(7, said)
-    assert [(r.offset, r.timestamp, (r.key, r.value, r.headers)) for r in lenient.records(sound)] == [
+    assert [(r.offset, r.timestamp, (r.key, r.value, r.headers)) for r in leniently(sound)] == [
         (7 + number, 1_000 + number, one) for number, one in enumerate(said)
     ]
     spoilt = bytearray(sound[: data.draw(st.integers(61, len(sound)))])
     for _ in range(data.draw(st.integers(0, 3))):
         spoilt[data.draw(st.integers(0, len(spoilt) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(ValueError):
-        assert len(list(islice(lenient.records(bytes(spoilt)), 1_000))) < 1_000
+        assert len(list(islice(leniently(bytes(spoilt)), 1_000))) < 1_000
 
 
 UNPACK_WITHIN_160_MIB = """

@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 
 from streams.runtime.kafka.fast.fetcher import Fetcher
 from streams.runtime.kafka.fast.protocol import Api, FetchAnswer, Fetched
-from streams.runtime.kafka.source import FetchSettings
+from streams.runtime.kafka.ways import FetchSettings
 from tests.virtual import run
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import errors
 from aiokafka.protocol.produce import ProduceRequest_v7
 
-from streams.runtime.kafka.fast.produce_queue import Requests
+from streams.runtime.kafka.fast.outlet import Requests
 from streams.runtime.kafka.fast.requests import Calls
 from tests.virtual import run
 

@@ -1,4 +1,4 @@
-"""Checks the newest demo report: every figure is there, and the loop worked. Run by `python -m deploy.demo.check`.
+"""Checks the newest demo report: every figure is there, and the loop worked. Run by `python -m tests.demo_report`.
 
 Counts are exact. Shares and errors leave room for a machine of two cores with other work to do; what they must tell
 apart is a loop that learns and answers from one that does not: asking models at random would be wrong 20 % of the time
@@ -174,8 +174,9 @@ def main() -> None:
     found = faults(json.loads(newest.read_text(encoding="utf-8")))
     if not newest.with_name("report.html").is_file():
         found.append("report.html is missing")
-    print("\n".join(found) or f"{newest}: every figure is there and in bounds")
-    sys.exit(bool(found))
+    if found:
+        sys.exit("\n".join(found))
+    sys.stdout.write(f"{newest}: every figure is there and in bounds\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The stock way to a consumer's records: aiokafka fetches and unpacks them.
+"""The stock way: aiokafka fetches and unpacks, and its producer sends.
 
     getmany ──▶ records
        └─ what aiokafka cannot unpack ──▶ fetched again, unpacked as on the fast path ──▶ records, `CorruptBatch`
 
-aiokafka unpacks a compressed batch without a bound: keep topics uncompressed (`compression.type=uncompressed`).
+aiokafka unpacks a compressed batch without a bound: keep topics uncompressed (`compression.type=uncompressed`). Its
+producer tries again by itself until the request's time is over.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from aiokafka import AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     ConsumerStoppedError,
     CorruptRecordException,
     IllegalStateError,
+    KafkaConnectionError,
     KafkaError,
     LeaderNotAvailableError,
+    UnknownError,
     UnsupportedCodecError,
     for_code,
 )
@@ -26,27 +30,33 @@ from aiokafka.protocol.fetch import FetchRequest
 
 from streams.operators.contract import Record
 from streams.runtime.kafka.fast.record_batches import unpack
-from streams.runtime.kafka.source import NOWHERE
+from streams.runtime.kafka.mends import mend
+from streams.runtime.kafka.ways import NOWHERE, InvalidRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from aiokafka import AIOKafkaConsumer, ConsumerRecord
+    from aiokafka.producer.message_accumulator import BatchBuilder
     from aiokafka.structs import TopicPartition as KafkaPartition
 
+    from streams.operators.contract import Emit
+    from streams.runtime.clock import Clock
     from streams.runtime.kafka.connection import KafkaConnection
-    from streams.runtime.kafka.source import FetchSettings
+    from streams.runtime.kafka.ways import FetchSettings, ProducerSettings
 
 _log = logging.getLogger(__name__)
 
 _CHECKSUM = "Invalid CRC"  # aiokafka's words for what is not what was written: no batch to step over
 _POSITION_S = 0.05  # a position that is being looked up can be had with a later poll
 _TRY_MS = 1_000  # for one partition, when one of them cannot be unpacked
+# aiokafka knows no code above 72: an invalid record (87) looks like a failure of the broker, and is tried this often.
+_TRIES = 3
 _new = tuple.__new__
 
 
 class StockSource:
-    """Implements `source.Source` on a consumer's `getmany`."""
+    """Implements `ways.Source` on a consumer's `getmany`."""
 
     def __init__(
         self,
@@ -65,18 +75,18 @@ class StockSource:
         """Do nothing: aiokafka's consumer fetches by itself."""
 
     def own(self, places: Collection[KafkaPartition]) -> None:
-        """Forget what is not assigned any more, and go on where the rest was; see `source.Source`."""
+        """Forget what is not assigned any more, and go on where the rest was; see `ways.Source`."""
         self._positions = {place: offset for place, offset in self._positions.items() if place in places}
         for place, offset in self._positions.items():
             self._consumer.seek(place, offset)
 
     def seek(self, place: KafkaPartition, offset: int) -> None:
-        """Continue from another offset; see `source.Source`."""
+        """Continue from another offset; see `ways.Source`."""
         self._consumer.seek(place, offset)
         self._positions[place] = offset
 
     async def poll(self, places: Collection[KafkaPartition], timeout_ms: int) -> Mapping[KafkaPartition, list[Record]]:
-        """Return what has come; see `source.Source`."""
+        """Return what has come; see `ways.Source`."""
         try:
             fetched = await self._consumer.getmany(*places, timeout_ms=timeout_ms)
         except Exception as fault:
@@ -89,11 +99,11 @@ class StockSource:
         return found
 
     def position(self, place: KafkaPartition) -> int | None:
-        """Return what is read next; see `source.Source`."""
+        """Return what is read next; see `ways.Source`."""
         return self._positions.get(place)
 
     def unread(self) -> Iterator[tuple[KafkaPartition, int | None]]:
-        """Yield how much is unread; see `source.Source`."""
+        """Yield how much is unread; see `ways.Source`."""
         for place, position in self._positions.items():
             end = self._high_watermark(place)
             yield place, None if end is None else max(0, end - position)
@@ -116,12 +126,13 @@ class StockSource:
     async def _look_up_positions(self) -> None:
         """Pass what is no record: marks of transactions, what was compacted, and what was deleted unread."""
         for place, position in [*self._positions.items()]:
-            if self._high_watermark(place) not in (None, position):
-                try:
-                    async with asyncio.timeout(_POSITION_S):
-                        self._positions[place] = await self._consumer.position(place)
-                except (TimeoutError, IllegalStateError):
-                    _log.info("%s-%d: the position is not known now", *place)
+            if self._high_watermark(place) in (None, position):
+                continue
+            try:
+                async with asyncio.timeout(_POSITION_S):
+                    self._positions[place] = await self._consumer.position(place)
+            except (TimeoutError, IllegalStateError):
+                _log.info("%s-%d: the position is not known now", *place)
 
     async def _poll_one_by_one(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, list[Record]]:
         """Read partition by partition: one of them has a batch that aiokafka cannot unpack."""
@@ -177,3 +188,72 @@ def _is_of_a_batch(fault: Exception) -> bool:
     if isinstance(fault, KafkaError | ConsumerStoppedError):
         return isinstance(fault, UnsupportedCodecError)
     return type(fault) is not RuntimeError  # uvloop's, of a connection that was closed
+
+
+class StockOutlet:
+    """Implements `ways.Outlet`."""
+
+    def __init__(self, connection: KafkaConnection, clock: Clock, settings: ProducerSettings) -> None:
+        self._clock = clock
+        self._abandoned = asyncio.get_running_loop().create_future()
+        self._producer = AIOKafkaProducer(
+            acks="all",
+            enable_idempotence=False,
+            compression_type=settings.compression,
+            max_batch_size=settings.batch_bytes,
+            max_request_size=settings.request_bytes,
+            request_timeout_ms=settings.request_timeout_ms,
+            **connection.options(),
+        )
+        self.client: AIOKafkaClient = self._producer.client
+        mend(self.client, connection.rest_s)
+
+    async def start(self) -> None:
+        """Connect; see `ways.Outlet`."""
+        await self._producer.start()
+        if not self.client.cluster.brokers():
+            raise KafkaConnectionError("the broker knows of no broker, itself included: it is starting or stopping")
+
+    def batch(self, emits: Sequence[Emit]) -> tuple[BatchBuilder, int]:
+        """Build one record batch; see `ways.Outlet`."""
+        now_ms = self._clock.now_us() // 1000
+        batch = self._producer.create_batch()
+        count = 0
+        for _, _, key, value, _, headers in emits:
+            if batch.append(key=key, value=value, timestamp=now_ms, headers=[*headers]) is None:
+                break
+            count += 1
+        batch.close()
+        return batch, count
+
+    async def send(self, place: KafkaPartition, batch: BatchBuilder) -> None:
+        """Send a batch; see `ways.Outlet`."""
+        for _ in range(_TRIES):
+            answer = await self._producer.send_batch(batch, place.topic, partition=place.partition)
+            await asyncio.wait([answer, self._abandoned], return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                answer.add_done_callback(_seen)
+                raise KafkaConnectionError("the producer was stopped")
+            fault = answer.exception()
+            if not isinstance(fault, UnknownError):
+                break
+        else:
+            raise InvalidRecordError(f"the broker has refused a batch {_TRIES} times without saying why")
+        if fault is not None:
+            raise fault
+
+    def abandon(self) -> None:
+        """End every wait for an answer; see `ways.Outlet`."""
+        if not self._abandoned.done():
+            self._abandoned.set_result(None)
+
+    async def close(self) -> None:
+        """Disconnect; see `ways.Outlet`."""
+        self.abandon()
+        await self._producer.stop()
+
+
+def _seen(answer: asyncio.Future[object]) -> None:
+    """Read a result that no task awaits, so that asyncio does not complain."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,1 +1,0 @@
-"""Fetching and producing over aiokafka's public interface: always there, for whichever aiokafka."""
