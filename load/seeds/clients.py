@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from streams.testing.connections import Process
 
 _BACKOFF_S = 0.3
+# In an outage of half an hour thousands wait: their tries would take longer than all else.
+_BACKOFF_MAX_S = 20.0
 _CONTEXTS = 5
 _GARBAGE = 0.01  # of what is sent
 
@@ -90,12 +92,13 @@ class Clients:
 
     async def _send(self, topic: str, key: str, value: bytes) -> None:
         """Send a record until it is acknowledged; it may be there several times then."""
-        partition = partition_of(key.encode(), self._plan.selection.partitions)
+        partition, backoff_s = partition_of(key.encode(), self._plan.selection.partitions), _BACKOFF_S
         while True:
             try:
                 await self._transport.send(topic, partition, [Emit(topic, partition, key.encode(), value)])
             except BrokerUnavailableError:
-                await asyncio.sleep(_BACKOFF_S)
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
             else:
                 return
 
