@@ -7,7 +7,6 @@ import re
 import signal
 import time
 from datetime import datetime
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,16 @@ from rich.progress import Progress
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.cli.trace import print_contents, summary
 from deploy.config.addresses import connection
-from deploy.config.configuration import masked
 from deploy.connect.clients import answering
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from deploy.recording import about
 from deploy.state.topics import partition_counts
 from streams.recorder.recorder import FETCHING, Recorder
-from streams.recorder.span import TOPICS, Offset, Span, Time
+from streams.recorder.span import Offset, Span, Time
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.log_reader import KafkaLogs
-from streams.trace.manifest import Manifest
+from streams.topology import RECORDED
 from streams.trace.writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from streams.recorder.span import Place
+    from streams.trace.manifest import Manifest
 
 EXAMPLES = """\
 skysail record yesterday --since 24h
@@ -128,15 +128,10 @@ def record(
         print_contents(folder, manifest)
 
 
-def about(settings: Settings) -> Manifest:
-    """Return the manifest of a new trace of this deployment."""
-    return Manifest(settings.prefix, metadata.version("skysail"), masked(settings))
-
-
 def _present(settings: Settings, names: str | None) -> Sequence[str]:
     """Return the topics to record: those that are named, or those of the default that there are."""
     there = partition_counts(settings)
-    wanted = [name.strip() for name in names.split(",")] if names else [name for name in TOPICS if name in there]
+    wanted = [name.strip() for name in names.split(",")] if names else [name for name in RECORDED if name in there]
     missing = [name for name in wanted if name not in there]
     if missing or not wanted:
         what = ", ".join(f"{settings.prefix}.{name}" for name in missing) or f"with the prefix {settings.prefix}"

@@ -141,13 +141,16 @@ class Player:
         end = self._client.subscribe(self._heard)
         try:
             async with asyncio.TaskGroup() as tasks:
-                while not stop.is_set() and (self._next is not None or self._queries):
+                while not stop.is_set() and self._has_more():
                     await self._turn(tasks)
                 await self._drain(tasks, stop)
         finally:
             end()
         self.score.without_answer = sum(len(asked.feedback) for asked in self._asked.values())
         return self.score
+
+    def _has_more(self) -> bool:
+        return self._next is not None or bool(self._queries)
 
     async def _turn(self, tasks: asyncio.TaskGroup) -> None:
         """Read ahead, send what is due, and wait for what is due next."""

@@ -12,17 +12,6 @@ if TYPE_CHECKING:
 
     from streams.runtime.ports import Bounds, TopicPartition
 
-# What replay and evaluation need: what was asked and answered, what became of it, and under which settings.
-TOPICS: Final = (
-    topics.APPLICATIONS,
-    topics.MODELS,
-    topics.QUERIES,
-    topics.MODEL_PREDICTIONS,
-    topics.SHADOWS,
-    topics.PREDICTIONS,
-    topics.FEEDBACK,
-    topics.OBSERVATIONS,
-)
 # Compacted topics say what holds until it is said anew: they are recorded from their beginning.
 WHOLE: Final = frozenset({topics.APPLICATIONS, topics.MODELS})
 
