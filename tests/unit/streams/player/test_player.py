@@ -11,12 +11,14 @@ from schemas.codec import Codec
 from schemas.records import Feedback, Prediction, Query, Status
 from streams.operators.contract import Record
 from streams.player.player import LEAD_US, Play, Player
-from streams.player.score import Score, Times
 from streams.runtime.errors import BrokerUnavailableError
+from streams.trace.times import Times
 from tests.virtual import START_US, VirtualClock, in_virtual_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from streams.player.score import Score
 
 CODEC = Codec()
 SECOND = 1_000_000
