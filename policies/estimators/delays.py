@@ -56,7 +56,7 @@ def delays(came_s: Floats, silent_s: Floats, open_s: Floats) -> Delays:
     events = _counts(np.maximum(came_s, 0.0), times)
     everything = np.sort(np.concatenate([np.maximum(came_s, 0.0), silent_s, open_s]))
     at_risk = len(everything) - np.searchsorted(everything, times, side="left")
-    come: Floats = 1.0 - np.cumprod(1.0 - events / np.maximum(at_risk, 1))
+    come = 1.0 - np.cumprod(1.0 - events / np.maximum(at_risk, 1), dtype=np.float64)
     last = float(come[-1]) if len(come) else 0.0
     so_far = np.concatenate([[0.0], come])[np.searchsorted(times, open_s, side="right")]
     left = np.divide(last - so_far, 1.0 - so_far, out=np.zeros_like(so_far), where=so_far < 1.0)
