@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
 from math import inf
 from pathlib import Path
@@ -11,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from load.harness.data import DATA
+from load.errors import MissingDataError
+from load.scenarios.parts.open_bandit import open_bandit
 from policies.estimators.delays import delays
 from policies.estimators.doubly_robust import dr_os, switch
 from policies.estimators.estimate import ratio
@@ -21,10 +20,7 @@ from policies.estimators.registry import Estimate, estimate
 from policies.estimators.reward_model import expected
 from policies.estimators.tuning import tuned
 
-OPEN_BANDIT = DATA / "labelled/obd/random_all.csv.gz"
-# How often each of 80 items was at each of 3 positions in 100,000 draws of BernoulliTS with the prior that obp 0.5.7
-# ships for campaign "all": numpy.random.RandomState(12345).beta(alpha, beta).argsort()[::-1][:3].
-CHOICES = Path(__file__).with_name("open_bandit_choices.json")
+HERE = Path(__file__).parent
 
 TWO = Log(
     logged=np.array([[0.5, 0.5], [0.25, 0.75], [0.5, 0.5]]),
@@ -93,18 +89,28 @@ def test_the_model_knows_contexts_and_features() -> None:
 
 def test_open_bandit_gives_the_published_values() -> None:
     """BernoulliTS judged by the log of the uniform policy, campaign "all", small version: 10,000 impressions."""
-    if not OPEN_BANDIT.exists():
-        pytest.skip(f"{OPEN_BANDIT.name} of the Open Bandit Dataset is not here")
-    with gzip.open(OPEN_BANDIT, "rt") as file:
-        rows = list(csv.DictReader(file))
-    items, positions = (np.array([int(row[name]) for row in rows]) for name in ("item_id", "position"))
-    target = np.array(json.loads(CHOICES.read_text()))[:, positions - 1].T / 100_000
-    clicks = np.full(target.shape, np.nan)
-    clicks[np.arange(len(rows)), items] = [float(row["click"]) for row in rows]
-    logged = np.tile(np.array([float(row["propensity_score"]) for row in rows])[:, None], (1, 80))
-    log = Log(logged, target, clicks)
+    try:
+        log = open_bandit()
+    except MissingDataError as error:
+        pytest.skip(str(error))
     assert value("ipw", log) == pytest.approx(0.00455288, abs=1e-8)
     assert value("snipw", log) == pytest.approx(0.00477583, abs=1e-8)
+
+
+def test_estimates_are_those_of_obp() -> None:
+    """On one run of its example on digits, with the same expected rewards; `digits_by_obp.py` made both files."""
+    reported = json.loads((HERE / "digits_by_obp.json").read_text())
+    with np.load(HERE / "digits_run.npz") as run:
+        asked, rows = run["action"], np.arange(len(run["action"]))
+        target = np.full((len(rows), 10), 0.01)
+        target[rows, run["chosen"]] = 0.91
+        rewards, logged = np.full(target.shape, np.nan), np.full(target.shape, 0.5)
+        rewards[rows, asked], logged[rows, asked] = run["reward"], run["pscore"]
+        log = Log(logged, target, rewards, run["expected"])
+    for name in ("dm", "ipw", "snipw", "dr"):
+        assert value(name, log) == pytest.approx(reported["first_run"][name], abs=1e-9)
+    assert ratio(switch(log, 10.0))[0] == pytest.approx(reported["first_run"]["switch"], abs=1e-9)
+    assert ratio(dr_os(log, 100.0))[0] == pytest.approx(reported["first_run"]["dr_os"], abs=1e-9)
 
 
 def test_a_delay_that_has_not_ended_says_that_it_is_longer() -> None:
