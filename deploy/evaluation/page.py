@@ -46,7 +46,7 @@ def estimates(evaluation: Evaluation) -> str:
         axes.plot(each.value, row, "o", color=COLOURS[0])
     axes.axvline(evaluation.served.mean, color="black", linestyle="--", linewidth=1, label="served")
     axes.set_yticks(range(len(found)), [each.name for each in found])
-    axes.set(xlabel="mean loss", ylim=(len(found) - 0.5, -0.5))
+    axes.set(xlabel="mean loss", ylim=(max(len(found), 1) - 0.5, -0.5))
     axes.legend(fontsize=8)
     return svg(figure)
 

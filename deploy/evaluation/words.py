@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
     from streams.evaluation.evaluation import Evaluation, Interval
 
-HEADS = ("estimator", "loss", "error", "interval", "effective", "largest weight", "without support", "chosen")
+HEADS = ("estimator", "loss", "error", "interval", "effective", "largest weight", "without support", "note")
 _SHARES = (0.5, 0.9, 0.99)
 
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """Return the table of estimators, a row each; a refusal has its reason in place of an interval."""
+    """Return the table of estimators, a row each; a refusal has its reason in the last column."""
     found: list[tuple[str, ...]] = []
     for name, each in evaluation.estimates.items():
         if isinstance(each, Estimate):
@@ -26,7 +26,7 @@ def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
             weights = (f"{each.effective:,.0f}", f"{each.largest:.3g}", f"{each.unsupported:.1%}", each.note)
             found.append((name, *figures, *weights))
         else:
-            found.append((name, "", "", f"refused: {each}", "", "", "", ""))
+            found.append((name, *("",) * (len(HEADS) - 2), f"refused: {each}"))
     return found
 
 
@@ -69,7 +69,7 @@ def _time(moment_us: int) -> str:
 
 def as_json(evaluation: Evaluation) -> dict[str, Any]:
     """Return everything as JSON values; an estimator that refused has its reason."""
-    found = asdict(evaluation)
+    found = asdict(replace(evaluation, estimates={}))
     found["estimates"] = {
         name: asdict(each) if isinstance(each, Estimate) else {"refused": str(each)}
         for name, each in evaluation.estimates.items()

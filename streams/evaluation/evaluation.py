@@ -60,7 +60,7 @@ class Evaluation:
         policy: the candidate.
         served_by: the policies that decided, the most frequent first.
         decisions: that were judged.
-        left_out: decisions whose loss is not known, or whose window has not ended, by reason.
+        left_out: decisions that cannot be judged, by reason.
         from_us: when the first decision was answered.
         until_us: when the last one was.
         served: what the decisions have cost.
@@ -138,6 +138,7 @@ def evaluate(
         left_out={
             "window not ended": len(history.observations) - len(closed),
             "loss not known": len(closed) - len(judged),
+            "no feedback came": sum(age >= window_s for age in _ages_s(history)),
         },
         from_us=judged[0].predicted_us,
         until_us=judged[-1].predicted_us,
@@ -158,10 +159,15 @@ def evaluate(
 def delay_of(history: History, window_s: float) -> Delays:
     """Estimate how late feedback comes; what waits or stayed without is known where predictions were read."""
     silent = sum(seen.status is JoinStatus.DEFAULT for seen in history.observations)
-    ages_s = [(history.until_us - at) / 1e6 for at in (history.predicted_us or {}).values()]
+    ages_s = _ages_s(history)
     waiting = [age for age in ages_s if age < window_s]
     silent += len(ages_s) - len(waiting)
     return delays(np.array(seconds_late(history.observations)), np.full(silent, window_s), np.array(waiting))
+
+
+def _ages_s(history: History) -> list[float]:
+    """Return how long ago each prediction was made that has no observation."""
+    return [(history.until_us - at) / 1e6 for at in (history.predicted_us or {}).values()]
 
 
 def _is_known(seen: Observation) -> bool:

@@ -79,11 +79,24 @@ def test_its_page_needs_nothing_beside_it(trace: Path, tmp_path: Path) -> None:
     assert not re.search(r"(src|href)=\"(?!#)", page)
 
 
+def test_the_json_of_refusals_has_their_reasons(trace: Path) -> None:
+    """Of every estimator."""
+    found = json.loads(run(trace, "--policy", "always:good", "--window", 1_480, "--json"))
+    assert all("refused" in each for each in found["estimates"].values())
+    assert found["recommendation"].startswith("No recommendation")
+
+
+def test_a_page_of_refusals_has_its_plots_all_the_same(trace: Path, tmp_path: Path) -> None:
+    """Nothing can be estimated of a window's length of decisions."""
+    run(trace, "--policy", "always:good", "--window", 1_480, "--html", tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 3
+
+
 def test_force_estimates_from_however_few(trace: Path) -> None:
     """Without it the estimators of a short log refuse."""
-    printed = run(trace, "--policy", "always:good", "--window", 74_000 / 50)
+    printed = run(trace, "--policy", "always:good", "--window", 1_480)
     assert "needed: the log says too little" in printed
-    assert "needed" not in run(trace, "--policy", "always:good", "--window", 74_000 / 50, "--force")
+    assert "needed" not in run(trace, "--policy", "always:good", "--window", 1_480, "--force")
 
 
 @pytest.mark.parametrize("words", [[], ["--live", "shop", "folder"]])
