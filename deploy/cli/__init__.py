@@ -55,6 +55,9 @@ VERBS = {
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
+    "record": Entry("deploy.cli.record", "Record topics into a folder, to replay and evaluate them."),
+    "trace": Entry("deploy.cli.trace", "Show what a recorded trace holds; make one of other data."),
+    "replay": Entry("deploy.cli.replay", "Ask a deployment again what was recorded."),
     "evaluate": Entry(
         "deploy.cli.evaluate", "Say what another policy would have cost, from a trace or a running deployment.", "bench"
     ),

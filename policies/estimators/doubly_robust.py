@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from policies.estimators.errors import EstimateError
 from policies.estimators.estimate import Contributions
 
 if TYPE_CHECKING:
@@ -45,11 +44,8 @@ def switch(log: Log, tau: float) -> Contributions:
 
 def _corrected(log: Log, ratios: Floats) -> Contributions:
     """Add residuals, weighed by `ratios`, one a known loss, to what the model expects."""
-    if log.expected is None:
-        raise EstimateError("the log has no expected losses: fit a model of them first (`reward_model`)")
-    seen, count, arms = log.seen, len(log.losses), log.losses.shape[1]
-    residuals = seen.losses - log.expected[seen.rows, seen.arms]
-    costs = np.einsum("na,na->n", log.target, log.expected) + seen.by_row(ratios * residuals)
+    seen, (count, arms), residuals = log.seen, log.losses.shape, log.residuals
+    costs = log.modelled + seen.by_row(ratios * residuals)
     # An error of the model's for an arm moves the estimate where residuals do not make up for it. The model was fitted
     # to the arm's rows, so each of their residuals moves it by its part.
     times = np.maximum(seen.by_arm(np.ones_like(ratios), arms), 1.0)

@@ -27,6 +27,7 @@ class Seen(NamedTuple):
         losses: (m,)
         ratios: (m,) target over logged propensity.
         decisions: how many there are.
+        one_a_row: whether every decision has exactly one.
     """
 
     rows: NDArray[np.intp]
@@ -34,21 +35,17 @@ class Seen(NamedTuple):
     losses: Floats
     ratios: Floats
     decisions: int
+    one_a_row: bool
 
     def by_row(self, values: Floats) -> Floats:
         """Sum values (m,) by decision: (n,)."""
-        if len(values) == self.decisions and self.one_a_row:
+        if self.one_a_row:
             return values
         return np.bincount(self.rows, weights=values, minlength=self.decisions).astype(np.float64, copy=False)
 
     def by_arm(self, values: Floats, arms: int) -> Floats:
         """Sum values (m,) by arm: (arms,)."""
         return np.bincount(self.arms, weights=values, minlength=arms).astype(np.float64, copy=False)
-
-    @property
-    def one_a_row(self) -> bool:
-        """Whether every decision has exactly one."""
-        return len(self.rows) == self.decisions and bool((self.rows == np.arange(self.decisions)).all())
 
 
 @dataclass(frozen=True)  # not slotted: what follows from the arrays is worked out once
@@ -98,7 +95,9 @@ class Log:
         """The known losses."""
         rows, arms = np.nonzero(self.known)
         ratios = self.target[rows, arms] / self.logged[rows, arms]
-        return Seen(rows, arms, self.losses[rows, arms], ratios, len(self.losses))
+        count = len(self.losses)
+        one_a_row = len(rows) == count and bool((rows == np.arange(count)).all())
+        return Seen(rows, arms, self.losses[rows, arms], ratios, count, one_a_row)
 
     @cached_property
     def weights(self) -> Floats:
@@ -109,6 +108,22 @@ class Log:
     def costs(self) -> Floats:
         """(n,) weight times loss."""
         return self.seen.by_row(self.seen.ratios * self.seen.losses)
+
+    @cached_property
+    def modelled(self) -> Floats:
+        """(n,) what the model expects of the target's decisions."""
+        return np.asarray(np.einsum("na,na->n", self.target, self._model))
+
+    @cached_property
+    def residuals(self) -> Floats:
+        """(m,) known losses less what the model expects."""
+        return self.seen.losses - self._model[self.seen.rows, self.seen.arms]
+
+    @property
+    def _model(self) -> Floats:
+        if self.expected is None:
+            raise EstimateError("the log has no expected losses: fit a model of them first (`reward_model`)")
+        return self.expected
 
     @cached_property
     def unsupported(self) -> float:
