@@ -39,7 +39,13 @@ skysail evaluate --live digits --policy always:forest --json
 @click.option(
     "--window", "window_s", type=click.FloatRange(min=0), help="Seconds feedback is waited for [the application's]."
 )
-@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="What intervals may miss.",
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
 @click.option("--force", is_flag=True, help="Estimate from however few samples.")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
