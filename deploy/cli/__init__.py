@@ -58,6 +58,9 @@ VERBS = {
     "record": Entry("deploy.cli.record", "Record topics into a folder, to replay and evaluate them."),
     "trace": Entry("deploy.cli.trace", "Show what a recorded trace holds; make one of other data."),
     "replay": Entry("deploy.cli.replay", "Ask a deployment again what was recorded."),
+    "evaluate": Entry(
+        "deploy.cli.evaluate", "Say what another policy would have cost, from a trace or a running deployment.", "bench"
+    ),
     "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
     "load": Entry("deploy.cli.load", "List, run and compare load scenarios.", "bench"),
     "doctor": Entry("deploy.cli.doctor", "Say what runs, what is missing, and what to do."),
