@@ -56,6 +56,7 @@ VERBS = {
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
     "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
+    "simulate": Entry("deploy.cli.simulate", "Predict what a deployment would do: how many workers are enough."),
     "load": Entry("deploy.cli.load", "List, run and compare load scenarios.", "bench"),
     "doctor": Entry("deploy.cli.doctor", "Say what runs, what is missing, and what to do."),
 }

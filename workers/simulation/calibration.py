@@ -1,0 +1,201 @@
+"""Legs and service times out of what a deployment has logged: its `predictions` and `model-predictions`.
+
+    sent ──ask──▶ received ──dispatch──▶ fetched, waited, predicted ──reply──▶ answered ──answer──▶ read
+
+A prediction says when its query was sent, received and answered. The record of its batch says how long it waited and
+how long the model took. What is left of the time between is the two legs between selection and worker. Kafka stamps
+that record in whole milliseconds, so single legs are told apart by their means alone. Only who reads `predictions` as
+they come knows the last leg; without that, `reply` stands in for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from schemas.records import ModelPredictions, Outcome, Prediction
+from workers.simulation.errors import PlanError
+from workers.simulation.legs import Leg, Legs
+from workers.simulation.service import Recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+_LEAST = 50  # answers by models, to make legs of
+_STAMP_US = 500  # a stamp in whole milliseconds is so much too early, on average
+_SHARES = (0.1, 0.9)  # of the way there and back that one of them may have
+_BUSY_US = 1_000  # a row that waited so long shows that the model was not free
+_TRIMMED = (0.1, 0.9)  # of turnarounds: between these quantiles they are averaged
+_LEGS = ("ask", "dispatch", "reply", "answer")
+
+
+class Answer(NamedTuple):
+    """A prediction, and when it was read (us); None = nobody has watched."""
+
+    prediction: Prediction
+    read_us: int | None = None
+
+
+class Stamped(NamedTuple):
+    """A batch's record, and its timestamp in Kafka (us)."""
+
+    batch: ModelPredictions
+    timestamp_us: int
+
+
+class _Row(NamedTuple):
+    """What one answered query tells."""
+
+    sent_us: int
+    received_us: int
+    done_us: int  # when its batch was over, but for `dispatch`
+    answered_us: int
+    read_us: int | None
+    trip_us: int  # there and back
+    back_us: int  # by the stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was learnt of a deployment.
+
+    Attributes:
+        legs: between its processes, and the turnaround of its workers.
+        samples: times of batches (us), by model and rows.
+    """
+
+    legs: Legs
+    samples: Mapping[str, Mapping[int, list[float]]]
+
+    def service(self, model: str) -> Recorded:
+        """Return the service times of a model as they were measured.
+
+        Raises:
+            PlanError: it was not seen.
+        """
+        if model not in self.samples:
+            raise PlanError(f"no batch of model {model} was seen; there are: {', '.join(sorted(self.samples))}")
+        return Recorded.of(dict(self.samples[model]))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain values, times in ms."""
+        return {
+            "source": self.legs.source,
+            "turnaround_ms": self.legs.turnaround_us / 1e3,
+            "legs": {name: _plain(getattr(self.legs, name)) for name in _LEGS},
+            "models": {
+                model: {str(rows): [us / 1e3 for us in times] for rows, times in sorted(by_rows.items())}
+                for model, by_rows in sorted(self.samples.items())
+            },
+        }
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Calibration:
+        """Read what `as_dict` has returned.
+
+        Raises:
+            PlanError: it is something else.
+        """
+        try:
+            ask, dispatch, reply, answer = (_leg(plain["legs"][name]) for name in _LEGS)
+            samples = {
+                model: {int(rows): [ms * 1e3 for ms in times] for rows, times in by_rows.items()}
+                for model, by_rows in plain["models"].items()
+            }
+            turnaround_us, source = round(plain["turnaround_ms"] * 1e3), str(plain["source"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise PlanError(f"this is not what `skysail simulate --calibrate` writes: {error!r}") from error
+        return cls(Legs(ask, dispatch, reply, answer, 0, turnaround_us, source), samples)
+
+
+def calibrate(answers: Iterable[Answer], batches: Sequence[Stamped], source: str) -> Calibration:
+    """Return the legs and service times of a deployment.
+
+    Args:
+        answers: in any order; only those that a model has completed count.
+        batches: of the same time.
+        source: says where they come from.
+
+    Raises:
+        PlanError: too few were answered.
+    """
+    rows = _rows(answers, batches)
+    if len(rows) < _LEAST:
+        raise PlanError(f"{len(rows)} queries were answered by models; calibration needs {_LEAST}: let more be asked")
+    trip_us = float(np.mean([row.trip_us for row in rows]))
+    back_us = float(np.mean([row.back_us for row in rows]))
+    back = float(np.clip(back_us / max(1.0, trip_us), *_SHARES))
+    reply = Leg.recorded([row.done_us for row in rows], [int(row.trip_us * back) for row in rows])
+    read = [(row.answered_us, row.read_us - row.answered_us) for row in rows if row.read_us is not None]
+    legs = Legs(
+        ask=Leg.recorded([row.sent_us for row in rows], [row.received_us - row.sent_us for row in rows]),
+        dispatch=Leg.recorded([row.received_us for row in rows], [int(row.trip_us * (1 - back)) for row in rows]),
+        reply=reply,
+        answer=Leg.recorded(*zip(*read, strict=True)) if read else reply,
+        turnaround_us=_turnaround_us(batches),
+        source=source,
+    )
+    return Calibration(legs, samples_of(batches))
+
+
+def samples_of(batches: Iterable[Stamped]) -> dict[str, dict[int, list[float]]]:
+    """Return the times of batches (us) by model and rows; a batch in several records counts once for each."""
+    samples: dict[str, dict[int, list[float]]] = {}
+    for batch, _ in batches:
+        if batch.batch_rows and batch.predict_us:
+            samples.setdefault(batch.model, {}).setdefault(batch.batch_rows, []).append(float(batch.predict_us))
+    return samples
+
+
+def _rows(answers: Iterable[Answer], batches: Iterable[Stamped]) -> list[_Row]:
+    """Put answers and batches together; of an ensemble the output counts that took longest."""
+    longest: dict[str, tuple[int, int]] = {}  # waited and predicted, stamp
+    for batch, timestamp_us in batches:
+        for query_id, outcome, waited_us in zip(batch.query_ids, batch.outcomes, batch.waited_us, strict=True):
+            if outcome is Outcome.OK:
+                found = waited_us + batch.predict_us, timestamp_us
+                longest[query_id] = max(longest.get(query_id, found), found)
+    rows = {}
+    for answer, read_us in answers:
+        found_of = longest.get(answer.query_id)
+        if found_of is None or answer.reason is not None or answer.query_id in rows:
+            continue
+        there_us, stamp_us = found_of
+        trip_us = max(0, answer.answered_us - answer.received_us - there_us)
+        back_us = answer.answered_us - stamp_us - _STAMP_US
+        done_us = answer.received_us + there_us
+        times = (answer.sent_us, answer.received_us, done_us, answer.answered_us, read_us)
+        rows[answer.query_id] = _Row(*times, trip_us, back_us)
+    return list(rows.values())
+
+
+def _turnaround_us(batches: Iterable[Stamped]) -> int:
+    """Return the mean time between batches of a worker that had rows waiting, without the largest and smallest."""
+    by_worker: dict[tuple[str, str], list[Stamped]] = {}
+    for stamped in batches:
+        if stamped.batch.batch_rows:
+            by_worker.setdefault((stamped.batch.model, stamped.batch.worker), []).append(stamped)
+    found = [
+        after.timestamp_us - before.timestamp_us - after.batch.predict_us
+        for its in by_worker.values()
+        for before, after in pairwise(sorted(its, key=lambda stamped: stamped.timestamp_us))
+        if max(after.batch.waited_us, default=0) > _BUSY_US and after.timestamp_us > before.timestamp_us
+    ]
+    if not found:
+        return 0
+    low, high = np.quantile(found, _TRIMMED)
+    return max(0, round(float(np.mean([us for us in found if low <= us <= high]))))
+
+
+def _plain(leg: Leg) -> dict[str, list[float]]:
+    return {"sent_ms": [us / 1e3 for us in leg.times_us], "took_ms": [us / 1e3 for us in leg.delays_us]}
+
+
+def _leg(plain: Mapping[str, Sequence[float]]) -> Leg:
+    sent, took = plain["sent_ms"], plain["took_ms"]
+    if not sent or len(sent) != len(took):
+        raise ValueError("a leg needs as many `took_ms` as `sent_ms`, at least one")
+    return Leg.recorded([round(ms * 1e3) for ms in sent], [round(ms * 1e3) for ms in took])
