@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _LEAST = 50  # answers by models, to make legs of
 _STAMP_US = 500  # a stamp in whole milliseconds is so much too early, on average
 _SHARES = (0.1, 0.9)  # of the way there and back that one of them may have
+_TOGETHER_US = 50_000  # records of one batch are written within this
 _BUSY_US = 1_000  # a row that waited so long shows that the model was not free
 _TRIMMED = (0.1, 0.9)  # of turnarounds: between these quantiles they are averaged
 _LEGS = ("ask", "dispatch", "reply", "answer")
@@ -44,6 +45,25 @@ class Stamped(NamedTuple):
 
     batch: ModelPredictions
     timestamp_us: int
+
+
+class Whole(NamedTuple):
+    """One batch.
+
+    Attributes:
+        model, worker: that predicted it.
+        rows: of it.
+        took_us: the model's time.
+        waited_us: by the row that waited longest.
+        stamp_us: when its first record was written, in whole milliseconds.
+    """
+
+    model: str
+    worker: str
+    rows: int
+    took_us: int
+    waited_us: int
+    stamp_us: int
 
 
 class _Row(NamedTuple):
@@ -142,12 +162,30 @@ def calibrate(answers: Iterable[Answer], batches: Sequence[Stamped], source: str
 
 
 def samples_of(batches: Iterable[Stamped]) -> dict[str, dict[int, list[float]]]:
-    """Return the times of batches (us) by model and rows; a batch in several records counts once for each."""
+    """Return the times of batches (us) by model and rows."""
     samples: dict[str, dict[int, list[float]]] = {}
-    for batch, _ in batches:
-        if batch.batch_rows and batch.predict_us:
-            samples.setdefault(batch.model, {}).setdefault(batch.batch_rows, []).append(float(batch.predict_us))
+    for batch in whole(batches):
+        samples.setdefault(batch.model, {}).setdefault(batch.rows, []).append(float(batch.took_us))
     return samples
+
+
+def whole(batches: Iterable[Stamped]) -> list[Whole]:
+    """Put the records of each batch together: there is one for each partition that its queries came from."""
+    found: dict[tuple[str, str, int, int], Whole] = {}
+    done: list[Whole] = []
+    for batch, timestamp_us in sorted(batches, key=lambda stamped: stamped.timestamp_us):
+        if not batch.batch_rows or not batch.predict_us:
+            continue
+        waited_us = max(batch.waited_us, default=0)
+        key = batch.model, batch.worker, batch.predict_us, batch.batch_rows
+        known = found.get(key)
+        if known is not None and timestamp_us - known.stamp_us <= _TOGETHER_US:
+            found[key] = known._replace(waited_us=max(known.waited_us, waited_us))
+            continue
+        if known is not None:
+            done.append(known)
+        found[key] = Whole(batch.model, batch.worker, batch.batch_rows, batch.predict_us, waited_us, timestamp_us)
+    return sorted([*done, *found.values()], key=lambda batch: batch.stamp_us)
 
 
 def _rows(answers: Iterable[Answer], batches: Iterable[Stamped]) -> list[_Row]:
@@ -174,15 +212,14 @@ def _rows(answers: Iterable[Answer], batches: Iterable[Stamped]) -> list[_Row]:
 
 def _turnaround_us(batches: Iterable[Stamped]) -> int:
     """Return the mean time between batches of a worker that had rows waiting, without the largest and smallest."""
-    by_worker: dict[tuple[str, str], list[Stamped]] = {}
-    for stamped in batches:
-        if stamped.batch.batch_rows:
-            by_worker.setdefault((stamped.batch.model, stamped.batch.worker), []).append(stamped)
+    by_worker: dict[tuple[str, str], list[Whole]] = {}
+    for batch in whole(batches):
+        by_worker.setdefault((batch.model, batch.worker), []).append(batch)
     found = [
-        after.timestamp_us - before.timestamp_us - after.batch.predict_us
+        after.stamp_us - before.stamp_us - after.took_us
         for its in by_worker.values()
-        for before, after in pairwise(sorted(its, key=lambda stamped: stamped.timestamp_us))
-        if max(after.batch.waited_us, default=0) > _BUSY_US and after.timestamp_us > before.timestamp_us
+        for before, after in pairwise(its)
+        if after.waited_us > _BUSY_US
     ]
     if not found:
         return 0
