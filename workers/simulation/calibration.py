@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LEAST = 50  # answers by models, to make legs of
 _STAMP_US = 500  # a stamp in whole milliseconds is so much too early, on average
 _SHARES = (0.1, 0.9)  # of the way there and back that one of them may have
-_TOGETHER_US = 50_000  # records of one batch are written within this
+_TOGETHER_US = 1_000  # records of one batch are written within this, or half of the time that the next one takes
 _BUSY_US = 1_000  # a row that waited so long shows that the model was not free
 _TRIMMED = (0.1, 0.9)  # of turnarounds: between these quantiles they are averaged
 _LEGS = ("ask", "dispatch", "reply", "answer")
@@ -179,7 +179,7 @@ def whole(batches: Iterable[Stamped]) -> list[Whole]:
         waited_us = max(batch.waited_us, default=0)
         key = batch.model, batch.worker, batch.predict_us, batch.batch_rows
         known = found.get(key)
-        if known is not None and timestamp_us - known.stamp_us <= _TOGETHER_US:
+        if known is not None and timestamp_us - known.stamp_us <= max(_TOGETHER_US, batch.predict_us // 2):
             found[key] = known._replace(waited_us=max(known.waited_us, waited_us))
             continue
         if known is not None:
