@@ -118,6 +118,17 @@ def test_no_answer_comes_before_its_cause() -> None:
     assert (run.latency_us >= run.answered_us - run.plan.arrivals_us).all()
 
 
+def test_no_model_is_free_while_a_row_waits() -> None:
+    """A row that has waited was taken the moment that the batch before it was over."""
+    run = simulated(600, 10, batches_of(8, Line(5_000, 500, noise=0.5)))
+    journal = run.journals[0]
+    ended = {started + took for started, took in zip(journal.started_us, journal.took_us, strict=True)}
+    waited_us = np.array(journal.waited_us)
+    started_us = (run.received_us + waited_us)[waited_us > 0]
+    assert len(started_us) > 1_000
+    assert set(started_us.tolist()) <= ended
+
+
 def test_an_answer_leaves_a_margin_before_the_deadline_with_what_is_there() -> None:
     """Of an ensemble with a model that is always late, answers are partial and in time."""
     late, quick = Model("late", Line(500_000, 0)), Model("quick", Line(1_000, 0))
