@@ -83,7 +83,7 @@ def _over_time(run: Run) -> list[str]:
     windows = run.windows(_WINDOWS)
     step_s = run.plan.seconds / _WINDOWS
     names = {"sent_per_s": "sent/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "share_in_time": "in time"}
-    lines = [f"over time, {step_s:g} s a column"]
+    lines = [f"over time, {step_s:.3g} s a column"]
     for name, shown in names.items():
         values = [window[name] for window in windows]
         lines.append(f"{shown:<8} {_spark(values)}  {min(values):,.4g} to {max(values):,.4g}")

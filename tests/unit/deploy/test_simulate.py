@@ -151,3 +151,13 @@ def test_a_file_that_is_no_calibration_is_named(tmp_path: Path) -> None:
     (tmp_path / "seen.json").write_text("{}", encoding="utf-8")
     with pytest.raises(SettingsError, match=r"seen\.json.*--calibrate"):
         made(read(written(tmp_path, PLAN + "overheads: {calibration: seen.json}\n")), tmp_path)
+
+
+def test_the_page_shows_what_its_plan_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Word for word: the plan, and what both commands answer."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    _, plan, _, swept, _, shown, *_ = page.split("```")
+    written(tmp_path, plan.removeprefix("yaml\n"))
+    monkeypatch.chdir(tmp_path)
+    assert simulate("plan.yaml", "--workers", "1..4").output == swept.removeprefix("text\n")
+    assert simulate("plan.yaml").output == shown.removeprefix("text\n")
