@@ -66,16 +66,13 @@ class Whole(NamedTuple):
     stamp_us: int
 
 
-class _Row(NamedTuple):
-    """What one answered query tells."""
+class _Trip(NamedTuple):
+    """A query's way to its worker and back, without what it waited and was predicted."""
 
-    sent_us: int
     received_us: int
-    done_us: int  # when its batch was over, but for `dispatch`
-    answered_us: int
-    read_us: int | None
-    trip_us: int  # there and back
-    back_us: int  # by the stamp
+    done_us: int  # when its batch would have been over, had there been no way
+    stamped_us: int  # when its record was written
+    answered_us: int | None  # None = it came too late
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +139,21 @@ def calibrate(answers: Iterable[Answer], batches: Sequence[Stamped], source: str
     Raises:
         PlanError: too few were answered.
     """
-    rows = _rows(answers, batches)
-    if len(rows) < _LEAST:
-        raise PlanError(f"{len(rows)} queries were answered by models; calibration needs {_LEAST}: let more be asked")
-    trip_us = float(np.mean([row.trip_us for row in rows]))
-    back_us = float(np.mean([row.back_us for row in rows]))
-    back = float(np.clip(back_us / max(1.0, trip_us), *_SHARES))
-    reply = Leg.recorded([row.done_us for row in rows], [int(row.trip_us * back) for row in rows])
-    read = [(row.answered_us, row.read_us - row.answered_us) for row in rows if row.read_us is not None]
+    first = {answer.prediction.query_id: answer for answer in reversed(list(answers))}
+    trips = _trips(first, batches)
+    full = {trip: trip.answered_us - trip.done_us for trip in trips if trip.answered_us is not None}
+    if len(full) < _LEAST:
+        raise PlanError(f"{len(full)} queries were answered by models; calibration needs {_LEAST}: let more be asked")
+    back_us = float(np.mean([trip.answered_us - trip.stamped_us for trip in full if trip.answered_us is not None]))
+    back = float(np.clip(back_us / max(1.0, float(np.mean(list(full.values())))), *_SHARES))
+    # What came too late tells only how long it was on its way there; left out, legs would seem shorter than they are.
+    there = [round(full[t] * (1 - back)) if t in full else t.stamped_us - t.done_us for t in trips]
+    reply = Leg.recorded([trip.done_us for trip in full], [round(us * back) for us in full.values()])
+    asked = [(p.sent_us, p.received_us - p.sent_us) for p, _ in first.values()]
+    read = [(p.answered_us, read_us - p.answered_us) for p, read_us in first.values() if read_us is not None]
     legs = Legs(
-        ask=Leg.recorded([row.sent_us for row in rows], [row.received_us - row.sent_us for row in rows]),
-        dispatch=Leg.recorded([row.received_us for row in rows], [int(row.trip_us * (1 - back)) for row in rows]),
+        ask=Leg.recorded(*zip(*asked, strict=True)),
+        dispatch=Leg.recorded([trip.received_us for trip in trips], there),
         reply=reply,
         answer=Leg.recorded(*zip(*read, strict=True)) if read else reply,
         turnaround_us=_turnaround_us(batches),
@@ -188,26 +189,20 @@ def whole(batches: Iterable[Stamped]) -> list[Whole]:
     return sorted([*done, *found.values()], key=lambda batch: batch.stamp_us)
 
 
-def _rows(answers: Iterable[Answer], batches: Iterable[Stamped]) -> list[_Row]:
+def _trips(answers: Mapping[str, Answer], batches: Iterable[Stamped]) -> list[_Trip]:
     """Put answers and batches together; of an ensemble the output counts that took longest."""
     longest: dict[str, tuple[int, int]] = {}  # waited and predicted, stamp
     for batch, timestamp_us in batches:
         for query_id, outcome, waited_us in zip(batch.query_ids, batch.outcomes, batch.waited_us, strict=True):
-            if outcome is Outcome.OK:
-                found = waited_us + batch.predict_us, timestamp_us
+            if outcome is Outcome.OK and query_id in answers:
+                found = waited_us + batch.predict_us, timestamp_us + _STAMP_US
                 longest[query_id] = max(longest.get(query_id, found), found)
-    rows = {}
-    for answer, read_us in answers:
-        found_of = longest.get(answer.query_id)
-        if found_of is None or answer.reason is not None or answer.query_id in rows:
-            continue
-        there_us, stamp_us = found_of
-        trip_us = max(0, answer.answered_us - answer.received_us - there_us)
-        back_us = answer.answered_us - stamp_us - _STAMP_US
-        done_us = answer.received_us + there_us
-        times = (answer.sent_us, answer.received_us, done_us, answer.answered_us, read_us)
-        rows[answer.query_id] = _Row(*times, trip_us, back_us)
-    return list(rows.values())
+    trips = []
+    for query_id, (there_us, stamped_us) in longest.items():
+        prediction = answers[query_id].prediction
+        answered_us = prediction.answered_us if prediction.reason is None else None
+        trips.append(_Trip(prediction.received_us, prediction.received_us + there_us, stamped_us, answered_us))
+    return trips
 
 
 def _turnaround_us(batches: Iterable[Stamped]) -> int:

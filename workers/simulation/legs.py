@@ -40,11 +40,11 @@ class Leg:
 
     @classmethod
     def recorded(cls, times_us: Sequence[int], delays_us: Sequence[int]) -> Leg:
-        """Return a leg from records: of those sent at the same moment the slowest counts, and no delay is negative."""
-        order = np.lexsort((delays_us, times_us))
-        slowest = {int(times_us[at]): max(0, int(delays_us[at])) for at in order}
-        first = min(slowest)
-        return cls(tuple(time - first for time in slowest), tuple(slowest.values()))
+        """Return a leg from records: of those sent at the same moment the mean counts, and no delay is negative."""
+        moments, which, counts = np.unique(np.asarray(times_us, np.int64), return_inverse=True, return_counts=True)
+        totals = np.bincount(which, np.maximum(delays_us, 0))
+        delays = np.rint(totals / counts).astype(np.int64)
+        return cls(tuple((moments - moments[0]).tolist()), tuple(delays.tolist()))
 
     @property
     def span_us(self) -> int:

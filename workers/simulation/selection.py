@@ -62,6 +62,7 @@ class Selection:
         ask: called with the time, a model, a turn and rows (due_us, query).
         events: takes what will happen.
         poll_us: the least time between polls.
+        turn: of its last poll; processes that have run for long stand at different ones.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Selection:
         ask: Callable[[int, int, int, list[tuple[int, int]]], None],
         events: Events,
         poll_us: int,
+        turn: int = 0,
     ) -> None:
         self._queries = queries
         self._received_us, self._until_us = received_us, until_us
@@ -82,7 +84,7 @@ class Selection:
         self._events = events
         self._poll_us = poll_us
         self._at = 0
-        self._turn = 0
+        self._turn = turn
         self._inbox: list[Outputs] = []
         self._free_us = 0
         self._next_us = -1

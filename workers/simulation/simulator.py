@@ -55,7 +55,7 @@ class _Simulation:
         self._homes = _homes(count, plan.selections, of_selection)
         self._workers = [self._staff(index, its) for index, its in enumerate(of_models)]
         self._owners = [model.owners() for model in plan.models]
-        self._selections = self._select()
+        self._selections = self._select(of_selection)
 
     def run(self) -> Run:
         """Let everything happen."""
@@ -71,10 +71,11 @@ class _Simulation:
             journals=tuple(self._journals),
         )
 
-    def _select(self) -> list[Selection]:
+    def _select(self, random: np.random.Generator) -> list[Selection]:
         until = array("q", (self._plan.arrivals_us + self._plan.application.limit_us).tobytes())
         received = array("q", self._received_us.tobytes())
         slack_us = self._plan.application.slo_us
+        turns = random.integers(max(map(len, self._owners)), size=self._plan.selections).tolist()
         return [
             Selection(
                 queries,
@@ -86,8 +87,11 @@ class _Simulation:
                 self._ask,
                 self._events,
                 self._plan.poll_us,
+                turn,
             )
-            for queries in _received_by(self._received_us, self._homes, self._plan.selections)
+            for queries, turn in zip(
+                _received_by(self._received_us, self._homes, self._plan.selections), turns, strict=True
+            )
         ]
 
     def _staff(self, index: int, random: np.random.Generator) -> list[Worker]:

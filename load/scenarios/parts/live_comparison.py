@@ -133,13 +133,18 @@ class _Seen:
         decode = self.codec.decode
         self.batches += [Stamped(decode(ModelPredictions, record.value), record.timestamp_us) for record in records]
 
+    def counted(self) -> list[Answer]:
+        """Return the answers to what was sent after the warm-up."""
+        begin_us = self.start_us + int(_WARM_UP_S * 1e6)
+        return [answer for answer in self.answers if answer.prediction.sent_us >= begin_us]
+
 
 async def compare(stage: Stage) -> Compared:
     """Learn from one deployment, predict the others, and measure them."""
     package = stage.folder / _MODEL
     package_function("load.models.functions:line", package, _MODEL, "1", np.ones((2, 2), np.float32))
     fitted = await _observe(stage, package, FITTED, turn=1)
-    learnt = calibrate(fitted.answers, fitted.batches, f"deployment {FITTED.name!r} of scenario simulated")
+    learnt = calibrate(fitted.counted(), fitted.batches, f"deployment {FITTED.name!r} of scenario simulated")
     learnt = replace(learnt, legs=replace(learnt.legs, call_us=_excess_us(fitted, FITTED)))
     found = {FITTED.name: (_measured(fitted), _simulated(FITTED, fitted, learnt, stage.seed))}
     for turn, case in enumerate(CASES, start=2):
@@ -190,7 +195,7 @@ def _excess_us(seen: _Seen, case: Case) -> int:
 def _measured(seen: _Seen) -> dict[str, float]:
     """Return a live stretch's figures, without its warm-up."""
     begin_us = seen.start_us + int(_WARM_UP_S * 1e6)
-    its = [(prediction, read_us) for prediction, read_us in seen.answers if prediction.sent_us >= begin_us]
+    its = seen.counted()
     latencies_us = [read_us - prediction.sent_us for prediction, read_us in its if read_us is not None]
     p50_us, p99_us = np.quantile(latencies_us, (0.5, 0.99)).tolist()
     seconds = seen.offsets_us[-1] / 1e6 - _WARM_UP_S
