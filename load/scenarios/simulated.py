@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from load.figures import IN_FULL, PER_S, SHOWN, Better, Figures, Kind, at_most, exactly
+from load.figures import IN_FULL, PER_S, RIGHT, SHOWN, Better, Figures, Kind, at_most, exactly
 from load.results.results import Result
 from load.scenarios.parts.live_comparison import COMPARED, compare
 from workers.simulation import arrivals, theory
@@ -47,7 +47,7 @@ _ERROR = Kind("", Better.LOWER, 0.0, 0.05)
 FIGURES = Figures(
     _ERROR("theory_*_error"),
     _ERROR("theory_worst_error", must=at_most(0.05)),
-    SHOWN("identical", must=exactly(1)),
+    RIGHT("identical", must=exactly(1)),
     PER_S("scale_simulated_per_s"),
     Kind("s", Better.LOWER, 0.5)("scale_s", must=at_most(600, IN_FULL)),
     Kind("s", Better.LOWER, 0.25)("scale_cpu_s"),

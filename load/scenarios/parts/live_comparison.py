@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from load.figures import IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_most
+from load.figures import FAULTS, IN_FULL, NONE, PER_S, SHOWN, SHOWN_MS, Better, Figures, Kind, at_most
 from load.harness import arrivals, topics
 from load.harness.driving import deployed
 from load.harness.gc_off import frozen
@@ -95,7 +95,7 @@ COMPARED = Figures(
             *PER_S(*(f"{case.name}_{side}_per_s" for side in ("live", "simulated"))),
             *SHOWN(*(f"{case.name}_{side}_rows_a_batch" for side in ("live", "simulated"))),
             *_ERROR(*(f"{case.name}_{what.removesuffix('_ms')}_error" for what in _PREDICTED)),
-            *SHOWN(f"{case.name}_lost", must=NONE if case is FITTED else ()),
+            *FAULTS(f"{case.name}_lost", must=NONE if case is FITTED else ()),
         )
         for case in (FITTED, *CASES)
     ),
