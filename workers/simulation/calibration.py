@@ -29,6 +29,7 @@ _STAMP_US = 500  # a stamp in whole milliseconds is so much too early, on averag
 _SHARES = (0.1, 0.9)  # of the way there and back that one of them may have
 _TOGETHER_US = 1_000  # records of one batch are written within this, or half of the time that the next one takes
 _BUSY_US = 1_000  # a row that waited so long shows that the model was not free
+_WAITED_FOR = frozenset({"deadline", "linger"})  # batches for which a free model was kept waiting
 _TRIMMED = (0.1, 0.9)  # of turnarounds: between these quantiles they are averaged
 _LEGS = ("ask", "dispatch", "reply", "answer")
 
@@ -56,6 +57,7 @@ class Whole(NamedTuple):
         took_us: the model's time.
         waited_us: by the row that waited longest.
         stamp_us: when its first record was written, in whole milliseconds.
+        released: why it started.
     """
 
     model: str
@@ -64,6 +66,7 @@ class Whole(NamedTuple):
     took_us: int
     waited_us: int
     stamp_us: int
+    released: str = ""
 
 
 class _Trip(NamedTuple):
@@ -185,7 +188,9 @@ def whole(batches: Iterable[Stamped]) -> list[Whole]:
             continue
         if known is not None:
             done.append(known)
-        found[key] = Whole(batch.model, batch.worker, batch.batch_rows, batch.predict_us, waited_us, timestamp_us)
+        found[key] = Whole(
+            batch.model, batch.worker, batch.batch_rows, batch.predict_us, waited_us, timestamp_us, batch.released
+        )
     return sorted([*done, *found.values()], key=lambda batch: batch.stamp_us)
 
 
@@ -214,7 +219,7 @@ def _turnaround_us(batches: Iterable[Stamped]) -> int:
         after.stamp_us - before.stamp_us - after.took_us
         for its in by_worker.values()
         for before, after in pairwise(its)
-        if after.waited_us > _BUSY_US
+        if after.waited_us > _BUSY_US and after.released not in _WAITED_FOR
     ]
     if not found:
         return 0
