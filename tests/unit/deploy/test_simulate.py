@@ -10,6 +10,11 @@ from click.testing import CliRunner, Result
 from deploy.cli import skysail
 from deploy.config.plan import made, read
 from deploy.errors import SettingsError, UsageError
+from schemas import topics
+from schemas.codec import Codec
+from schemas.records import Query, Tensor
+from streams.operators.contract import Record
+from tests.unit.streams.trace.test_trace import write
 from tests.unit.workers.test_calibration import log_of
 from workers.simulation.calibration import calibrate
 
@@ -135,6 +140,49 @@ def test_a_csv_trace_is_played(tmp_path: Path) -> None:
     text = PLAN.replace("{poisson: 300}", "{trace: azure.csv}").replace("seconds: 5", "seconds: 60")
     plan, _ = made(read(written(tmp_path, text)), tmp_path)
     assert plan.arrivals_us.tolist() == [0, 2_000_000]
+
+
+def recorded(folder: Path) -> list[int]:
+    """Record 60 queries, their answers and batches as a trace; return when the queries were sent (us)."""
+    codec, (answers, batches) = Codec(), log_of(60)
+    records = []
+    for offset, (answer, batch) in enumerate(zip(answers, batches, strict=True)):
+        prediction = answer.prediction
+        query = Query(prediction.query_id, "a", Tensor.of(np.zeros(1)), sent_us=prediction.sent_us)
+        for topic, value, at_us in (
+            (topics.QUERIES, query, prediction.sent_us),
+            (topics.PREDICTIONS, prediction, prediction.answered_us),
+            (topics.MODEL_PREDICTIONS, batch.batch, batch.timestamp_us),
+        ):
+            records.append(Record(topic, 0, offset, at_us, None, codec.encode(value)))
+    write(folder, records)
+    return [answer.prediction.sent_us for answer in answers]
+
+
+def test_a_recorded_trace_is_played(tmp_path: Path) -> None:
+    """Its queries come when they were sent."""
+    sent_us = recorded(tmp_path / "trace")
+    text = PLAN.replace("{poisson: 300}", "{trace: trace}").replace("seconds: 5", "")
+    plan, _ = made(read(written(tmp_path, text)), tmp_path)
+    assert plan.arrivals_us.tolist() == [at - min(sent_us) for at in sorted(sent_us)]
+
+
+def test_a_recorded_trace_calibrates(tmp_path: Path) -> None:
+    """The file that is written is one that a plan can name."""
+    recorded(tmp_path / "trace")
+    out = tmp_path / "overheads.json"
+    found = simulate("--calibrate", str(out), "--from", str(tmp_path / "trace"))
+    assert found.exit_code == 0, found.output
+    assert "service times of: m" in found.output
+    text = PLAN.replace("{a_ms: 5, b_ms: 1}", "{calibration: overheads.json}")
+    plan, _ = made(read(written(tmp_path, text + "overheads: {calibration: overheads.json}\n")), tmp_path)
+    assert plan.legs.source == "the trace trace"
+
+
+def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
+    """The message comes from the trace's reader."""
+    found = simulate("--calibrate", str(tmp_path / "out.json"), "--from", str(tmp_path))
+    assert isinstance(found.exception, SettingsError)
 
 
 def test_a_plan_takes_overheads_and_service_times_from_a_calibration(tmp_path: Path) -> None:
