@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "simulated"
 PARTS = ("theory", "scale", "live")
-SECONDS = 20.0  # of each measured stretch: all of them and their starts take four minutes
+SECONDS = 20.0  # of each measured stretch: all of them and their starts take five minutes
 _SHORT = PARTS[:2]
 _CALL_US = 10_000
 _NEVER_LATE = Application(slo_us=10**12, margin_us=0)

@@ -30,7 +30,6 @@ _SHARES = (0.1, 0.9)  # of the way there and back that one of them may have
 _TOGETHER_US = 1_000  # records of one batch are written within this, or half of the time that the next one takes
 _BUSY_US = 1_000  # a row that waited so long shows that the model was not free
 _WAITED_FOR = frozenset({"deadline", "linger"})  # batches for which a free model was kept waiting
-_TRIMMED = (0.1, 0.9)  # of turnarounds: between these quantiles they are averaged
 _LEGS = ("ask", "dispatch", "reply", "answer")
 
 
@@ -211,7 +210,7 @@ def _trips(answers: Mapping[str, Answer], batches: Iterable[Stamped]) -> list[_T
 
 
 def _turnaround_us(batches: Iterable[Stamped]) -> int:
-    """Return the mean time between batches of a worker that had rows waiting, without the largest and smallest."""
+    """Return the mean time between batches of a worker that had rows waiting."""
     by_worker: dict[tuple[str, str], list[Whole]] = {}
     for batch in whole(batches):
         by_worker.setdefault((batch.model, batch.worker), []).append(batch)
@@ -221,10 +220,7 @@ def _turnaround_us(batches: Iterable[Stamped]) -> int:
         for before, after in pairwise(its)
         if after.waited_us > _BUSY_US and after.released not in _WAITED_FOR
     ]
-    if not found:
-        return 0
-    low, high = np.quantile(found, _TRIMMED)
-    return max(0, round(float(np.mean([us for us in found if low <= us <= high]))))
+    return max(0, round(float(np.mean(found)))) if found else 0
 
 
 def _plain(leg: Leg) -> dict[str, list[float]]:

@@ -94,6 +94,25 @@ class Recorded:
         return draw
 
 
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """Another service whose batches take longer, by what was measured: a machine that is shared, a late timer.
+
+    Attributes:
+        service: without the delays.
+        delays_us: drawn one for each batch.
+    """
+
+    service: Service
+    delays_us: tuple[int, ...]
+
+    def sampler(self, random: np.random.Generator) -> Draw:
+        """Return what draws batch times."""
+        its, of_delays = random.spawn(2)
+        draw, uniform, delays_us = self.service.sampler(its), _uniform(of_delays), self.delays_us
+        return lambda rows: draw(rows) + _quantile(delays_us, next(uniform))
+
+
 def _quantile(times: tuple[int, ...], u: float) -> int:
     return times[int(u * len(times))]
 

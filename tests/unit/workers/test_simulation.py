@@ -11,7 +11,7 @@ from workers.simulation.errors import PlanError
 from workers.simulation.legs import Leg, Legs
 from workers.simulation.plan import Application, Model, Plan
 from workers.simulation.run import Run
-from workers.simulation.service import Line, Recorded, Service
+from workers.simulation.service import Delayed, Line, Recorded, Service
 from workers.simulation.simulator import simulate
 
 CALL_US = 10_000
@@ -205,6 +205,14 @@ def test_recorded_batches_are_played_and_sizes_between_them_interpolated() -> No
     """Of 2 and 4 rows 10 and 20 ms were measured: 2 take 10, 3 take 15, and 6 take 30."""
     draw = Recorded.of({2: [10_000.0], 4: [20_000.0]}).sampler(np.random.default_rng(1))
     assert [draw(rows) for rows in (1, 2, 3, 4, 6)] == [10_000, 10_000, 15_000, 20_000, 30_000]
+
+
+def test_measured_delays_are_added_to_the_time_of_a_batch() -> None:
+    """Each of those that were measured comes as often as the others."""
+    draw = Delayed(Line(1_000, 100), (0, 500)).sampler(np.random.default_rng(1))
+    drawn = [draw(2) for _ in range(1_000)]
+    assert set(drawn) == {1_200, 1_700}
+    assert 400 < drawn.count(1_700) < 600
 
 
 def test_samples_must_be_positive_times() -> None:
