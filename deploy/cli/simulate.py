@@ -75,6 +75,8 @@ def simulate(path: Path | None, *, workers: str | None, seed: int | None, as_jso
     """
     if (path is None) == (calibrating["out"] is None):
         raise UsageError("give either a PLAN, or --calibrate FILE; see skysail simulate --help")
+    if path is not None and (calibrating["trace"] or calibrating["config"]):
+        raise UsageError("--from and --config go with --calibrate; a plan names its trace as arrivals.trace")
     if path is None:
         _calibrate(as_json=as_json, **calibrating)
         return

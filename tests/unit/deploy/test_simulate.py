@@ -124,6 +124,13 @@ def test_either_a_plan_or_a_calibration_is_asked_for() -> None:
     assert isinstance(simulate().exception, UsageError)
 
 
+def test_a_trace_beside_a_plan_is_refused(tmp_path: Path) -> None:
+    """The message says how a plan names one."""
+    found = simulate(str(written(tmp_path, PLAN)), "--from", str(tmp_path))
+    assert isinstance(found.exception, UsageError)
+    assert "arrivals.trace" in str(found.exception)
+
+
 def test_a_file_of_times_is_played(tmp_path: Path) -> None:
     """Faster where the plan says so; the first time becomes 0."""
     (tmp_path / "times.txt").write_text("10.0\n10.5\n11.0\n", encoding="utf-8")
