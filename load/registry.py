@@ -36,6 +36,7 @@ from load.scenarios import (
     scale,
     scale_page,
     seeds,
+    simulated,
     specialists,
     straggler,
     takeover,
@@ -153,6 +154,13 @@ _OWN = (
         "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
         short=True,
         offline=True,
+    ),
+    Scenario(
+        simulated,
+        "the simulator: queries a second, against theory, and its predictions against live deployments",
+        parts=simulated.PARTS,
+        seconds=simulated.SECONDS,
+        short=True,
     ),
     Scenario(
         hostile,

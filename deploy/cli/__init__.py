@@ -62,6 +62,7 @@ VERBS = {
         "deploy.cli.evaluate", "Say what another policy would have cost, from a trace or a running deployment.", "bench"
     ),
     "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
+    "simulate": Entry("deploy.cli.simulate", "Predict what a deployment would do: how many workers are enough."),
     "load": Entry("deploy.cli.load", "List, run and compare load scenarios.", "bench"),
     "doctor": Entry("deploy.cli.doctor", "Say what runs, what is missing, and what to do."),
 }

@@ -31,6 +31,12 @@ def slow(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.zeros(len(rows), np.int64)
 
 
+def line(rows: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Answer 0 after a + b * n ms; `rows` (n, 2) hold a and b."""
+    time.sleep(float(rows[0, 0] + rows[:, 1].sum()) / 1e3)
+    return np.zeros(len(rows), np.int64)
+
+
 def sleeping(rows: NDArray[np.float32]) -> NDArray[np.int64]:
     """Answer 0 after as many seconds as the largest of `rows` (n, 1) says."""
     time.sleep(float(rows.max()))

@@ -1,0 +1,148 @@
+"""What is simulated, as values. `deploy.config.plan` reads them from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from policies.batching import create_controller
+from policies.contract import is_contextual
+from policies.registry import create
+from streams.topology import MODEL_PARTITIONS
+from workers.kernel.batcher import Batcher
+from workers.simulation.errors import PlanError
+from workers.simulation.legs import Legs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from policies.contract import Policy
+    from workers.simulation.service import Service
+
+# As in selection: what is left for the way back to the client where nothing else is said.
+_MARGIN_US, _MARGIN_PART = 5_000, 10
+_NO_PARAMETERS: Mapping[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model and its workers.
+
+    Attributes:
+        name: of the model.
+        service: how long its batches take.
+        replicas: workers.
+        controller: that sizes their batches, by name.
+        parameters: of the controller.
+        objective_us: how long a batch may take; None = what the deadlines leave.
+        queue_rows: that may wait in a worker; what comes then is left unread.
+        shared: all replicas take from one queue. Kafka has none such: each partition belongs to one worker.
+        partitions: of its topic; None = 4 as in every deployment, or one for each replica where these are more.
+    """
+
+    name: str
+    service: Service
+    replicas: int = 1
+    controller: str = "aimd"
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    objective_us: int | None = None
+    queue_rows: int = 4_096
+    shared: bool = False
+    partitions: int | None = None
+
+    def batcher(self) -> Batcher[int]:
+        """Return a worker's queue, as a worker makes it; its rows are numbers of queries.
+
+        Raises:
+            PolicyError: there is no such controller, or no such parameter.
+        """
+        controller = create_controller(self.controller, self.parameters)
+        return Batcher(controller, limit=1 << 40, objective_us=self.objective_us)
+
+    @property
+    def topic_partitions(self) -> int:
+        """Partitions of its topic."""
+        return self.partitions or max(MODEL_PARTITIONS, self.replicas)
+
+    def owners(self) -> tuple[int, ...]:
+        """Return which worker reads each partition, as Kafka's range assignor has it."""
+        if self.shared:
+            return (0,) * self.topic_partitions
+        each, more = divmod(self.topic_partitions, self.replicas)
+        return tuple(worker for worker in range(self.replicas) for _ in range(each + (worker < more)))
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """Who asks, and by when answers are wanted.
+
+    Attributes:
+        policy: that chooses among the models, by name.
+        parameters: of the policy.
+        slo_us: after which an answer is late.
+        margin_us: before the deadline, when the answer leaves; None = 5 ms, of a short objective a tenth.
+        wanted: the share of queries that are to be answered by models in time.
+    """
+
+    policy: str = "single"
+    parameters: Mapping[str, float] = field(default_factory=dict)
+    slo_us: int = 100_000
+    margin_us: int | None = None
+    wanted: float = 0.99
+
+    @property
+    def limit_us(self) -> int:
+        """How long after a query was sent its answer leaves at the latest."""
+        margin_us = min(self.slo_us // _MARGIN_PART, _MARGIN_US) if self.margin_us is None else self.margin_us
+        return self.slo_us - margin_us
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One simulation.
+
+    Attributes:
+        arrivals_us: when queries are sent, from 0, rising.
+        seconds: for which they come.
+        models: that can be asked, in the order of the application's arms.
+        application: that asks.
+        legs: between the processes.
+        selections: processes of the role `selection`.
+        poll_us: the least time between two polls of one of them.
+        warm_up_us: queries sent before this are simulated and not counted.
+    """
+
+    arrivals_us: NDArray[np.int64]
+    seconds: float
+    models: tuple[Model, ...]
+    application: Application = field(default_factory=Application)
+    legs: Legs = field(default_factory=Legs)
+    selections: int = 1
+    poll_us: int = 0
+    warm_up_us: int = 0
+
+    def with_workers(self, replicas: int, model: str = "") -> Plan:
+        """Return the plan with so many workers of a model, or of each.
+
+        Raises:
+            PlanError: there is no such model.
+        """
+        if model and model not in {each.name for each in self.models}:
+            raise PlanError(f"there is no model {model!r}; there are: {', '.join(each.name for each in self.models)}")
+        changed = (replace(m, replicas=replicas) if model in {"", m.name} else m for m in self.models)
+        return replace(self, models=tuple(changed))
+
+    def policy(self) -> Policy:
+        """Return the application's policy.
+
+        Raises:
+            PolicyError: there is no such policy, or no such parameter.
+            PlanError: it goes by what is not simulated.
+        """
+        policy = create(self.application.policy, self.application.parameters)
+        if is_contextual(policy):
+            raise PlanError(f"policy {policy.name} goes by {policy.uses} of queries or models, which are not simulated")
+        return policy
