@@ -195,10 +195,9 @@ def test_a_recorder_is_missed_only_where_there_was_one() -> None:
     page.report("record@1")
     page.later(12)
     page.everybody()
-    assert page.texts() == [
-        "bad: record@1 was last heard 12 s ago: nothing is recorded; records wait in Kafka until their retention ends"
-        " $ skysail run --role record"
-    ]
+    (alert,) = page.texts()
+    assert alert.startswith("bad: record@1 was last heard 12 s ago: nothing is recorded;")
+    assert alert.endswith("$ skysail run --role record")
 
 
 def test_a_role_that_never_reported_is_missed() -> None:
