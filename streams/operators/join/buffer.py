@@ -39,7 +39,7 @@ _LOOK_US = 500_000
 
 
 class Lag:
-    """Whether a topic is behind in one partition: it has not been read up to where it ended half a second ago.
+    """How far a topic has been read in one partition, and whether it is behind: not up to its end of half a second ago.
 
     A topic that is written all the time has unread records at nearly every moment. So unread records alone tell
     nothing, and waiting for none would never end. The end at the look before decides:
@@ -53,28 +53,40 @@ class Lag:
     Attributes:
         position: the offset after the last record that was read; None = nothing was read.
         is_behind: whether it is behind.
+        complete_us: all that was written until then has been read; by the clock here, as clients stamp their records.
     """
 
-    __slots__ = ("_end", "_looked_us", "_was", "is_behind", "position")
+    __slots__ = ("_end", "_looked_us", "_paused", "_was", "complete_us", "is_behind", "position")
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.is_behind = False
+        self.complete_us = 0
         self._was: int | None = None  # the position at the last look
         self._end: int | None = None  # of the topic then
         self._looked_us: int | None = None
+        self._paused = False  # whether it was left unread at some time since then
 
-    def look(self, unread: int, now_us: int) -> None:
-        """Take how many records are unread; if some are at the first look, it is behind."""
+    def look(self, unread: int, now_us: int, *, is_paused: bool) -> None:
+        """Note the progress; at the first look a topic with unread records is behind.
+
+        Args:
+            unread: how many of its records are unread.
+            now_us: the time.
+            is_paused: whether it has been left unread on purpose since: then it need not have moved.
+        """
+        self._paused |= is_paused
+        is_past = self._end is not None and self.position is not None and self.position >= self._end
         if not unread:
-            self.is_behind = False
+            self.is_behind, self.complete_us = False, now_us
+        elif is_past and self._looked_us is not None:
+            self.complete_us = max(self.complete_us, self._looked_us)
         if self._looked_us is not None and now_us < self._looked_us + _LOOK_US:
             return
         if unread:
-            is_reading = self._looked_us is None or self.position != self._was
-            is_past = self._end is not None and self.position is not None and self.position >= self._end
+            is_reading = self._looked_us is None or self._paused or self.position != self._was
             self.is_behind = is_reading and not is_past
-        self._was, self._looked_us = self.position, now_us
+        self._was, self._looked_us, self._paused = self.position, now_us, False
         self._end = None if self.position is None else self.position + unread
 
 
@@ -159,7 +171,6 @@ class JoinBuffer:
     feedback_lag: Lag = field(default_factory=Lag)
     read_us: int = 0  # when a prediction was read last
     newest_us: int = 0  # the timestamp it had
-    feedback_us: int = 0  # the newest timestamp of feedback that has been read
 
     def join(self, joined: Iterable[tuple[str, str, int]], oldest_s: int) -> None:
         """End the wait of predictions, and remember them for a while as joined with feedback.

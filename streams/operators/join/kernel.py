@@ -48,7 +48,7 @@ from streams.operators.ids import SECOND_US, seconds
 from streams.operators.join.buffer import EarlyFeedback, Ending, JoinBuffer
 from streams.operators.join.outcomes import LATE, JoinOutcomes, Match
 from streams.operators.join.shadows import Shadows
-from streams.operators.join.shared_room import SharedRoom
+from streams.operators.join.shared_room import USUAL_FEEDBACK_BYTES, SharedRoom
 from streams.operators.join.terms import ApplicationTerms
 from streams.operators.late_outputs import is_late
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Effects, Record, Unread
 
-_SOURCE, _STAMP = itemgetter(0, 1), itemgetter(3)  # of a record: topic and partition, timestamp
+_SOURCE = itemgetter(0, 1)  # of a record: topic and partition
 _SHADOWS = frozenset((topics.SHADOWS,))
 _UNMATCHED = "no prediction with this query id was seen, or its window ended long ago"
 # Windows ended in one call, at 15 us each: records and acknowledgements get their turn in between.
@@ -113,9 +113,10 @@ class Joiner(Operator):
         self._longest_us = 2 * (settings.window_us + settings.early_us)  # that a query may wait, after an outage
         self._partitions: dict[int, JoinBuffer] = {}
         self._room = SharedRoom(settings.predictions, settings.large_bytes // 2)
-        self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4)
+        self._early_room = SharedRoom(settings.feedback, settings.large_bytes // 4, USUAL_FEEDBACK_BYTES)
         self._forgotten = 0  # outputs of shadows for which there was no room, of partitions that are not ours any more
         self._unread: Unread = NONE_UNREAD
+        self._left_unread: frozenset[str] = frozenset()  # topics, at the last look
         self._paused_us = 0  # when predictions were last left unread
         self._again_us = 0  # when windows that are held open are to be looked at again
 
@@ -155,9 +156,14 @@ class Joiner(Operator):
         """
         effects: Effects = []
         self._unread = unread
+        paused = self._left_unread | self.paused
         for number, partition in self._partitions.items():
-            partition.predictions_lag.look(unread.get((topics.PREDICTIONS, number), 0), now_us)
-            partition.feedback_lag.look(unread.get((topics.FEEDBACK, number), 0), now_us)
+            for topic, lag in (
+                (topics.PREDICTIONS, partition.predictions_lag),
+                (topics.FEEDBACK, partition.feedback_lag),
+            ):
+                lag.look(unread.get((topic, number), 0), now_us, is_paused=topic in paused)
+        self._left_unread = self.paused
         self._note_pause(now_us)
         left = _AT_ONCE
         for partition in self._partitions.values():
@@ -233,7 +239,7 @@ class Joiner(Operator):
         if not self._is_held(partition):
             return now_us
         self._again_us = now_us + _AGAIN_US
-        return max(min(now_us, partition.feedback_us), now_us - self._settings.window_us)
+        return max(partition.feedback_lag.complete_us, now_us - self._settings.window_us)
 
     def _next_end(self, partition: JoinBuffer) -> int | None:
         due_us = partition.wheel.next_due()
@@ -317,7 +323,6 @@ class Joiner(Operator):
                 matches[query_id] = new_tuple(Match, (query_id, record, feedback, stored))
             else:
                 self._on_other_feedback(record, query_id, partition, now_us, effects)
-        partition.feedback_us = min(max(partition.feedback_us, *map(_STAMP, come)), now_us)
         partition.feedback_lag.position = come[-1].offset + 1
         self._outcomes.join([*matches.values()], partition, now_us, effects)
 

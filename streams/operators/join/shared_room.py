@@ -11,6 +11,8 @@ from __future__ import annotations
 
 # Most predictions have 300 to 700 bytes; five models with ten scores each make 1,000.
 USUAL_BYTES = 1_024
+# A label and its query's id, twice: in the value and as the key.
+USUAL_FEEDBACK_BYTES = 128
 
 
 class SharedRoom:
@@ -18,16 +20,18 @@ class SharedRoom:
 
     Args:
         records: at most.
-        large_bytes: at most, of what records have beyond `USUAL_BYTES`.
+        large_bytes: at most, of what records have beyond the usual.
+        usual_bytes: what a record may have without counting as large.
 
     Attributes:
         used: records that are held.
-        used_large_bytes: what they have beyond `USUAL_BYTES`.
+        used_large_bytes: what they have beyond the usual.
     """
 
-    __slots__ = ("_held", "_large_bytes", "_records", "used", "used_large_bytes")
+    __slots__ = ("_held", "_large_bytes", "_records", "_usual_bytes", "used", "used_large_bytes")
 
-    def __init__(self, records: int, large_bytes: int) -> None:
+    def __init__(self, records: int, large_bytes: int, usual_bytes: int = USUAL_BYTES) -> None:
+        self._usual_bytes = usual_bytes
         self._records = records
         self._large_bytes = large_bytes
         self._held: dict[int | str, list[int]] = {}  # records, and what they have beyond the usual
@@ -38,8 +42,8 @@ class SharedRoom:
         held = self._held.get(holder)
         if (0 if held is None else held[0]) >= self._records - self.used:
             return False
-        if size > USUAL_BYTES:
-            large = size - USUAL_BYTES
+        if size > self._usual_bytes:
+            large = size - self._usual_bytes
             if (0 if held is None else held[1]) + large > self._large_bytes - self.used_large_bytes:
                 return False
             self.used_large_bytes += large
@@ -59,9 +63,9 @@ class SharedRoom:
         if held is None:
             return
         self.used -= 1
-        if size > USUAL_BYTES:
-            self.used_large_bytes -= size - USUAL_BYTES
-            held[1] -= size - USUAL_BYTES
+        if size > self._usual_bytes:
+            self.used_large_bytes -= size - self._usual_bytes
+            held[1] -= size - self._usual_bytes
         held[0] -= 1
         if not held[0]:
             del self._held[holder]

@@ -392,6 +392,17 @@ def test_predictions_are_left_unread_until_the_feedback_that_was_there_has_been_
     assert found == [True, True, False, False]
 
 
+def test_predictions_that_are_left_unread_are_behind_and_feedback_waits_for_them_in_turn() -> None:
+    """After an outage both are behind: the room of early feedback must not fill while predictions are paused."""
+    joiner, found = alone(predictions=4, feedback=8), []
+    joiner.on_records([prediction("q", 0)], 0)
+    for second in range(3):
+        joiner.on_timer(second * 1_000_000, {FEEDBACK: 1_000, PREDICTIONS: 1_000})
+        found.append(joiner.needs().paused)
+        joiner.on_records([told(f"later{second}", second)], second * 1_000_000)
+    assert found == [{topics.PREDICTIONS}, {topics.PREDICTIONS}, {topics.FEEDBACK}]
+
+
 def test_feedback_that_cannot_be_read_does_not_keep_predictions_unread() -> None:
     """Its partition has no leader: to wait for it would stop all applications."""
     joiner = alone(predictions=4)

@@ -218,10 +218,19 @@ def test_a_window_ends_once_feedback_has_been_read_beyond_it_and_one_window_late
     """Feedback that cannot be read must not keep everything for ever."""
     alone = joiner()
     alone.on_records([prediction("a", 0, at_us=1), prediction("b", 1, at_us=30_000_000)], 31_000_000)
-    assert alone.on_timer(100_000_000, FEEDBACK) == []
-    alone.on_records([told("other", 0, at_us=70_000_000)], 100_000_000)
-    assert causes(alone.on_timer(101_000_000, FEEDBACK)) == ["no_feedback"]
-    assert causes(alone.on_timer(151_000_000, FEEDBACK)) == ["unmatched", "no_feedback"]
+    alone.on_records([told("other", 0)], 68_000_000)
+    assert alone.on_timer(70_000_000, FEEDBACK) == []
+    alone.on_records([told("another", 1)], 71_000_000)
+    assert causes(alone.on_timer(72_000_000, FEEDBACK)) == ["no_feedback"]
+    assert causes(alone.on_timer(151_000_000, FEEDBACK)) == ["unmatched", "unmatched", "no_feedback"]
+
+
+def test_feedback_with_a_time_to_come_ends_no_window() -> None:
+    """Clients stamp their records: one clock that is ahead must not make the feedback of all others late."""
+    alone = joiner()
+    alone.on_records([prediction("a", 0, at_us=1)], 1)
+    alone.on_records([told("other", 0, at_us=90_000_000)], 61_000_000)
+    assert alone.on_timer(62_000_000, {(topics.FEEDBACK, 0): 1_000}) == []
 
 
 def test_after_a_restart_late_feedback_is_a_dead_letter_and_a_copy_is_skipped() -> None:
