@@ -266,10 +266,11 @@ class Joiner(Section):
     window_s: float = Field(default=600.0, gt=0, le=604_800)
     """The longest window of any application. A starting joiner reads back one such window, a starting learner two."""
     large_mib: int = Field(default=64, gt=0)
-    """How many MiB waiting records may have beyond 1 KiB each, feedback beyond 128 bytes. Predictions get half of it; early feedback and the
-    outputs of shadows get a quarter each. An application (or a partition's feedback, or a model) may hold as much as it
-    leaves free. Records beyond that are counted and not learnt from; feedback becomes a dead letter, `over_limit`. For
-    predictions with large contexts, labels or scores, set it to their size times their rate times the window."""
+    """How many MiB waiting records may have beyond 1 KiB each, feedback beyond 128 bytes. Predictions get half of it;
+    early feedback and the outputs of shadows get a quarter each. An application (or a partition's feedback, or a model)
+    may hold as much as it leaves free. Records beyond that are counted and not learnt from; feedback becomes a dead
+    letter, `over_limit`. For predictions with large contexts, labels or scores, set it to their size times their rate
+    times the window."""
 
 
 class Learner(Section):
