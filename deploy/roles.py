@@ -1,6 +1,6 @@
 """The composition root: builds roles from settings and runs any set of them in this process.
 
-settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker ─▶ run_process
+settings ─▶ connection, codec, clock, one producer ─▶ selection │ joiner │ learner │ worker │ record ─▶ run_process
                                                      control: a Faust app beside them
 
 A process loads only what its own roles need: each builder imports its part of the system itself. The client of Redis is
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from schemas.records import Model
     from streams.operators.contract import Operator
     from streams.operators.join.kernel import JoinerSettings
+    from streams.recorder.role import RecordRole
     from streams.runtime.kafka.connection import KafkaConnection
     from streams.runtime.metrics import MetricsHook
     from streams.runtime.ports import Executors
@@ -61,7 +62,7 @@ JOINER_OUTSTANDING = 4_000_000
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
-Runnable: TypeAlias = "RoleLoop | Worker"
+Runnable: TypeAlias = "RoleLoop | Worker | RecordRole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,14 @@ def learner(common: Shared) -> RoleLoop:
     )
 
 
-KERNELS: Mapping[str, Callable[[Shared], RoleLoop]] = {"joiner": joiner, "learner": learner}
+def record(common: Shared) -> RecordRole:
+    """Build the role that records topics into a folder."""
+    from deploy.recording import record as build
+
+    return build(common)
+
+
+BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {"joiner": joiner, "learner": learner, "record": record}
 
 
 def worker(common: Shared, model: Model) -> Worker:
@@ -275,7 +283,7 @@ async def run(
 async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model]) -> None:
     stop = asyncio.Event()
     loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
-    loops += [KERNELS[role](common) for role in roles if role in KERNELS]
+    loops += [BUILDERS[role](common) for role in roles if role in BUILDERS]
     loops += [worker(common, model) for model in models if "worker" in roles]
     page = asyncio.create_task(control(common, stop)) if "control" in roles else None
     if loops:

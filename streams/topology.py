@@ -31,6 +31,17 @@ MAX_CONTEXT_BYTES = 127
 # The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
 # no right to create one.
 CONTROL_TABLE = "control-live-changelog"
+# What replay and evaluation need: what was asked and answered, what became of it, and under which settings.
+RECORDED = (
+    topics.APPLICATIONS,
+    topics.MODELS,
+    topics.QUERIES,
+    topics.MODEL_PREDICTIONS,
+    topics.SHADOWS,
+    topics.PREDICTIONS,
+    topics.FEEDBACK,
+    topics.OBSERVATIONS,
+)
 # Of murmur2, as in `org.apache.kafka.common.utils.Utils`; the tests hold its published values.
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
@@ -252,6 +263,7 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             group="learner",
             states="writes",
         ),
+        Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
         Node("control", consumes=(topics.REPORTS,), produces=(topics.REPORTS, CONTROL_TABLE), group="control"),
     )
 

@@ -6,14 +6,14 @@ import logging
 import os
 import socket
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 import uvloop
 
 from deploy.cli.common import Verb, with_settings
 from deploy.config.configuration import doubts, masked, to_yaml
-from deploy.config.settings import ROLES
+from deploy.config.settings import Role
 from deploy.connect.forked import aside
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
@@ -32,6 +32,7 @@ EXAMPLES = """\
 skysail run                                         all roles, one process each
 skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
+skysail run --role record                           keeps topics in a folder (record.folder)
 SKYSAIL_KAFKA__BOOTSTRAP=broker:9092 skysail run    the environment overrides the file
 
 A settings file (skysail.yaml); every key is optional, `skysail config reference` lists them all:
@@ -46,7 +47,11 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 @click.command(cls=Verb, epilog=EXAMPLES)
 @click.option(
-    "--role", "roles", type=click.Choice(ROLES), multiple=True, help="Run only this role, in this process; repeatable."
+    "--role",
+    "roles",
+    type=click.Choice(get_args(Role)),
+    multiple=True,
+    help="Run only this role, in this process; repeatable.",
 )
 @click.option(
     "--model", "models", multiple=True, help="With --role worker: only this model; repeatable [default: all deployed]."

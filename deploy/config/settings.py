@@ -17,8 +17,8 @@ from streams.topology import MODEL_PARTITIONS
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
-Role: TypeAlias = Literal["selection", "joiner", "learner", "worker", "control"]
-ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control")
+Role: TypeAlias = Literal["selection", "joiner", "learner", "worker", "control", "record"]
+ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control")  # that run unless told otherwise
 # Only values from files are SecretStr. It stands last because any string could be one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -280,6 +280,19 @@ class Learner(Section):
     it is taught. With a state for each context, set it to the number of contexts taught within some minutes."""
 
 
+class Record(Section):
+    """What the role `record` keeps of the topics, to be replayed and evaluated. It does not run by default."""
+
+    folder: Path | None = None
+    """The folder of the trace, on the machine where the role runs. The role needs it."""
+    topics: tuple[str, ...] = ()
+    """The topics to record, without the prefix. Default: all that replay and evaluation need."""
+    rotate_mib: int = Field(default=64, gt=0)
+    """The size from which on a file is complete. Only complete files are deleted."""
+    keep_gib: float | None = Field(default=16.0, gt=0)
+    """How many GiB the trace may take on disk. Beyond that the oldest files are deleted. `null` keeps everything."""
+
+
 class Control(Section):
     """The live page."""
 
@@ -356,7 +369,8 @@ class Settings(Section):
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
-    """The roles that `skysail run` starts; `worker` stands for one process per model."""
+    """The roles that `skysail run` starts; `worker` stands for one process per model. `record` is started only if it
+    is named here."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The lowest level that is logged."""
     profile: Path | None = None
@@ -370,6 +384,7 @@ class Settings(Section):
     joiner: Joiner = Joiner()
     learner: Learner = Learner()
     control: Control = Control()
+    record: Record = Record()
     metrics: Metrics = Metrics()
     models: dict[Name, Path] = Field(default_factory=dict)
     """Package folders by model name, published at start beside those of `skysail model add`. Relative paths start at

@@ -28,6 +28,7 @@ ROLES = {
     "selection": "queries are not answered",
     "joiner": "feedback is not joined; it waits in Kafka",
     "learner": "nothing is learnt; observations wait in Kafka",
+    "record": "nothing is recorded; records wait in Kafka until their retention ends",
 }
 
 

@@ -58,11 +58,13 @@ class Deployment:
         selection: settings of the role.
         joiner: settings of the role.
         initial: policy states from before the trace.
+        begun: partitions of `observations` that the trace has from the beginning; None = as their first records say.
     """
 
     selection: SelectionSettings = field(default_factory=SelectionSettings)
     joiner: JoinerSettings = field(default_factory=JoinerSettings)
     initial: Mapping[StateKey, PolicyState] = field(default_factory=dict)
+    begun: frozenset[int] | None = None
 
 
 class AsItWas:
@@ -81,8 +83,10 @@ class AsItWas:
         timeline = Timeline(r for topic in _CONFIGURATION if topic in held for r in trace.records(topic))
         self.report = Report()
         partitions = deployment.joiner.partitions
-        self._begun = _begun(trace, partitions) if topics.OBSERVATIONS in held else frozenset(range(partitions))
-        self._history = StateHistory(partitions, deployment.joiner.memory_us, self._begun, deployment.initial)
+        begun = deployment.begun
+        if begun is None:
+            begun = _begun(trace, partitions) if topics.OBSERVATIONS in held else frozenset(range(partitions))
+        self._history = StateHistory(partitions, deployment.joiner.memory_us, begun, deployment.initial)
         self._decisions = Decisions(codec, deployment.selection, timeline, self._history, self.report)
         self._joins = Joins(codec, deployment.joiner, timeline, self.report)
         self._queries: Held[Record] = Held(_QUERY_BYTES)

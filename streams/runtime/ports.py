@@ -123,6 +123,67 @@ class Broadcast(Protocol):
         ...
 
 
+class Bounds(NamedTuple):
+    """Where a partition's log begins and ends: its oldest offset, and the one that is written next."""
+
+    begin: int
+    end: int
+
+
+class Logs(Protocol):
+    """Reads all partitions of some topics from any offset on, outside any group."""
+
+    async def start(self) -> Mapping[TopicPartition, Bounds]:
+        """Connect; return where logs begin and end.
+
+        Raises:
+            BrokerUnavailableError: no broker answers, or a topic is not there.
+        """
+        ...
+
+    async def bounds(self) -> Mapping[TopicPartition, Bounds]:
+        """Return where logs begin and end now.
+
+        Raises:
+            BrokerUnavailableError: ask again later.
+        """
+        ...
+
+    async def find(self, time_us: int) -> Mapping[TopicPartition, int]:
+        """Return of each partition the first offset whose timestamp is not older; no partition without any.
+
+        Raises:
+            BrokerUnavailableError: ask again later.
+        """
+        ...
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Continue from these offsets; nothing is read of a partition before."""
+        ...
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived; a `CorruptBatch` stands for a batch that cannot be unpacked.
+
+        Partitions that were added to a topic meanwhile are read from their beginning.
+
+        Raises:
+            StuckError: nothing can be read for long.
+        """
+        ...
+
+    def position(self, place: TopicPartition) -> int | None:
+        """Return the offset that is read next, behind what is no record; None = not known yet."""
+        ...
+
+    def unread(self) -> int:
+        """Return how many records no poll has returned yet, as far as known."""
+        ...
+
+    async def stop(self, timeout_s: float) -> None:
+        """Disconnect."""
+        ...
+
+
 class Transport(Protocol):
     """Sends one batch to one partition."""
 

@@ -63,6 +63,7 @@ class RecordedTopic:
         schemas: under which its values were written, by fingerprint or registry id.
         parts: its files, by partition and offset.
         dropped: records that were deleted to keep the bound on disk.
+        missed: offsets that Kafka had deleted before they were recorded.
     """
 
     name: str
@@ -73,6 +74,7 @@ class RecordedTopic:
     schemas: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     dropped: int = 0
+    missed: int = 0
 
     def with_part(self, part: Part, schemas: Iterable[str] = ()) -> RecordedTopic:
         """Return the topic with a part that is new or has grown, whose values have these schemas."""

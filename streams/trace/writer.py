@@ -90,27 +90,34 @@ class TraceWriter:
     @property
     def waiting_bytes(self) -> int:
         """Bytes of records that are not on disk yet, before compression."""
-        return sum(part.waiting_bytes for part in self._growing.values())
+        return sum(part.waiting_bytes for part in tuple(self._growing.values()))
 
-    def expect(self, topic: str, partitions: int, starts: Mapping[int, int]) -> dict[int, int]:
+    def expect(self, topic: str, starts: Mapping[int, int], oldest: Mapping[int, int] | None = None) -> dict[int, int]:
         """Take up a topic that is about to be recorded.
 
         Args:
             topic: its name without the deployment's prefix.
-            partitions: how many it has.
-            starts: by partition the offset to begin with, where nothing of it has been recorded yet.
+            starts: of each of its partitions the offset to begin with, where nothing of it has been recorded yet.
+            oldest: by partition the first offset that is still there; what was to be recorded before it is missed.
 
         Returns:
             by partition the offset to begin with, or to go on from.
         """
         record = record_of(topic)
-        known = self._manifest.topics.get(topic)
-        known = known or RecordedTopic(topic, partitions, record.__name__ if record else None)
-        starts = {**starts, **known.next}
-        grown = replace(known, partitions=partitions, first={**starts, **known.first}, next=starts)
-        self._manifest = self._manifest.with_topic(grown)
-        self._next |= {(topic, partition): offset for partition, offset in starts.items()}
-        return dict(starts)
+        known = self._manifest.topics.get(topic) or RecordedTopic(topic, 0, record.__name__ if record else None)
+        wanted = {**starts, **known.next}
+        found = {partition: max(at, (oldest or {}).get(partition, at)) for partition, at in wanted.items()}
+        self._manifest = self._manifest.with_topic(
+            replace(
+                known,
+                partitions=max(known.partitions, len(starts)),
+                first={**found, **known.first},
+                next=found,
+                missed=known.missed + sum(found.values()) - sum(wanted.values()),
+            )
+        )
+        self._next |= {(topic, partition): offset for partition, offset in found.items()}
+        return found
 
     def add(self, given: Iterable[Record]) -> int:
         """Take records of expected topics, in the order of offsets; return how many are new."""
@@ -155,11 +162,8 @@ class TraceWriter:
             (self._folder / file).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Bring what waits to disk and leave the folder to others."""
-        try:
-            self.write()
-        finally:
-            os.close(self._lock)
+        """Leave the folder to others; what waits is not written any more."""
+        os.close(self._lock)
 
     def __enter__(self) -> Self:
         """Return the writer."""
@@ -168,8 +172,12 @@ class TraceWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
-        self.close()
+        """Bring what waits to disk, unless the block has failed, and leave the folder to others."""
+        try:
+            if error is None:
+                self.write()
+        finally:
+            self.close()
 
 
 def file_name(topic: str, partition: int, first: int) -> str:

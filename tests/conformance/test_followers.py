@@ -65,7 +65,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(kafka_place: OnKaf
             await asyncio.to_thread(added.result, 10)
         await asyncio.sleep(0.5)  # until the broker tells of it
         await place.write("in", 1, TWO)
-        await private.client_of(reader._running().consumer).force_metadata_update()
+        await private.client_of(reader._logs._running().consumer).force_metadata_update()
         await read_until(reader, records, 4)
         await place.write("in", 0, TWO)
         await read_until(reader, records, 6)

@@ -1,4 +1,4 @@
-"""Readers outside any group: followers of whole topics, a look-up of places in a log, and one of what it ends with."""
+"""Readers outside any group: of whole topics, of places in a log, and of what it ends with."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from streams.runtime.errors import BrokerUnavailableError, StuckError
 from streams.runtime.kafka.connection import LOST
 from streams.runtime.kafka.reader import LogReader
 from streams.runtime.kafka.source import FetchSettings
+from streams.runtime.ports import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -31,38 +32,55 @@ FETCH_WAIT_MS = 500  # configuration changes are rare and not urgent
 _ONCE = FetchSettings(FETCH_WAIT_MS)
 # While nothing changes a fetch waits longer; not at once, as what is asked on the same connection at the start waits
 # behind it.
-_FOLLOWING = FetchSettings(FETCH_WAIT_MS, quiet_wait_ms=3_000)
+FOLLOWING = FetchSettings(FETCH_WAIT_MS, quiet_wait_ms=3_000)
 FAILURES = 60  # polls in a row that may raise, one a second
 LOOK_BACK = (1, 64, 4096)  # how far before an offset a record is looked for: transaction markers are not records
 
 
-class KafkaBroadcast:
-    """Follows all partitions of some topics from the beginning; implements `ports.Broadcast`."""
+class KafkaLogs:
+    """Reads all partitions of some topics from where it is told to; implements `ports.Logs`."""
 
-    def __init__(self, connection: KafkaConnection, topics: Iterable[str]) -> None:
+    def __init__(self, connection: KafkaConnection, topics: Iterable[str], settings: FetchSettings = FOLLOWING) -> None:
         self._connection = connection
         self._topics = tuple(topics)
+        self._settings = settings
         self._reader: LogReader | None = None
         self._next: dict[KafkaPartition, int] = {}
-        self._ends: dict[KafkaPartition, int] = {}
         self._failures = 0
-        self._caught_up = False
 
-    async def start(self) -> None:
-        """Connect and find the ends; see `ports.Broadcast`."""
-        self._reader = reader = LogReader(self._connection, self._topics, _FOLLOWING)
+    async def start(self) -> Mapping[TopicPartition, Bounds]:
+        """Connect and find where logs begin and end; see `ports.Logs`."""
+        self._reader = reader = LogReader(self._connection, self._topics, self._settings)
         try:
             await reader.start()
-            partitions = list(reader.consumer.assignment())
-            self._next = await reader.consumer.beginning_offsets(partitions)
-            self._ends = await reader.consumer.end_offsets(partitions)
+            return await self._bounds(reader)
         except KafkaError as fault:
             await self.stop(1.0)
             raise BrokerUnavailableError(f"{fault!r}; are {', '.join(self._topics)} created?") from fault
-        reader.seek(self._next)
+
+    async def bounds(self) -> Mapping[TopicPartition, Bounds]:
+        """Return where logs begin and end now; see `ports.Logs`."""
+        try:
+            return await self._bounds(self._running())
+        except KafkaError as fault:
+            raise BrokerUnavailableError(f"cannot look up where logs end: {fault!r}") from fault
+
+    async def find(self, time_us: int) -> Mapping[TopicPartition, int]:
+        """Return the first offsets that are not older; see `ports.Logs`."""
+        consumer = self._running().consumer
+        try:
+            found = await consumer.offsets_for_times(dict.fromkeys(consumer.assignment(), max(0, -(-time_us // 1000))))
+        except KafkaError as fault:
+            raise BrokerUnavailableError(f"cannot look up what is not older than {time_us} us: {fault!r}") from fault
+        return {self._logical(place): at.offset for place, at in found.items() if at is not None}
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Continue from these offsets; see `ports.Logs`."""
+        self._next |= {self._connection.kafka_partition(place): offset for place, offset in offsets.items()}
+        self._running().seek(self._next)
 
     async def poll(self, timeout_ms: int) -> list[Record]:
-        """Return what has arrived; see `ports.Broadcast`."""
+        """Return what has arrived; see `ports.Logs`."""
         reader = self._running()
         try:
             fetched = await reader.source.poll((), timeout_ms)
@@ -75,23 +93,28 @@ class KafkaBroadcast:
             self._next = dict.fromkeys(reader.consumer.assignment(), 0) | self._next
             reader.seek(self._next)
             return []
-        for partition, records in fetched.items():
-            self._next[partition] = records[-1].offset + 1
-        if not self._caught_up:
-            positions = [(reader.source.position(partition), end) for partition, end in self._ends.items()]
-            self._caught_up = all(position is not None and position >= end for position, end in positions)
+        for place, records in fetched.items():
+            self._next[place] = records[-1].offset + 1
         return [record for records in fetched.values() for record in records]
 
-    @property
-    def caught_up(self) -> bool:
-        """Whether everything that was there at the start has been returned."""
-        return self._caught_up
+    def position(self, place: TopicPartition) -> int | None:
+        """Return the offset that is read next; see `ports.Logs`."""
+        return self._running().source.position(self._connection.kafka_partition(place))
+
+    def unread(self) -> int:
+        """Return how many records no poll has returned yet; see `ports.Logs`."""
+        return sum(count or 0 for _, count in self._running().source.unread())
 
     async def stop(self, timeout_s: float) -> None:
-        """Disconnect; see `ports.Broadcast`."""
+        """Disconnect; see `ports.Logs`."""
         if self._reader is not None:
             await self._reader.stop(timeout_s)
             self._reader = None
+
+    async def _bounds(self, reader: LogReader) -> dict[TopicPartition, Bounds]:
+        places = list(reader.consumer.assignment())
+        begins, ends = await reader.consumer.beginning_offsets(places), await reader.consumer.end_offsets(places)
+        return {self._logical(place): Bounds(begins[place], ends[place]) for place in places}
 
     async def _recover(self, fault: Exception) -> None:
         self._failures += 1
@@ -103,9 +126,44 @@ class KafkaBroadcast:
         self._running().seek(self._next)
         await asyncio.sleep(1.0)
 
+    def _logical(self, place: KafkaPartition) -> TopicPartition:
+        return self._connection.logical(place.topic), place.partition
+
     def _running(self) -> LogReader:
         assert self._reader is not None, "start() comes first"
         return self._reader
+
+
+class KafkaBroadcast:
+    """Follows all partitions of some topics from the beginning; implements `ports.Broadcast`."""
+
+    def __init__(self, connection: KafkaConnection, topics: Iterable[str]) -> None:
+        self._logs = KafkaLogs(connection, topics)
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._caught_up = False
+
+    async def start(self) -> None:
+        """Connect and find the ends; see `ports.Broadcast`."""
+        bounds = await self._logs.start()
+        self._ends = {place: end for place, (_, end) in bounds.items()}
+        self._logs.seek({place: begin for place, (begin, _) in bounds.items()})
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what has arrived; see `ports.Broadcast`."""
+        records = await self._logs.poll(timeout_ms)
+        if not self._caught_up:
+            positions = [(self._logs.position(place), end) for place, end in self._ends.items()]
+            self._caught_up = all(position is not None and position >= end for position, end in positions)
+        return records
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything that was there at the start has been returned."""
+        return self._caught_up
+
+    async def stop(self, timeout_s: float) -> None:
+        """Disconnect; see `ports.Broadcast`."""
+        await self._logs.stop(timeout_s)
 
 
 class KafkaPositions:

@@ -1,0 +1,118 @@
+"""`skysail trace`: what a recorded trace holds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
+from deploy.connect.schema_registry import codec_for
+from streams.trace.contents import contents, plot
+from streams.trace.reader import Trace
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+    from deploy.config.settings import Settings
+    from streams.trace.contents import Contents
+    from streams.trace.manifest import Manifest
+
+EXAMPLES = """\
+skysail trace show yesterday
+skysail trace show yesterday --json
+"""
+MIB = 1 << 20
+MOST = 8  # applications that are shown
+
+
+@click.group(cls=VerbGroup, epilog=EXAMPLES)
+def trace() -> None:
+    """Recorded traces."""
+
+
+@trace.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@json_option
+@with_settings
+def show(settings: Settings, folder: Path, *, as_json: bool) -> None:
+    """Print what the trace in FOLDER holds, once every file has been verified.
+
+    The settings say how records are decoded: with `registry.url` set, the registry is asked.
+    """
+    opened = Trace.open(folder)
+    found = contents(opened, codec_for(settings))
+    if as_json:
+        print_json({**summary(folder, opened.manifest), **found.summary()})
+    else:
+        print_contents(folder, opened.manifest)
+        _print_found(found)
+
+
+def _print_found(found: Contents) -> None:
+    """Print rates, applications, models and delays."""
+    seconds = found.step_us / 1e6
+    for topic, counts in found.counts.items():
+        click.echo(f"{topic:<14}{plot(counts)}  at most {max(counts) / seconds:,.1f}/s")
+    _print_counts("queries", found.applications)
+    _print_counts("answers", found.statuses)
+    for model, outcomes in sorted(found.models.items()):
+        _print_counts(model, outcomes)
+    shares = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p99": 0.99}
+    times = ((name, found.delays.quantile_ms(share)) for name, share in shares.items())
+    delays = ", ".join(f"{name} {time_ms:,.0f} ms" for name, time_ms in times if time_ms is not None)
+    click.echo(f"feedback comes after: {delays or '-'}; {found.unmatched:,} without a prediction")
+    if found.undecodable:
+        click.echo(f"{found.undecodable:,} records are no record of ours")
+
+
+def _print_counts(what: str, counts: Counter[str]) -> None:
+    most = ", ".join(f"{word} {count:,}" for word, count in counts.most_common(MOST))
+    click.echo(f"{what}: {most or '-'}{f', {len(counts) - MOST} more' if len(counts) > MOST else ''}")
+
+
+def summary(folder: Path, manifest: Manifest) -> dict[str, object]:
+    """Return what a trace holds, as JSON values; times are microseconds since the epoch."""
+    return {
+        "folder": str(folder),
+        "prefix": manifest.prefix,
+        "source": manifest.source,
+        "version": manifest.version,
+        "records": manifest.count,
+        "bytes": manifest.bytes,
+        "from_us": manifest.from_us,
+        "until_us": manifest.until_us,
+        "topics": {
+            topic.name: {
+                "records": topic.count,
+                "bytes": topic.bytes,
+                "partitions": topic.partitions,
+                "first": dict(topic.first),
+                "next": dict(topic.next),
+                "schemas": topic.schemas,
+                "dropped": topic.dropped,
+                "missed": topic.missed,
+            }
+            for topic in manifest.topics.values()
+        },
+    }
+
+
+def print_contents(folder: Path, manifest: Manifest) -> None:
+    """Print what a trace holds as a table."""
+    rows = [
+        (topic.name, topic.partitions, f"{topic.count:,}", f"{topic.bytes / MIB:.1f}", topic.dropped, topic.missed)
+        for topic in manifest.topics.values()
+    ]
+    print_table(("topic", "partitions", "records", "MiB", "dropped", "missed"), rows)
+    span = "nothing yet"
+    if manifest.from_us is not None and manifest.until_us is not None:
+        seconds = (manifest.until_us - manifest.from_us) / 1e6
+        span = f"{_time(manifest.from_us)} to {_time(manifest.until_us)} ({seconds:,.0f} s)"
+    click.echo(f"{folder}: {manifest.prefix}, {manifest.count:,} records, {manifest.bytes / MIB:.1f} MiB, {span}")
+
+
+def _time(time_us: int) -> str:
+    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
