@@ -16,6 +16,7 @@ RECORDED = (
     topics.PREDICTIONS,
     topics.OBSERVATIONS,
     topics.SHADOWS,
+    topics.MODEL_PREDICTIONS,
     topics.APPLICATIONS,
     topics.MODELS,
 )

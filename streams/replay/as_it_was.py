@@ -20,7 +20,7 @@ from streams.replay.report import Report
 from streams.replay.states import StateHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Observation, PolicyState
@@ -132,7 +132,7 @@ class AsItWas:
     def _looked_up(self, record: Record) -> bool:
         if record.topic == topics.PREDICTIONS:
             return self._check(record)
-        return self._join(record)
+        return self._join(record, self._codec.decode(Observations, record.value).items)
 
     def _end(self) -> None:
         self._retry()
@@ -204,13 +204,13 @@ class AsItWas:
         return (query.reply_token, sent_us) == (prediction.reply_token, prediction.sent_us)
 
     def _on_observations(self, record: Record) -> bool:
-        for seen in self._codec.decode(Observations, record.value).items:
-            self._history.fold(record.partition, record.timestamp_us, seen)
-        return self._join(record)
-
-    def _join(self, record: Record) -> bool:
-        """Have the observations of a record checked; False if what they were made from is still to come."""
         items = self._codec.decode(Observations, record.value).items
+        for seen in items:
+            self._history.fold(record.partition, record.timestamp_us, seen)
+        return self._join(record, items)
+
+    def _join(self, record: Record, items: Sequence[Observation]) -> bool:
+        """Have the observations of a record checked; False if what they were made from is still to come."""
         found = [self._seen(record.partition, seen, record.timestamp_us) for seen in items]
         if not all(found):
             return False

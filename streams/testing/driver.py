@@ -190,6 +190,15 @@ class Driver:
         """Return every record of a topic, partition by partition."""
         return [record for (name, _), log in sorted(self._logs.items()) if name == topic for record in log]
 
+    def follow(self, topic: str, seen: dict[int, int]) -> list[Record]:
+        """Return what a topic has got since the last call with the same `seen`, which holds the offsets so far."""
+        found: list[Record] = []
+        for partition in range(self._topology.topics[topic].partitions):
+            new = self._logs[topic, partition][seen.get(partition, 0) :]
+            seen[partition] = seen.get(partition, 0) + len(new)
+            found += new
+        return found
+
     def committed(self, role: str, topic: str, partition: int) -> int:
         """Return the committed next offset of a role's group."""
         return self._committed[self._role(role).node.group].get((topic, partition), 0)
