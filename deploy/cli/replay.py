@@ -14,6 +14,7 @@ from rich.progress import Progress
 
 from deploy.cli.common import Verb, json_option, print_json, with_settings
 from deploy.cli.offline import as_it_was
+from deploy.cli.what_if import Asked, what_if
 from deploy.connect.clients import asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
@@ -31,6 +32,7 @@ skysail replay yesterday --new-ids                        onto the one that was 
 skysail replay yesterday --speed 20 --json
 skysail replay yesterday --offline                        through the kernels alone: must come out as it was
 skysail replay yesterday --offline --stored               and the states as they are stored
+skysail replay yesterday --offline --set policy=thompson  what if that policy had chosen?
 """
 SHOW_S = 0.5
 
@@ -42,6 +44,9 @@ SHOW_S = 0.5
 @click.option("--new-ids", is_flag=True, help="Give queries new ids; a deployment that knows an id may not ask again.")
 @click.option("--wait", "drain_s", type=float, default=10.0, show_default=True, help="Seconds for the last answers.")
 @click.option("--offline", is_flag=True, help="Through the kernels, without a deployment: is all as it was?")
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="With --offline: what if this were so?")
+@click.option("--app", "application", help="With --set: the application [default: the only one in the trace].")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="With --set: write a page with plots.")
 @click.option("--stored", is_flag=True, help="With --offline: compare the last states with those in Redis.")
 @json_option
 @with_settings
@@ -54,6 +59,9 @@ def replay(
     new_ids: bool,
     drain_s: float,
     offline: bool,
+    changes: tuple[str, ...],
+    application: str | None,
+    html: Path | None,
     stored: bool,
     as_json: bool,
 ) -> None:
@@ -64,7 +72,17 @@ def replay(
 
     With --offline nobody is asked. The kernels do all again from what is recorded, in virtual time. Decisions, answers,
     observations and states must be the same, bit for bit; else every difference is printed, and the exit status is 1.
+
+    With --set one thing is changed, for one application: `policy=thompson`, `policy.eta=0.1`, `slo_ms=50`,
+    `models=a,b`, `window_s`, `default_loss`, `combine`, `confidence_floor`, `missing` or `per_context`. The loop runs
+    in virtual time with it and without, on the outputs and times that are recorded. Queries of which some output is
+    not recorded are left out and counted.
     """
+    if changes and not offline:
+        raise UsageError("--set goes with --offline: a running deployment is what it is")
+    if changes:
+        what_if(settings, folder, Asked(changes, application, html, as_json))
+        return
     if offline:
         as_it_was(settings, folder, stored=stored, as_json=as_json)
         return
