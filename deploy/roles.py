@@ -161,10 +161,28 @@ def learner(common: Shared) -> RoleLoop:
 
 
 def record(common: Shared) -> RecordRole:
-    """Build the role that records topics into a folder."""
-    from deploy.recording import record as build
+    """Build the role that records topics into a folder.
 
-    return build(common)
+    Raises:
+        UsageError: the settings name no folder.
+        TraceError: the folder holds something else, or another process records into it.
+    """
+    from deploy.recording import about
+    from streams.recorder.recorder import FETCHING, Recorder
+    from streams.recorder.role import RecordRole, Reporting
+    from streams.recorder.span import Span
+    from streams.runtime.kafka.log_reader import KafkaLogs
+    from streams.trace.writer import MIB, Limits, TraceWriter
+
+    given, now_us = common.settings.record, common.clock.now_us
+    if given.folder is None:
+        raise UsageError("role record needs a folder: set record.folder, or leave the role out of `roles`")
+    limits = Limits(given.rotate_mib * MIB, None if given.keep_gib is None else int(given.keep_gib * 1024 * MIB))
+    writer = TraceWriter(given.folder, about(common.settings), common.codec, limits)
+    logs = KafkaLogs(common.kafka, given.topics or topology.RECORDED, FETCHING)
+    recorder = Recorder(logs, writer, Span(follows=True), now_us, is_patient=True)
+    reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks)
+    return RecordRole(recorder, reporting, writer.close)
 
 
 BUILDERS: Mapping[str, Callable[[Shared], Runnable]] = {"joiner": joiner, "learner": learner, "record": record}

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from load.scenario import Scenario
 from load.scenarios import (
     agreement,
+    azure,
     batching,
     cache,
     controllers,
     delayed,
+    elb,
     figure8,
     floor,
     hostile,
@@ -55,6 +57,10 @@ _OWN = (
         loop,
         "the whole system: sustained rate, CPU a query, latency at 200 and 500/s, against the floor",
         any_arrivals=True,
+    ),
+    Scenario(azure, "a production trace twenty times as fast, 20 ms for an answer: how many come in time", short=True),
+    Scenario(
+        elb, "two weeks of a load balancer's counts in four minutes: no id lost or doubled, lag back to 0", short=True
     ),
     Scenario(figure8, "the best model breaks and feedback tells: exp3, exp4 and single side by side"),
     Scenario(

@@ -31,6 +31,7 @@ EXTRAS: Mapping[str, str] = {
     "pandas": "pandas",
     "prometheus_client": "worker",
     "psutil": "cli",
+    "pyarrow": "parquet",
     "pydantic": "cli",
     "pydantic_core": "cli",
     "redis": "cli",

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import yaml
 
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.connect.schema_registry import codec_for
+from deploy.errors import UsageError
 from streams.trace.contents import contents, plot
+from streams.trace.importing import imported
+from streams.trace.manifest import Manifest
+from streams.trace.mapping import TraceMapping
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -18,11 +24,18 @@ if TYPE_CHECKING:
 
     from deploy.config.settings import Settings
     from streams.trace.contents import Contents
-    from streams.trace.manifest import Manifest
 
 EXAMPLES = """\
 skysail trace show yesterday
 skysail trace show yesterday --json
+skysail trace import requests.csv --mapping requests.yaml requests
+
+A mapping says which columns make queries and feedback:
+  application: digits
+  time: {column: TIMESTAMP}
+  input: {columns: [ContextTokens, GeneratedTokens]}
+  label: {column: answer}
+  delay: {value: 30}
 """
 MIB = 1 << 20
 MOST = 8  # applications that are shown
@@ -71,6 +84,30 @@ def _print_found(found: Contents) -> None:
 def _print_counts(what: str, counts: Counter[str]) -> None:
     most = ", ".join(f"{word} {count:,}" for word, count in counts.most_common(MOST))
     click.echo(f"{what}: {most or '-'}{f', {len(counts) - MOST} more' if len(counts) > MOST else ''}")
+
+
+@trace.command("import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option("--mapping", "place", type=click.Path(path_type=Path, exists=True), required=True, help="A YAML file.")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@json_option
+@with_settings
+def import_(settings: Settings, file: Path, place: Path, folder: Path, *, as_json: bool) -> None:
+    """Make a trace in FOLDER of the rows of FILE: CSV, JSON lines, npz or Parquet, the earliest row first.
+
+    The mapping says which columns make queries and feedback; docs/replay.md lists its keys.
+    """
+    try:
+        mapping = TraceMapping.parse(yaml.safe_load(place.read_text("utf-8")))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        message = f"{place} is not a readable YAML file: {error}"
+        raise UsageError(message) from error
+    about = Manifest("imported", metadata.version("skysail"), source=file.name)
+    manifest = imported(file, mapping, folder, about, codec_for(settings))
+    if as_json:
+        print_json(summary(folder, manifest))
+    else:
+        print_contents(folder, manifest)
 
 
 def summary(folder: Path, manifest: Manifest) -> dict[str, object]:

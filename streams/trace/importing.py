@@ -1,0 +1,43 @@
+"""A trace of rows from elsewhere."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from schemas import topics
+from streams.trace.mapping import mapped
+from streams.trace.tables import rows
+from streams.trace.writer import TraceWriter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from schemas.codec import Codec
+    from streams.trace.manifest import Manifest
+    from streams.trace.mapping import TraceMapping
+
+_AT_ONCE: Final = 10_000
+
+
+def imported(file: Path, mapping: TraceMapping, folder: Path, about: Manifest, codec: Codec) -> Manifest:
+    """Write a file's rows to a trace; return what that holds. One that was interrupted is completed.
+
+    Args:
+        file: CSV, JSON lines, npz or Parquet.
+        mapping: which columns make queries and feedback.
+        folder: of the trace.
+        about: for its manifest.
+        codec: of the records.
+
+    Raises:
+        TraceError: the file cannot be read, a row does not fit, or the folder holds something else.
+    """
+    records = mapped(rows(file), mapping, codec, file.stem)
+    with TraceWriter(folder, about, codec) as writer:
+        for topic in (topics.QUERIES, topics.FEEDBACK):
+            writer.expect(topic, {0: 0})
+        while some := [*islice(records, _AT_ONCE)]:
+            writer.add(some)
+            writer.write()
+    return writer.manifest
