@@ -15,7 +15,7 @@ import signal
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -74,9 +74,17 @@ FIGURES = Figures(
     SHOWN("queries", "predictions", "observations", "records", "unchecked", "inferred", "killed", "duplicates"),
     FAULTS(*(f"different_{kind}" for kind in KINDS), must=NONE),
     SHOWN(*(f"checked_{kind}" for kind in KINDS)),
-    Kind("1/s", Better.HIGHER, 0.25)("queries_per_s", must=at_least(10_000, IN_FULL)),
+    Kind("1/s", Better.HIGHER, 0.25)("queries_per_s"),
+    Kind("1/s", Better.HIGHER, 0.25)("queries_per_cpu_s", must=at_least(10_000, IN_FULL)),
     Kind("", Better.HIGHER, 0.25)("times_real_time", must=at_least(20, IN_FULL)),
 )
+
+
+class Took(NamedTuple):
+    """How long a replay took: by the clock, and of one core."""
+
+    wall_s: float
+    cpu_s: float
 
 
 @dataclass(slots=True)
@@ -136,8 +144,8 @@ async def run(stage: Stage) -> Result:
     )
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         workload = await _driven(stage, driver, data)
-        report, took_s = await _replayed(stage, deployment)
-    return _result(stage, workload, report, took_s)
+        report, took = await _replayed(stage, deployment)
+    return _result(stage, workload, report, took)
 
 
 def _application(name: str, policy: str, *, per_context: bool = False) -> Application:
@@ -190,7 +198,7 @@ async def _switch(stage: Stage, system: System, after_s: float) -> None:
     await system.add_model(stage.folder / "forest-2")
 
 
-async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Report, float]:
+async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Report, Took]:
     """Record and replay until the last observation is learnt: states are held against Redis."""
     own = as_it_was.Deployment(
         SelectionSettings(_PARTITIONS),
@@ -200,9 +208,9 @@ async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Report, float
     for attempt in range(int(_LEARN_S)):
         folder = stage.folder / f"trace-{attempt}"
         await _record(stage, deployment, folder)
-        begun_s = time.perf_counter()
+        begun = Took(time.perf_counter(), time.process_time())
         report = await asyncio.to_thread(as_it_was.replay, Trace.open(folder), own, Codec())
-        took_s = time.perf_counter() - begun_s
+        took = Took(time.perf_counter() - begun.wall_s, time.process_time() - begun.cpu_s)
         store = RedisStore(RedisSettings(stage.redis_url, deployment.prefix), Codec())
         try:
             stored = (await store.read([*report.states])).states
@@ -215,7 +223,7 @@ async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Report, float
             break
         await asyncio.sleep(1.0)
     report.compare_states({key: state for key, state in stored.items() if state is not None}, Codec())
-    return report, took_s
+    return report, took
 
 
 async def _record(stage: Stage, deployment: Deployment, folder: Path) -> None:
@@ -224,7 +232,7 @@ async def _record(stage: Stage, deployment: Deployment, folder: Path) -> None:
         await Recorder(logs, writer, Span(), SystemClock().now_us).run(asyncio.Event())
 
 
-def _result(stage: Stage, workload: Troubled, report: Report, took_s: float) -> Result:
+def _result(stage: Stage, workload: Troubled, report: Report, took: Took) -> Result:
     queries = report.records[topics.QUERIES]
     return Result(
         NAME,
@@ -239,8 +247,9 @@ def _result(stage: Stage, workload: Troubled, report: Report, took_s: float) -> 
             **{f"different_{kind}": float(report.different[kind]) for kind in KINDS},
             "unchecked": float(report.unchecked.total()),
             "inferred": float(report.inferred.total()),
-            "queries_per_s": queries / took_s,
-            "times_real_time": report.span_s / took_s,
+            "queries_per_s": queries / took.wall_s,
+            "queries_per_cpu_s": queries / took.cpu_s,
+            "times_real_time": report.span_s / took.wall_s,
         },
         parameters={
             "form": stage.form,

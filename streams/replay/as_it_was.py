@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -18,6 +19,7 @@ from streams.replay.held import Held
 from streams.replay.joins import Joins, Seen, joined_by
 from streams.replay.report import Report
 from streams.replay.states import StateHistory
+from streams.runtime.process.gc_schedule import THRESHOLDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -254,5 +256,13 @@ def _begun(trace: Recording, partitions: int) -> frozenset[int]:
 def replay(
     trace: Recording, deployment: Deployment, codec: Codec, tell: Callable[[Report], None] = lambda _: None
 ) -> Report:
-    """Replay a trace as it was."""
-    return AsItWas(trace, deployment, codec).run(tell)
+    """Replay a trace as it was.
+
+    What is held is many and has no cycles: looking for them as often as usual took a fifth of the time.
+    """
+    usual = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        return AsItWas(trace, deployment, codec).run(tell)
+    finally:
+        gc.set_threshold(*usual)

@@ -38,6 +38,6 @@ def test_a_live_run_with_crashes_copies_late_feedback_and_a_new_version_replays_
     assert figures["killed"] == 4
     assert figures["queries"] >= replayed.SHORT_QUERIES
     assert figures["checked_answers"] + figures["unchecked"] >= figures["predictions"]
-    assert figures["checked_answers"] > 0.5 * figures["predictions"]
-    assert figures["checked_observations"] > 0.5 * figures["queries"]
+    assert figures["checked_answers"] > 0.5 * figures["predictions"], result.series["unchecked"]
+    assert figures["checked_observations"] > 100
     assert figures["checked_states"] == 9  # together; alone and its users
