@@ -104,7 +104,7 @@ def _changes(texts: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in texts:
         name, is_set, value = text.partition("=")
-        if not is_set or not value:
+        if not (name.strip() and is_set and value.strip()):
             raise UsageError(f"--set {text}: write NAME=VALUE, such as policy=thompson")
         found[name.strip()] = value.strip()
     return found

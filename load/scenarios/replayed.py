@@ -17,9 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-
 from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_least
 from load.harness import topics as names
 from load.harness.driving import deployed
@@ -27,7 +24,7 @@ from load.harness.openloop import Asked, key_of
 from load.harness.system import Deployment
 from load.harness.wire import Wire
 from load.harness.workload import query_id
-from load.models.training import Digits, digits
+from load.models.training import Digits, digits, forest, linear_models
 from load.results.results import Result
 from schemas import topics
 from schemas.codec import Codec
@@ -162,14 +159,8 @@ def _application(name: str, policy: str, *, per_context: bool = False) -> Applic
 
 
 def _package(stage: Stage, data: Digits) -> None:
-    small = slice(0, 200)
-    estimators = {
-        ("forest", "1"): RandomForestClassifier(5, random_state=stage.seed).fit(
-            data.train_x[small], data.train_y[small]
-        ),
-        ("forest", "2"): RandomForestClassifier(10, random_state=stage.seed).fit(data.train_x, data.train_y),
-        ("linear", "1"): LogisticRegression(max_iter=200).fit(data.train_x, data.train_y),
-    }
+    linear = next(iter(linear_models(data).values()))
+    estimators = {("forest", "1"): forest(data, 5), ("forest", "2"): forest(data, 10), ("linear", "1"): linear}
     for (model, version), estimator in estimators.items():
         package_sklearn(estimator, stage.folder / f"{model}-{version}", model, version, data.test_x[:5])
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from policies import registry
+from policies.errors import PolicyError
 from schemas import topics
 from schemas.errors import DecodeError, FormatError
 from schemas.records import Application, Feedback, Model, ModelPredictions, Observations, Prediction, Query, Status
@@ -148,7 +149,10 @@ def changed(application: Application, changes: Mapping[str, str]) -> Application
         else:
             known = ", ".join(("policy", "policy.PARAMETER", "models", *_SETTABLE))
             raise ChangeError(f"{name} cannot be set here; what can: {known}")
-    registry.create(application.policy, application.parameters)
+    try:
+        registry.create(application.policy, application.parameters)
+    except PolicyError as error:
+        raise ChangeError(str(error)) from error
     return application
 
 

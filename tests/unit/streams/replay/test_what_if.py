@@ -86,7 +86,7 @@ def test_a_parameter_is_changed_alone() -> None:
     assert changed(digits(), {"policy": "exp3(eta=0.2)"}).parameters == {"eta": 0.2}
 
 
-@pytest.mark.parametrize("changes", [{"speed": "3"}, {"slo_ms": "fast"}, {"policy.eta": "much"}])
+@pytest.mark.parametrize("changes", [{"speed": "3"}, {"slo_ms": "fast"}, {"policy.eta": "much"}, {"policy": "best"}])
 def test_what_cannot_be_changed_is_said(changes: dict[str, str]) -> None:
     """With what can."""
     with pytest.raises(ChangeError):
