@@ -47,6 +47,12 @@ SHOW_S = 0.5
 @click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="With --offline: what if this were so?")
 @click.option("--app", "application", help="With --set: the application [default: the only one in the trace].")
 @click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="With --set: write a page with plots.")
+@click.option(
+    "--packages",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    multiple=True,
+    help="With --set: a model's package; it runs where its answer is not recorded.",
+)
 @click.option("--stored", is_flag=True, help="With --offline: compare the last states with those in Redis.")
 @json_option
 @with_settings
@@ -62,6 +68,7 @@ def replay(
     changes: tuple[str, ...],
     application: str | None,
     html: Path | None,
+    packages: tuple[Path, ...],
     stored: bool,
     as_json: bool,
 ) -> None:
@@ -75,13 +82,13 @@ def replay(
 
     With --set one thing is changed, for one application: `policy=thompson`, `policy.eta=0.1`, `slo_ms=50`,
     `models=a,b`, `window_s`, `default_loss`, `combine`, `confidence_floor`, `missing` or `per_context`. The loop runs
-    in virtual time with it and without, on the outputs and times that are recorded. Queries of which some output is
-    not recorded are left out and counted.
+    in virtual time with it and without, on the outputs and times that are recorded. What is not recorded the models
+    answer whose --packages are given. Other queries are left out and counted.
     """
     if changes and not offline:
         raise UsageError("--set goes with --offline: a running deployment is what it is")
     if changes:
-        what_if(settings, folder, Asked(changes, application, html, as_json))
+        what_if(settings, folder, Asked(changes, application, html, packages, as_json))
         return
     if offline:
         as_it_was(settings, folder, stored=stored, as_json=as_json)

@@ -12,7 +12,7 @@ from deploy.cli.common import print_json, print_table
 from deploy.cli.offline import deployment
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
-from streams.replay.what_if import WhatIf
+from streams.replay.what_if import AtHand, WhatIf
 from streams.trace.contents import BARS
 from streams.trace.reader import Trace
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from deploy.config.settings import Settings
+    from schemas.records import Input
+    from streams.operators.contract import Predicted
     from streams.replay.what_if import Comparison
 
 COLUMNS: Final = ("recorded", "unchanged", "changed")
@@ -40,6 +42,7 @@ class Asked(NamedTuple):
     changes: tuple[str, ...]
     application: str | None
     page: Path | None
+    packages: tuple[Path, ...]
     as_json: bool
 
 
@@ -47,7 +50,8 @@ def what_if(settings: Settings, folder: Path, asked: Asked) -> None:
     """Play a trace with a change and without, and print what the change does."""
     trace = Trace.open(folder)
     begun_s = time.monotonic()
-    player = WhatIf(trace, asked.application, deployment(trace.manifest), codec_for(settings))
+    at_hand = [_at_hand(folder) for folder in asked.packages]
+    player = WhatIf(trace, asked.application, deployment(trace.manifest), codec_for(settings), at_hand)
     found = player.compare(_changes(asked.changes))
     given = summary(found, player.application.name, asked.changes, time.monotonic() - begun_s)
     if asked.page is not None:
@@ -98,6 +102,26 @@ def page(given: Mapping[str, Any]) -> str:
         f"<h1>{title}</h1><p>{_said(given)}</p><table>{cells}</table><h2>Error over time</h2><p>{legend}</p>"
         f"{_curves(given['error_over_time'])}<h2>Share of models</h2>{_shares(given)}<p>{html.escape(NOTE)}</p>\n"
     )
+
+
+def _at_hand(package: Path) -> AtHand:
+    """Load a model's package, to be asked what is not recorded.
+
+    Raises:
+        PackageError: it cannot be loaded.
+    """
+    from deploy.state.desired import model_record
+    from workers.executors.predictor import predictor
+    from workers.packages.loading import load_package
+
+    answer = predictor(load_package(package))
+
+    def predict(rows: Sequence[Input]) -> tuple[Predicted, int]:
+        begun_ns = time.perf_counter_ns()
+        predicted = answer(rows)
+        return predicted, max(1, (time.perf_counter_ns() - begun_ns) // 1_000)
+
+    return AtHand(model_record(package), predict)
 
 
 def _changes(texts: Sequence[str]) -> dict[str, str]:

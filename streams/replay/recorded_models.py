@@ -1,7 +1,8 @@
 """Models that answer as they did in a trace: the outputs that were recorded, by model and input, and their times.
 
 A model's output follows from its input: what it said to one query counts for all queries with that input. What it was
-never asked is not answerable here. Such a row is answered as `invalid`, which teaches nothing about the model.
+never asked the model itself answers, if it is at hand. Else the row is not answerable: it is answered as `invalid`,
+which teaches nothing about the model.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from streams.operators.contract import Predicted
 from streams.testing import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,15 +36,16 @@ class RecordedModels:
     """What models have answered, and how long their batches took.
 
     Attributes:
-        missing: model and input of what was asked and is not recorded, how often.
+        running: models that are at hand, by name: each returns what it answers, and how long that took (us).
     """
 
-    missing: int = 0
+    running: Mapping[str, Callable[[Sequence[Input]], tuple[Predicted, int]]] = field(default_factory=dict)
     _outputs: dict[tuple[str, Input], ModelOutput] = field(default_factory=dict)
     _times_us: defaultdict[str, defaultdict[int, list[int]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
     _turns: dict[str, int] = field(default_factory=dict)
+    _measured: set[str] = field(default_factory=set)  # models of which no times are recorded
 
     def learn(self, prediction: Prediction, given: Input) -> None:
         """Take the outputs of a prediction to this input."""
@@ -65,11 +67,23 @@ class RecordedModels:
         """Return a model for the driver."""
 
         def predict(batch: Predict) -> tuple[Predicted, int]:
+            self._run(model, batch)
             found = [self._outputs.get((model, given)) for given in batch.rows]
-            self.missing += found.count(None)
             return _predicted(found), self._took_us(model, len(found))
 
         return Service(predict)
+
+    def _run(self, model: str, batch: Predict) -> None:
+        """Have a model that is at hand answer what is not recorded; its times count where none are recorded."""
+        rows = [given for given in batch.rows if (model, given) not in self._outputs]
+        if not rows or model not in self.running:
+            return
+        predicted, took_us = self.running[model](rows)
+        if model in self._measured or model not in self._times_us:
+            self._measured.add(model)
+            self._times_us[model][len(rows)].append(took_us)
+        for given, output in zip(rows, _outputs(model, batch.version, predicted), strict=True):
+            self._outputs[model, given] = output
 
     def _took_us(self, model: str, rows: int) -> int:
         """Return the time of a batch: the recorded ones of the nearest size, in turn."""
@@ -94,6 +108,14 @@ def _predicted(found: Sequence[ModelOutput | None]) -> Predicted:
         reasons,
         messages=messages,
     )
+
+
+def _outputs(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:
+    answers = predicted.answers if isinstance(predicted.answers, tuple) else predicted.answers.tolist()
+    for row, (outcome, answer) in enumerate(zip(predicted.outcomes, answers, strict=True)):
+        is_ok = outcome is Outcome.OK
+        scores = Tensor.of(predicted.scores[row]) if is_ok and predicted.scores is not None else None
+        yield ModelOutput(model, version, outcome, answer if is_ok else None, scores)
 
 
 def _scores(found: Sequence[ModelOutput | None]) -> NDArray[np.generic] | None:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
-    from streams.operators.contract import Operator, Record
+    from schemas.records import Input
+    from streams.operators.contract import Operator, Predicted, Record
     from streams.replay.as_it_was import Deployment, Recording
 
 _SETTABLE: Final = ("slo_ms", "window_s", "default_loss", "combine", "confidence_floor", "missing", "per_context")
@@ -43,6 +44,13 @@ BINS: Final = 48  # of the error over time
 
 class ChangeError(FormatError):
     """A change that cannot be made; the message says what can be."""
+
+
+class AtHand(NamedTuple):
+    """A model that can be asked: its record, and what returns its answers and how long they took (us)."""
+
+    model: Model
+    predict: Callable[[Sequence[Input]], tuple[Predicted, int]]
 
 
 class Played(NamedTuple):
@@ -185,20 +193,28 @@ class WhatIf:
         application: its name; None = the only one.
         deployment: that was recorded.
         codec: of the trace's records.
+        at_hand: models that run where their outputs are not recorded.
 
     Raises:
         ChangeError: there is no such application in the trace, or more than one and none is named.
     """
 
-    def __init__(self, trace: Recording, application: str | None, deployment: Deployment, codec: Codec) -> None:
+    def __init__(
+        self,
+        trace: Recording,
+        application: str | None,
+        deployment: Deployment,
+        codec: Codec,
+        at_hand: Sequence[AtHand] = (),
+    ) -> None:
         self._codec = codec
         self._deployment = deployment
         self._timeline = Timeline(
             r for name in (topics.APPLICATIONS, topics.MODELS) if name in trace.topics() for r in trace.records(name)
         )
         self.application = self._application(application)
-        self._models = self._known_models()
-        self._outputs = RecordedModels()
+        self._models = {one.model.name: one.model for one in at_hand} | self._known_models()
+        self._outputs = RecordedModels({one.model.name: one.predict for one in at_hand})
         self._played: list[Played] = []
         self._inputs: dict[str, Query] = {}
         self.recorded = Outcome()
@@ -215,7 +231,8 @@ class WhatIf:
         unknown = set(other.models) - self._models.keys()
         if unknown:
             known = ", ".join(sorted(self._models))
-            raise ChangeError(f"the trace knows no model {', '.join(sorted(unknown))}; it knows {known}")
+            missing = ", ".join(sorted(unknown))
+            raise ChangeError(f"the trace knows no model {missing}; it knows {known}. Give the others' --packages")
         before, left_out = self.play(self.application)
         after, left_out_too = self.play(other)
         left_out |= left_out_too

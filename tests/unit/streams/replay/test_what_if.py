@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pytest
 
 from schemas import topics
+from schemas.records import Outcome
+from streams.operators.contract import Predicted
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment
-from streams.replay.what_if import ChangeError, WhatIf, changed
-from tests.loops import CODEC, Loop, digits, row
+from streams.replay.what_if import AtHand, ChangeError, WhatIf, changed
+from tests.loops import CODEC, Loop, digits, row, version
 from tests.traces import trace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Input
 
 OWN = Deployment(SelectionSettings(1, 1), JoinerSettings(1, 60_000_000, 5_000_000))
 
@@ -75,6 +85,21 @@ def test_what_no_model_was_asked_is_left_out_and_counted() -> None:
     assert len(found.order) == 60 - found.left_out
     assert found.changed.latencies_us.keys() == found.recorded.latencies_us.keys() == {*found.order}
     assert found.queries == len(there.driver.read(topics.QUERIES))
+
+
+def test_a_model_at_hand_answers_what_is_not_recorded() -> None:
+    """Also one that the trace does not know."""
+
+    def always_right(rows: Sequence[Input]) -> tuple[Predicted, int]:
+        return Predicted((Outcome.OK,) * len(rows), np.full(len(rows), 7)), 2_000
+
+    played = WhatIf(trace_of(loop("single").driver), None, OWN, CODEC, [AtHand(version("new"), always_right)])
+    found = played.compare({"models": "bad,new", "policy": "single(arm=1)"})
+
+    assert found.left_out == 0
+    assert found.changed.figures()["error"] == 0.0
+    assert found.changed.figures()["shares"] == {"new": 1.0}
+    assert found.changed.figures()["p50_ms"] >= 2.0
 
 
 def test_a_parameter_is_changed_alone() -> None:
