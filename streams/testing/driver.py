@@ -110,6 +110,7 @@ class _Role:
     operator: Operator = field(init=False)
     tracker: OffsetTracker = field(init=False)
     positions: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
+    unread: set[tuple[str, int]] = field(init=False, default_factory=set)  # where there may be something to deliver
     states_at: dict[int, int | None] = field(init=False, default_factory=dict)  # the offsets that its states stand for
     starts: int = field(init=False, default=0)
     is_blocked: bool = field(init=False, default=False)  # by a model that predicts
@@ -121,19 +122,24 @@ class _Role:
 
 
 class _Store(StateTable):
-    """Policy states and offsets by partition, with their history."""
+    """Policy states and offsets by partition, with their history if any of it is going to be lost.
 
-    def __init__(self) -> None:
+    The history takes a copy of all states for each write.
+    """
+
+    def __init__(self, *, is_lossy: bool) -> None:
         super().__init__()
+        self._is_lossy = is_lossy
         self._history: list[tuple[int, dict[StateKey, PolicyState], dict[int, int]]] = []
         self._writes = 0
 
     def write(self, write: WriteStates, now_us: int) -> bool:
         self._writes += 1
-        before = dict(self.states), dict(self.offsets)
+        before = (dict(self.states), dict(self.offsets)) if self._is_lossy else None
         if not self.compare_and_set(write, str(self._writes)).accepted:
             return False
-        self._history.append((now_us, *before))
+        if before is not None:
+            self._history.append((now_us, *before))
         return True
 
     def lose(self, since_us: int) -> None:
@@ -167,19 +173,22 @@ class Driver:
         """
         self.now_us = START_US
         self.skipped: dict[str, int] = defaultdict(int)
-        self.store = _Store()
+        self._faults = list(faults)
+        self.store = _Store(is_lossy=any(isinstance(fault, StoreLoss) for fault in self._faults))
         self._topology = _checked(topology, operators)
         self._known = frozenset(self._places(topology.topics))
         self._roles = [_Role(node, operators[node.role]) for node in topology.nodes if node.role in operators]
         self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
         self._logs: dict[tuple[str, int], list[Record]] = defaultdict(list)
+        self._readers: dict[tuple[str, int], list[_Role]] = defaultdict(list)
         self._visible: dict[Position, int] = {}
-        self._faults = list(faults)
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
         self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
         self._services = Services(dict(models or {}))
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
+            for place in self._places((*role.node.consumes, *role.node.follows)):
+                self._readers[place].append(role)
             self._start(role)
 
     def produce(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> None:
@@ -235,6 +244,7 @@ class Driver:
         for assigned in role.positions:
             role.tracker.assign(assigned, role.positions[assigned], committed.get(assigned))
         role.positions |= dict.fromkeys(self._places(role.node.follows), 0)
+        role.unread = set(role.positions)
         starts = {p: role.positions[main, p] for main, p in self._places([role.main])}
         if role.node.states == "writes":
             starts = {p: self.store.offsets.get(p, 0) for p in starts}
@@ -251,6 +261,7 @@ class Driver:
         for topic, partition in self._places(sorted(role.operator.needs().also_read_back)):
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
+        role.unread = set(role.positions)
 
     def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
@@ -271,14 +282,15 @@ class Driver:
 
     def _deliver(self, role: _Role) -> bool:
         batch: list[Record] = []
-        if role.is_blocked:
+        if role.is_blocked or not role.unread:
             return False
-        for assigned, position in role.positions.items():
-            log = self._logs[assigned]
-            if position < len(log):
-                ready = self._readable(log[position:])
-                role.positions[assigned] = position + len(ready)
-                batch += ready
+        for assigned in [place for place in role.positions if place in role.unread]:
+            log, position = self._logs[assigned], role.positions[assigned]
+            ready = self._readable(log[position:])
+            role.positions[assigned] = position + len(ready)
+            batch += ready
+            if position + len(ready) == len(log):
+                role.unread.discard(assigned)
         if not batch:
             return False
         for record in batch:
@@ -414,6 +426,8 @@ class Driver:
             log = self._logs[emit.topic, emit.partition]
             record = Record(emit.topic, emit.partition, len(log), self.now_us, emit.key, value, emit.headers)
             log.append(record)
+            for role in self._readers[emit.topic, emit.partition]:
+                role.unread.add((emit.topic, emit.partition))
             held_back_us = sum(f.by_us for f in self._faults if isinstance(f, Delay) and f.topic == record.topic)
             if held_back_us:
                 self._visible[record.position] = self.now_us + held_back_us
