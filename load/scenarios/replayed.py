@@ -57,14 +57,16 @@ if TYPE_CHECKING:
 NAME = "replayed"
 RATE, SHORT_RATE = 500.0, 150.0
 QUERIES, SHORT_QUERIES = 100_000, 3_000
-_SLO_MS = 200.0
+# Long, so that a busy machine decides, too: what is answered by default for want of time shows little.
+_SLO_MS, _HURRIED_MS = 30_000.0, 40.0
 _WINDOW_S, _EARLY_S = 6.0, 5.0
 _PARTITIONS = 4
 # Which share of the stretch is over when each role is killed, and when the next version comes.
 _KILLED: Final = {"worker.forest": 0.2, "selection": 0.4, "joiner": 0.55, "learner": 0.7}
 _SWITCHED = 0.8
-# Of twenty queries: asked twice, told after the window, never told.
-_TWICE, _LATE, _NEVER = (3,), (7,), (11, 13)
+# Of twenty queries: asked twice, told after the window, never told, in a hurry.
+_TWICE, _LATE, _NEVER, _HURRIED = (3,), (7,), (11, 13), (5, 6, 15)
+_DRAIN_S = 60.0
 _LEARN_S = 60.0
 
 FIGURES = Figures(
@@ -72,7 +74,7 @@ FIGURES = Figures(
     FAULTS(*(f"different_{kind}" for kind in KINDS), must=NONE),
     SHOWN(*(f"checked_{kind}" for kind in KINDS)),
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_s"),
-    Kind("1/s", Better.HIGHER, 0.25)("queries_per_cpu_s", must=at_least(10_000, IN_FULL)),
+    Kind("1/s", Better.HIGHER, 0.25)("queries_per_core_s", must=at_least(10_000, IN_FULL)),
     Kind("", Better.HIGHER, 0.25)("times_real_time", must=at_least(20, IN_FULL)),
 )
 
@@ -118,7 +120,8 @@ class Troubled:
         row = index % len(self.data.test_y)
         context = f"user-{index % 7}" if index % 2 else None
         application = "alone" if index % 4 < 2 else "together"
-        query = Query(query_id(self.seed, index), application, self.data.inputs[row], context, intended_us)
+        slo_ms = _HURRIED_MS if index % 20 in _HURRIED else None
+        query = Query(query_id(self.seed, index), application, self.data.inputs[row], context, intended_us, slo_ms)
         label = int(self.data.test_y[row])
         if kind in _LATE:
             self.told_late.append((key_of(query), Feedback(query.query_id, label)))
@@ -170,7 +173,8 @@ async def _driven(stage: Stage, driver: Driver, data: Digits) -> Troubled:
     rate, count = (SHORT_RATE, SHORT_QUERIES) if stage.short else (RATE, QUERIES)
     workload = Troubled(data, stage.seed, count, driver.system)
     switching = asyncio.create_task(_switch(stage, driver.system, _SWITCHED * count / rate))
-    await driver.drive([int(i * 1e6 / rate) for i in range(count)], workload, int(_SLO_MS * 1e3), _ignored)
+    offsets_us = [int(i * 1e6 / rate) for i in range(count)]
+    await driver.drive(offsets_us, workload, int(_SLO_MS * 1e3), _ignored, _DRAIN_S)
     await switching
     await asyncio.sleep(_WINDOW_S + 2.0)  # the deployment's own time: its windows end
     with closing(Wire(stage.bootstrap, driver.prefix, stage.properties)) as wire:
@@ -239,7 +243,7 @@ def _result(stage: Stage, workload: Troubled, report: Report, took: Took) -> Res
             "unchecked": float(report.unchecked.total()),
             "inferred": float(report.inferred.total()),
             "queries_per_s": queries / took.wall_s,
-            "queries_per_cpu_s": queries / took.cpu_s,
+            "queries_per_core_s": queries / took.cpu_s,
             "times_real_time": report.span_s / took.wall_s,
         },
         parameters={
