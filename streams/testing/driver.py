@@ -114,6 +114,7 @@ class _Role:
     states_at: dict[int, int | None] = field(init=False, default_factory=dict)  # the offsets that its states stand for
     starts: int = field(init=False, default=0)
     is_blocked: bool = field(init=False, default=False)  # by a model that predicts
+    due_us: int | None = field(init=False, default=None)  # its timer, as it was after its operator's last call
 
     @property
     def main(self) -> str:
@@ -262,6 +263,7 @@ class Driver:
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
         role.unread = set(role.positions)
+        role.due_us = role.operator.needs().deadline_us
 
     def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
@@ -306,7 +308,7 @@ class Driver:
     def _fire(self) -> bool:
         fired = False
         for role in self._roles:
-            due = None if role.is_blocked else role.operator.needs().deadline_us
+            due = None if role.is_blocked else role.due_us
             if due is not None and due <= self.now_us:
                 self._perform(role, role.operator.on_timer(self.now_us, self._unread(role)))
                 fired = True
@@ -334,6 +336,8 @@ class Driver:
         return {place: count for place, count in counts.items() if count > 0}
 
     def _perform(self, role: _Role, effects: Effects) -> None:
+        """Do what an operator asks after a call, and note when its timer is due."""
+        role.due_us = role.operator.needs().deadline_us
         for effect in effects:
             match effect:
                 case Emit():
@@ -455,8 +459,7 @@ class Driver:
         return any(isinstance(f, StoreDown) and f.from_us <= passed_us < f.to_us for f in self._faults)
 
     def _next_event_us(self) -> int | None:
-        asked = [role.operator for role in self._roles if not role.is_blocked]
-        times = [due for operator in asked if (due := operator.needs().deadline_us) is not None]
+        times = [role.due_us for role in self._roles if role.due_us is not None and not role.is_blocked]
         told_us = self._services.next_us()
         times += [] if told_us is None else [told_us]
         times += [visible for visible in self._visible.values() if visible > self.now_us]
