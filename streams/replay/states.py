@@ -89,10 +89,6 @@ class StateHistory:
             return None
         return self._versions[_Version(decision.state, decision.policy, decision.state_version)]
 
-    def is_whole(self, name: str) -> bool:
-        """Tell whether all that a state was taught is in the trace."""
-        return state_partition(name, self._partitions) in self._begun
-
     def commons(self, decision: Decision) -> Iterator[tuple[StateKey, PolicyState]]:
         """Yield the states that a new context may have started from, the latest first; none for other decisions."""
         application, is_context, _ = decision.state.partition("/")

@@ -9,21 +9,18 @@ recorded is left out of both: it is counted, its feedback is not told, and it is
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from policies import registry
-from policies.errors import PolicyError
 from schemas import topics
-from schemas.errors import DecodeError, FormatError
-from schemas.records import Application, Feedback, Model, ModelPredictions, Observations, Prediction, Query, Status
+from schemas.errors import DecodeError
+from schemas.records import Application, Feedback, Model, ModelPredictions, Observations, Prediction, Query
 from streams.operators.join.kernel import Joiner
 from streams.operators.learn.kernel import Learner
 from streams.operators.selection.kernel import Selection
+from streams.replay.changes import ChangeError, changed
 from streams.replay.configurations import Timeline
+from streams.replay.outcomes import Outcome, note_observations, note_prediction
 from streams.replay.recorded_models import RecordedModels
 from streams.testing import START_US, Driver
 from streams.topology import build, worker_role
@@ -37,13 +34,6 @@ if TYPE_CHECKING:
     from schemas.records import Input
     from streams.operators.contract import Operator, Predicted, Record
     from streams.replay.as_it_was import Deployment, Recording
-
-_SETTABLE: Final = ("slo_ms", "window_s", "default_loss", "combine", "confidence_floor", "missing", "per_context")
-BINS: Final = 48  # of the error over time
-
-
-class ChangeError(FormatError):
-    """A change that cannot be made; the message says what can be."""
 
 
 class AtHand(NamedTuple):
@@ -61,53 +51,6 @@ class Played(NamedTuple):
     partition: int
     key: bytes | None
     value: Query | Feedback
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What came of the queries.
-
-    Attributes:
-        losses: of the served answers that feedback tells, by query.
-        latencies_us: of the answers, by query, from when it was sent.
-        defaults: queries that were answered by default.
-        asked: how often each model was.
-        queries: in order, with their times.
-    """
-
-    losses: dict[str, float] = field(default_factory=dict)
-    latencies_us: dict[str, int] = field(default_factory=dict)
-    defaults: set[str] = field(default_factory=set)
-    asked: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def only(self, ids: set[str]) -> Outcome:
-        """Return what came of these queries."""
-        return Outcome(
-            {name: loss for name, loss in self.losses.items() if name in ids},
-            {name: took for name, took in self.latencies_us.items() if name in ids},
-            self.defaults & ids,
-            {name: models for name, models in self.asked.items() if name in ids},
-        )
-
-    def figures(self) -> dict[str, Any]:
-        """Return error, defaults, latency and the share of each model."""
-        took = np.array([*self.latencies_us.values()] or [0])
-        asked = Counter(model for models in self.asked.values() for model in models)
-        return {
-            "answered": len(self.latencies_us),
-            "judged": len(self.losses),
-            "error": float(np.mean([*self.losses.values()])) if self.losses else None,
-            "defaults": len(self.defaults) / max(1, len(self.latencies_us)),
-            "p50_ms": float(np.quantile(took, 0.5)) / 1e3,
-            "p99_ms": float(np.quantile(took, 0.99)) / 1e3,
-            "shares": {model: count / max(1, len(self.asked)) for model, count in sorted(asked.items())},
-        }
-
-    def curve(self, order: Sequence[str]) -> list[float | None]:
-        """Return the mean loss in each of `BINS` parts of the queries, None where nothing is known."""
-        parts = np.array_split(np.arange(len(order)), BINS)
-        found = [[self.losses[order[at]] for at in part if order[at] in self.losses] for part in parts]
-        return [float(np.mean(losses)) if losses else None for losses in found]
 
 
 class Comparison(NamedTuple):
@@ -128,61 +71,6 @@ class Comparison(NamedTuple):
     queries: int
     left_out: int
     order: tuple[str, ...]
-
-
-def changed(application: Application, changes: Mapping[str, str]) -> Application:
-    """Return an application with changes, as `--set` names them.
-
-    Args:
-        application: as it was.
-        changes: `policy`, a policy's name or all of it; `policy.NAME`, one of its parameters; `models`, by commas; or a
-            field of the application.
-
-    Raises:
-        ChangeError: there is no such thing to change.
-    """
-    for name, text in changes.items():
-        if name == "policy":
-            kind, _, _ = text.partition("(")
-            given = _parameters(text)
-            application = replace(application, policy=kind, parameters=given)
-        elif name.startswith("policy."):
-            parameters = {**application.parameters, name.removeprefix("policy."): _number(name, text)}
-            application = replace(application, parameters=parameters)
-        elif name == "models":
-            application = replace(application, models=tuple(part.strip() for part in text.split(",")))
-        elif name in _SETTABLE:
-            values: dict[str, Any] = {name: _value(name, text, getattr(application, name))}
-            application = replace(application, **values)
-        else:
-            known = ", ".join(("policy", "policy.PARAMETER", "models", *_SETTABLE))
-            raise ChangeError(f"{name} cannot be set here; what can: {known}")
-    try:
-        registry.create(application.policy, application.parameters)
-    except PolicyError as error:
-        raise ChangeError(str(error)) from error
-    return application
-
-
-def _parameters(text: str) -> dict[str, float]:
-    inside = text.partition("(")[2].rstrip(")")
-    parts = [part.partition("=") for part in inside.split(",") if part.strip()]
-    return {key.strip(): _number(key, value) for key, _, value in parts}
-
-
-def _value(name: str, text: str, before: object) -> object:
-    if name in ("combine", "missing"):
-        return text
-    if isinstance(before, bool):
-        return text.lower() in ("true", "yes", "1")
-    return _number(name, text)
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ChangeError(f"{name}={text}: write a number") from None
 
 
 class WhatIf:
@@ -300,9 +188,9 @@ class WhatIf:
     def _outcome(self, driver: Driver) -> Outcome:
         found = Outcome()
         for record in driver.read(topics.PREDICTIONS):
-            _note_prediction(found, self._codec.decode(Prediction, record.value))
+            note_prediction(found, self._codec.decode(Prediction, record.value))
         for record in driver.read(topics.OBSERVATIONS):
-            _note_observations(found, self._codec.decode(Observations, record.value))
+            note_observations(found, self._codec.decode(Observations, record.value))
         return found
 
     def _gather(self, trace: Recording) -> None:
@@ -332,10 +220,10 @@ class WhatIf:
             asked = self._inputs.get(prediction.query_id)
             if asked is not None and prediction.application == self.application.name:
                 self._outputs.learn(prediction, asked.input)
-                _note_prediction(self.recorded, prediction)
+                note_prediction(self.recorded, prediction)
         elif record.topic == topics.OBSERVATIONS:
             own = tuple(one for one in decode(Observations, value).items if one.application == self.application.name)
-            _note_observations(self.recorded, Observations(own))
+            note_observations(self.recorded, Observations(own))
         else:
             self._outputs.learn_time(decode(ModelPredictions, value))
 
@@ -364,21 +252,3 @@ class WhatIf:
             and topics.MODEL_VERSION.encode() not in (record.key or b"")
             for model in (self._codec.decode(Model, record.value),)
         }
-
-
-def _note_prediction(found: Outcome, prediction: Prediction) -> None:
-    """Note an answer; of a query's the first counts."""
-    name = prediction.query_id
-    if name in found.latencies_us:
-        return
-    found.latencies_us[name] = prediction.answered_us - prediction.sent_us
-    if prediction.status is Status.DEFAULT:
-        found.defaults.add(name)
-    decision = prediction.decision
-    found.asked[name] = () if decision is None else tuple([decision.arms[arm] for arm in decision.chosen])
-
-
-def _note_observations(found: Outcome, seen: Observations) -> None:
-    for one in seen.items:
-        if one.loss is not None:
-            found.losses.setdefault(one.query_id, one.loss)
