@@ -28,8 +28,9 @@ ROLES = {
     "selection": "queries are not answered",
     "joiner": "feedback is not joined; it waits in Kafka",
     "learner": "nothing is learnt; observations wait in Kafka",
-    "record": "nothing is recorded; records wait in Kafka until their retention ends",
 }
+# Roles that a deployment may have: missed only if they have reported before.
+OPTIONAL = {"record": "nothing is recorded; records wait in Kafka until their retention ends"}
 
 
 class WorkerVersions(NamedTuple):
@@ -111,7 +112,7 @@ def _silence(processes: Sequence[ProcessRow]) -> Iterator[Alert]:
         role, heard = process["role"], f"{process['instance']} was last heard {process['age_s']:.0f} s ago"
         if process["silent"] and role not in live:
             is_worker = role.startswith(WORKER)
-            what = ROLES.get(role, "its model answers nothing" if is_worker else "its figures are missing")
+            what = (ROLES | OPTIONAL).get(role, "its model answers nothing" if is_worker else "its figures are missing")
             yield Alert(level="bad", text=f"{heard}: {what}", command=run(role))
         elif process["silent"]:
             yield Alert(level="warn", text=f"{heard}; others of its role go on", command=skysail("doctor"))

@@ -150,7 +150,8 @@ class Recorder:
         return self.left() == 0
 
     def _is_due(self) -> bool:
-        return self._writer.waiting_bytes >= WAITING_BYTES or self._now_us() >= self._written_us + WRITE_US
+        waiting = self._writer.waiting_bytes
+        return waiting >= WAITING_BYTES or (waiting > 0 and self._now_us() >= self._written_us + WRITE_US)
 
     def _take(self, records: Sequence[Record]) -> None:
         limits = self._ends

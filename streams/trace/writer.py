@@ -84,7 +84,7 @@ class TraceWriter:
 
     @property
     def manifest(self) -> Manifest:
-        """What is on disk."""
+        """What is on disk, except where the last write has failed."""
         return self._manifest
 
     @property
@@ -142,9 +142,8 @@ class TraceWriter:
         """Bring what waits to disk, begin new parts, delete old ones.
 
         Raises:
-            OSError: the disk takes no more.
+            OSError: the disk takes no more. Nothing is lost by that: write again.
         """
-        changed = self._manifest
         limit = self._limits.rotate_at(max(1, len(self._growing)))
         for (topic, partition), growing in [*self._growing.items()]:
             if growing.waiting_bytes:
@@ -152,12 +151,12 @@ class TraceWriter:
                 if part.bytes >= limit:
                     part = replace(part, is_complete=True)
                     del self._growing[topic, partition]
-                changed = changed.with_topic(changed.topics[topic].with_part(part, self._schemas.get(topic, ())))
-        if self._limits.keep_bytes is not None:
-            changed = changed.trimmed(self._limits.keep_bytes)
-        gone = _files(self._manifest) - _files(changed)
-        manifests.write(self._folder, changed)
-        self._manifest = changed
+                grown = self._manifest.topics[topic].with_part(part, self._schemas.get(topic, ()))
+                self._manifest = self._manifest.with_topic(grown)
+        keep = self._limits.keep_bytes
+        kept = self._manifest if keep is None else self._manifest.trimmed(keep)
+        manifests.write(self._folder, kept)
+        gone, self._manifest = _files(self._manifest) - _files(kept), kept
         for file in gone:
             (self._folder / file).unlink(missing_ok=True)
 

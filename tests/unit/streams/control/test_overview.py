@@ -189,6 +189,17 @@ def test_a_silent_role_stands_at_the_top_with_how_to_start_it() -> None:
     ]
 
 
+def test_a_recorder_is_missed_only_where_there_was_one() -> None:
+    """Nobody needs one; one that falls silent loses what Kafka deletes meanwhile."""
+    page = Page()
+    page.report("record@1")
+    page.later(12)
+    page.everybody()
+    (alert,) = page.texts()
+    assert alert.startswith("bad: record@1 was last heard 12 s ago: nothing is recorded;")
+    assert alert.endswith("$ skysail run --role record")
+
+
 def test_a_role_that_never_reported_is_missed() -> None:
     """Without a learner nothing is learnt, whether it died or was never started."""
     page = Page()

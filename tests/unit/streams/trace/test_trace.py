@@ -214,6 +214,21 @@ def test_a_disk_that_was_full_loses_nothing(tmp_path: Path, monkeypatch: pytest.
     assert [*Trace.open(tmp_path).records("queries")] == [query(0), query(1), query(2)]
 
 
+def test_a_disk_that_fills_between_two_files_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first file has been written and is complete, the second one has no room."""
+    synced = os.fsync
+    with TraceWriter(tmp_path, ABOUT, CODEC, Limits(rotate_bytes=1)) as writer:
+        writer.expect("queries", {0: 0, 1: 0})
+        writer.add([query(0), query(0, 1)])
+        with monkeypatch.context() as patch:
+            room = iter([True, False])
+            patch.setattr(os, "fsync", lambda file: synced(file) if next(room) else _full(file))
+            with pytest.raises(OSError, match="full"):
+                writer.write()
+        writer.add([query(1), query(1, 1)])
+    assert sorted(Trace.open(tmp_path).records("queries")) == sorted([query(0), query(0, 1), query(1), query(1, 1)])
+
+
 def _full(_: int) -> None:
     raise OSError("disk full")
 
