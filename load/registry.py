@@ -30,6 +30,7 @@ from load.scenarios import (
     personal,
     policies,
     recall,
+    replayed,
     replicas,
     rollout,
     runtimes,
@@ -126,6 +127,11 @@ _OWN = (
     Scenario(
         recall,
         "feedback learnt a second, four models asked each time, with the prediction cache and without",
+        short=True,
+    ),
+    Scenario(
+        replayed,
+        "a deployment recorded while roles are killed, and replayed offline: decisions, observations, states, speed",
         short=True,
     ),
     Scenario(

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.cli.common import Verb, json_option, print_json, with_settings
+from deploy.cli.offline import as_it_was
+from deploy.cli.what_if import Asked, what_if
 from deploy.connect.clients import asking
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
@@ -28,6 +30,9 @@ EXAMPLES = """\
 skysail replay yesterday --speed 20 --prefix staging      onto another deployment
 skysail replay yesterday --new-ids                        onto the one that was recorded
 skysail replay yesterday --speed 20 --json
+skysail replay yesterday --offline                        through the kernels alone: must come out as it was
+skysail replay yesterday --offline --stored               and the states as they are stored
+skysail replay yesterday --offline --set policy=thompson  what if that policy had chosen?
 """
 SHOW_S = 0.5
 
@@ -38,6 +43,17 @@ SHOW_S = 0.5
 @click.option("--prefix", help="Of the deployment that is asked [default: the settings' one].")
 @click.option("--new-ids", is_flag=True, help="Give queries new ids; a deployment that knows an id may not ask again.")
 @click.option("--wait", "drain_s", type=float, default=10.0, show_default=True, help="Seconds for the last answers.")
+@click.option("--offline", is_flag=True, help="Through the kernels, without a deployment: is all as it was?")
+@click.option("--set", "changes", multiple=True, metavar="NAME=VALUE", help="With --offline: what if this were so?")
+@click.option("--app", "application", help="With --set: the application [default: the only one in the trace].")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="With --set: write a page with plots.")
+@click.option(
+    "--packages",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    multiple=True,
+    help="With --set: a model's package; it runs where its answer is not recorded.",
+)
+@click.option("--stored", is_flag=True, help="With --offline: compare the last states with those in Redis.")
 @json_option
 @with_settings
 def replay(
@@ -48,13 +64,35 @@ def replay(
     prefix: str | None,
     new_ids: bool,
     drain_s: float,
+    offline: bool,
+    changes: tuple[str, ...],
+    application: str | None,
+    html: Path | None,
+    packages: tuple[Path, ...],
+    stored: bool,
     as_json: bool,
 ) -> None:
     """Ask a running deployment the queries of the trace in FOLDER again, each at its time divided by the speed.
 
     Feedback is sent when the answer to its query has come, after the delay that was recorded. Nobody waits for an
     answer before the next query is sent; the last lines say how far the sending fell behind.
+
+    With --offline nobody is asked. The kernels do all again from what is recorded, in virtual time. Decisions, answers,
+    observations and states must be the same, bit for bit; else every difference is printed, and the exit status is 1.
+
+    With --set one thing is changed, for one application: `policy=thompson`, `policy.eta=0.1`, `slo_ms=50`,
+    `models=a,b`, `window_s`, `default_loss`, `combine`, `confidence_floor`, `missing` or `per_context`. The loop runs
+    in virtual time with it and without, on the outputs and times that are recorded. What is not recorded the models
+    answer whose --packages are given. Other queries are left out and counted.
     """
+    if changes and not offline:
+        raise UsageError("--set goes with --offline: a running deployment is what it is")
+    if changes:
+        what_if(settings, folder, Asked(changes, application, html, packages, as_json))
+        return
+    if offline:
+        as_it_was(settings, folder, stored=stored, as_json=as_json)
+        return
     there = settings.model_copy(update={"prefix": prefix}) if prefix else settings
     trace = Trace.open(folder)
     if topics.QUERIES not in trace.topics():

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas import topics
 from schemas.records import JoinStatus, PolicyState
 from streams.operators.learn.fold import fold
+from streams.replay.as_it_was import Deployment, replay
+from streams.replay.memory import MemoryTrace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -26,6 +28,7 @@ LAWS: Mapping[str, str] = {
     "taught": "nothing is learnt that nobody has told",
     "states": "the stored states are the fold of the observations, bit for bit",
     "once": "states have as many lessons as there are queries of which something was observed",
+    "replayed": "the kernels do it again, bit for bit, from what was written",
     "ended": "nothing ends a role",
     "commits": "no commit passes a record without an outcome, nor the learner's what is stored",
     "committed": "everything is committed when nothing happens any more",
@@ -88,6 +91,7 @@ class Laws:
             "taught": self._taught(),
             "states": self._states(left),
             "once": self._once(left),
+            "replayed": self._replayed(),
             "ended": left.ended,
             "commits": self._ledger.early,
             "committed": self._committed(left),
@@ -171,6 +175,12 @@ class Laws:
             told = len({seen.query_id for _, seen in log if seen.application == key.name})
             if told and state.version != told:
                 yield f"partition {key.partition}: {key.name} has {state.version} lessons, of {told} queries"
+
+    def _replayed(self) -> Iterator[str]:
+        trace = MemoryTrace(record for log in self._broker.logs.values() for record in log)
+        report = replay(trace, Deployment(self._plan.selection, self._plan.joiner), self._codec)
+        for kind, name, recorded, replayed in report.differences:
+            yield f"{kind} of {name}: {recorded}, again: {replayed}"
 
     def _committed(self, left: Left) -> Iterator[str]:
         for name, group in sorted(self._broker.groups.items()):

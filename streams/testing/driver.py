@@ -56,9 +56,11 @@ class _Role:
     operator: Operator = field(init=False)
     tracker: OffsetTracker = field(init=False)
     positions: dict[tuple[str, int], int] = field(init=False, default_factory=dict)
+    unread: set[tuple[str, int]] = field(init=False, default_factory=set)  # where there may be something to deliver
     states_at: dict[int, int | None] = field(init=False, default_factory=dict)  # the offsets that its states stand for
     starts: int = field(init=False, default=0)
     is_blocked: bool = field(init=False, default=False)  # by a model that predicts
+    due_us: int | None = field(init=False, default=None)  # its timer, as it was after its operator's last call
 
     @property
     def main(self) -> str:
@@ -90,16 +92,19 @@ class Driver:
         """
         self.now_us = START_US
         self.skipped: dict[str, int] = defaultdict(int)
-        self.store = Store()
+        self._faults = list(faults)
+        self.store = Store(is_lossy=any(isinstance(fault, StoreLoss) for fault in self._faults))
         self._topology = _checked(topology, operators)
         self._roles = [_Role(node, operators[node.role]) for node in topology.nodes if node.role in operators]
         self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
-        self._faults = list(faults)
-        self._logs = Logs(self._places(topology.topics), self._faults)
+        self._logs = Logs(self._places(topology.topics), self._faults, self._appended)
+        self._readers: dict[tuple[str, int], list[_Role]] = defaultdict(list)
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
         self._services = Services(dict(models or {}))
         self._next_commit_us = START_US + COMMIT_US
         for role in self._roles:
+            for place in self._places((*role.node.consumes, *role.node.follows)):
+                self._readers[place].append(role)
             self._start(role)
 
     def produce(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> None:
@@ -109,6 +114,15 @@ class Driver:
     def read(self, topic: str) -> list[Record]:
         """Return every record of a topic, partition by partition."""
         return self._logs.of(topic)
+
+    def follow(self, topic: str, seen: dict[int, int]) -> list[Record]:
+        """Return what a topic has got since the last call with the same `seen`, which holds the offsets so far."""
+        found: list[Record] = []
+        for partition in range(self._topology.topics[topic].partitions):
+            new = self._logs[topic, partition][seen.get(partition, 0) :]
+            seen[partition] = seen.get(partition, 0) + len(new)
+            found += new
+        return found
 
     def committed(self, role: str, topic: str, partition: int) -> int:
         """Return the committed next offset of a role's group."""
@@ -146,6 +160,7 @@ class Driver:
         for assigned in role.positions:
             role.tracker.assign(assigned, role.positions[assigned], committed.get(assigned))
         role.positions |= dict.fromkeys(self._places(role.node.follows), 0)
+        role.unread = set(role.positions)
         starts = {p: role.positions[main, p] for main, p in self._places([role.main])}
         if role.node.states == "writes":
             starts = {p: self.store.offsets.get(p, 0) for p in starts}
@@ -162,6 +177,8 @@ class Driver:
         for topic, partition in self._places(sorted(role.operator.needs().also_read_back)):
             start = role.positions[topic, partition]
             role.positions[topic, partition] = self._back(role, topic, partition, start)
+        role.unread = set(role.positions)
+        role.due_us = role.operator.needs().deadline_us
 
     def _back(self, role: _Role, topic: str, partition: int, start: int) -> int:
         """Return where a window before `start` begins."""
@@ -184,12 +201,15 @@ class Driver:
 
     def _deliver(self, role: _Role) -> bool:
         batch: list[Record] = []
-        if role.is_blocked:
+        if role.is_blocked or not role.unread:
             return False
-        for assigned, position in role.positions.items():
+        for assigned in [place for place in role.positions if place in role.unread]:
+            position = role.positions[assigned]
             ready = self._logs.readable(assigned, position, self.now_us)
             role.positions[assigned] = position + len(ready)
             batch += ready
+            if position + len(ready) == len(self._logs[assigned]):
+                role.unread.discard(assigned)
         if not batch:
             return False
         for record in batch:
@@ -202,7 +222,7 @@ class Driver:
     def _fire(self) -> bool:
         fired = False
         for role in self._roles:
-            due = None if role.is_blocked else role.operator.needs().deadline_us
+            due = None if role.is_blocked else role.due_us
             if due is not None and due <= self.now_us:
                 self._perform(role, role.operator.on_timer(self.now_us, self._unread(role)))
                 fired = True
@@ -230,6 +250,8 @@ class Driver:
         return {place: count for place, count in counts.items() if count > 0}
 
     def _perform(self, role: _Role, effects: Effects) -> None:
+        """Do what an operator asks after a call, and note when its timer is due."""
+        role.due_us = role.operator.needs().deadline_us
         for effect in effects:
             match effect:
                 case Emit():
@@ -296,6 +318,10 @@ class Driver:
         role.operator.on_revoked([number])
         self._begin(role, {number: stored or 0})
 
+    def _appended(self, place: tuple[str, int]) -> None:
+        for role in self._readers[place]:
+            role.unread.add(place)
+
     def _commit(self) -> None:
         if self.now_us >= self._next_commit_us:
             self._next_commit_us = self.now_us + COMMIT_US
@@ -319,8 +345,7 @@ class Driver:
         return any(isinstance(f, StoreDown) and f.from_us <= passed_us < f.to_us for f in self._faults)
 
     def _next_event_us(self) -> int | None:
-        asked = [role.operator for role in self._roles if not role.is_blocked]
-        times = [due for operator in asked if (due := operator.needs().deadline_us) is not None]
+        times = [role.due_us for role in self._roles if role.due_us is not None and not role.is_blocked]
         told_us = self._services.next_us()
         times += [] if told_us is None else [told_us]
         times += self._logs.next_us(self.now_us)

@@ -16,7 +16,7 @@ from streams.operators.contract import Position, Record
 from streams.runtime.stores.base import StateTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from schemas.records import PolicyState
     from streams.operators.contract import Emit, StateKey, WriteStates
@@ -77,9 +77,13 @@ class Logs:
     Args:
         places: topics and partitions that there are.
         faults: what goes wrong.
+        appended: is called with each partition that got a record.
     """
 
-    def __init__(self, places: Iterable[tuple[str, int]], faults: Sequence[Fault]) -> None:
+    def __init__(
+        self, places: Iterable[tuple[str, int]], faults: Sequence[Fault], appended: Callable[[tuple[str, int]], None]
+    ) -> None:
+        self._appended = appended
         self._logs: dict[tuple[str, int], list[Record]] = {place: [] for place in places}
         self._visible: dict[Position, int] = {}
         self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
@@ -138,23 +142,29 @@ class Logs:
             log.append(record)
             if emit.topic in self._delays_us:
                 self._visible[record.position] = now_us + self._delays_us[emit.topic]
+        self._appended((emit.topic, emit.partition))
 
 
 class Store(StateTable):
-    """Policy states and offsets by partition, with their history, so that the last of it can be lost."""
+    """Policy states and offsets by partition, with their history if any of it is going to be lost.
 
-    def __init__(self) -> None:
+    The history takes a copy of all states for each write.
+    """
+
+    def __init__(self, *, is_lossy: bool) -> None:
         super().__init__()
+        self._is_lossy = is_lossy
         self._history: list[tuple[int, dict[StateKey, PolicyState], dict[int, int]]] = []
         self._writes = 0
 
     def write(self, write: WriteStates, now_us: int) -> bool:
         """Write states; False if the offset is not the one that they were folded from."""
         self._writes += 1
-        before = dict(self.states), dict(self.offsets)
+        before = (dict(self.states), dict(self.offsets)) if self._is_lossy else None
         if not self.compare_and_set(write, str(self._writes)).accepted:
             return False
-        self._history.append((now_us, *before))
+        if before is not None:
+            self._history.append((now_us, *before))
         return True
 
     def lose(self, since_us: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from fastavro import block_reader
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from streams.operators.contract import Record
     from streams.trace.manifest import Manifest, Part
 
+_TIME: Final = attrgetter("timestamp_us")
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -58,13 +60,15 @@ class Trace:
         Raises:
             TraceError: the topic is not in the trace, or a file has been damaged or deleted since `open`.
         """
-        recorded = self._recorded(topic).parts
-        partitions = {part.partition for part in recorded} if partition is None else {partition}
-        return _by_time(self._partition(topic, one) for one in sorted(partitions))
+        return _by_time(self._partitions(topic) if partition is None else [self._partition(topic, partition)])
 
     def merged(self, topics: Iterable[str]) -> Iterator[Record]:
         """Yield the records of several topics by timestamp; at the same time the topic that is named first leads."""
-        return _by_time([self.records(topic) for topic in topics])
+        return _by_time([one for topic in topics for one in self._partitions(topic)])  # on one level: half the cost
+
+    def _partitions(self, topic: str) -> list[Iterator[Record]]:
+        partitions = {part.partition for part in self._recorded(topic).parts}
+        return [self._partition(topic, one) for one in sorted(partitions)]
 
     def _recorded(self, topic: str) -> manifests.RecordedTopic:
         try:
@@ -117,4 +121,4 @@ def _read(folder: Path, topic: str, part: Part) -> Iterator[Record]:
 
 
 def _by_time(streams: Iterable[Iterator[Record]]) -> Iterator[Record]:
-    return heapq.merge(*streams, key=lambda record: record.timestamp_us)
+    return heapq.merge(*streams, key=_TIME)

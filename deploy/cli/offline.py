@@ -1,0 +1,126 @@
+"""`skysail replay --offline`: a trace through the kernels, without a deployment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from deploy.cli.common import print_json, print_table
+from deploy.config.addresses import redis_url
+from deploy.config.settings import Joiner, Selection, Settings
+from deploy.connect.schema_registry import codec_for
+from schemas import topics
+from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.kernel import SelectionSettings
+from streams.replay.as_it_was import Deployment, replay
+from streams.replay.report import HOW, KINDS, WHY
+from streams.trace.reader import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from schemas.codec import Codec
+    from schemas.records import PolicyState
+    from streams.operators.contract import StateKey
+    from streams.replay.report import Report
+    from streams.trace.manifest import Manifest
+
+DIFFERENT = 1  # exit status
+SHOWN = 10  # differences that are printed; all are in --json, up to 1,000
+
+
+def as_it_was(settings: Settings, folder: Path, *, stored: bool, as_json: bool) -> None:
+    """Replay a trace as it was, print what differs, and end with status 1 if anything does."""
+    trace, codec = Trace.open(folder), codec_for(settings)
+    begun_s = time.monotonic()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replaying", total=sum(trace.manifest.topics[name].count for name in _read(trace)))
+        report = replay(trace, deployment(trace.manifest), codec, lambda so_far: _show(bar, task, so_far))
+    took_s = time.monotonic() - begun_s
+    if stored:
+        report.compare_states(asyncio.run(_stored(settings, codec, report)), codec)
+    if as_json:
+        print_json(summary(report, took_s))
+    else:
+        _print(report, took_s)
+    if not report.is_equal:
+        raise SystemExit(DIFFERENT)
+
+
+def deployment(manifest: Manifest) -> Deployment:
+    """Return what a replay must know of the deployment that was recorded, by its settings."""
+    known = manifest.topics.get(topics.OBSERVATIONS) or manifest.topics.get(topics.PREDICTIONS)
+    partitions = Settings().partitions if known is None else known.partitions
+    selection = Selection.model_validate(manifest.settings.get("selection", {}))
+    joiner = Joiner.model_validate(manifest.settings.get("joiner", {}))
+    margin_us = None if selection.margin_ms is None else int(selection.margin_ms * 1_000)
+    first = {} if known is None or known.name != topics.OBSERVATIONS else known.first
+    return Deployment(
+        SelectionSettings(partitions, margin_us=margin_us, cache_bytes=selection.cache_bytes),
+        JoinerSettings(partitions, int(joiner.window_s * 1e6), int(joiner.early_s * 1e6)),
+        begun=frozenset(number for number in range(partitions) if not first.get(number, 0)),
+    )
+
+
+def summary(report: Report, took_s: float) -> dict[str, Any]:
+    """Return what a replay has shown, for scripts."""
+    return {
+        "seconds": report.span_s,
+        "took_s": took_s,
+        "times_real_time": report.span_s / took_s,
+        "records": dict(report.records),
+        "undecodable": dict(report.undecodable),
+        "checked": {kind: report.checked[kind] for kind in KINDS},
+        "different": {kind: report.different[kind] for kind in KINDS},
+        "unchecked": dict(report.unchecked),
+        "inferred": dict(report.inferred),
+        "states": len(report.states),
+        "differences": [difference._asdict() for difference in report.differences],
+    }
+
+
+def _read(trace: Trace) -> Iterator[str]:
+    known = (topics.QUERIES, topics.FEEDBACK, topics.SHADOWS, topics.PREDICTIONS, topics.OBSERVATIONS)
+    return (name for name in known if name in trace.topics())
+
+
+def _show(bar: Progress, task: Any, report: Report) -> None:
+    bar.update(task, completed=report.records.total(), description=f"replaying: {report.different.total()} differences")
+
+
+async def _stored(settings: Settings, codec: Codec, report: Report) -> Mapping[StateKey, PolicyState]:
+    """Return the states that Redis has now under the names that the trace has states for."""
+    from streams.runtime.stores.redis import RedisSettings, RedisStore
+
+    store = RedisStore(RedisSettings(redis_url(settings), settings.prefix), codec)
+    try:
+        found = await store.read([*report.states])
+    finally:
+        await store.close()
+    return {key: state for key, state in found.states.items() if state is not None}
+
+
+def _print(report: Report, took_s: float) -> None:
+    queries = report.records[topics.QUERIES]
+    times = report.span_s / took_s
+    click.echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
+    print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in KINDS])
+    for name, count in report.unchecked.most_common():
+        click.echo(f"not checked: {count:,}: {WHY[name]}")
+    for name, count in report.inferred.most_common():
+        click.echo(f"checked with a part inferred: {count:,}: {HOW[name]}")
+    for topic, count in report.undecodable.most_common():
+        click.echo(f"{topic}: {count:,} records are none of ours: dead letters")
+    for difference in report.differences[:SHOWN]:
+        click.echo(f"{difference.kind} of {difference.id}:")
+        click.echo(f"  recorded  {difference.recorded}\n  replayed  {difference.replayed}")
+    left = report.different.total() - SHOWN
+    if left > 0:
+        click.echo(f"and {left:,} more differences; --json has up to 1,000")
+    click.echo("all is as it was" if report.is_equal else "it is not as it was")

@@ -1,0 +1,191 @@
+"""`skysail replay --offline --set`: what a change would have done to the queries of a trace."""
+
+from __future__ import annotations
+
+import html
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from deploy.cli.common import print_json, print_table
+from deploy.cli.offline import deployment
+from deploy.connect.schema_registry import codec_for
+from deploy.errors import UsageError
+from streams.replay.what_if import AtHand, WhatIf
+from streams.trace.contents import BARS
+from streams.trace.reader import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from deploy.config.settings import Settings
+    from schemas.records import Input
+    from streams.operators.contract import Predicted
+    from streams.replay.what_if import Comparison
+
+COLUMNS: Final = ("recorded", "unchanged", "changed")
+COLOURS: Final = {"recorded": "#888", "unchanged": "#36c", "changed": "#c33"}
+NOTE: Final = (
+    "recorded: as it was, live. unchanged and changed: both in virtual time, on recorded outputs and service times;"
+    " ways through Kafka take no time there, so compare those two. Queries are left out of all columns if a model was"
+    " asked whose answer to them is not recorded. Where one model was asked alone, what is left favours what was chosen"
+    " live: `skysail evaluate` weighs that by the recorded propensities."
+)
+WIDTH, HEIGHT = 720, 220  # of a plot, in pixels
+
+
+class Asked(NamedTuple):
+    """What the command line asks."""
+
+    changes: tuple[str, ...]
+    application: str | None
+    page: Path | None
+    packages: tuple[Path, ...]
+    as_json: bool
+
+
+def what_if(settings: Settings, folder: Path, asked: Asked) -> None:
+    """Play a trace with a change and without, and print what the change does."""
+    trace = Trace.open(folder)
+    begun_s = time.monotonic()
+    at_hand = [_at_hand(folder) for folder in asked.packages]
+    player = WhatIf(trace, asked.application, deployment(trace.manifest), codec_for(settings), at_hand)
+    found = player.compare(_changes(asked.changes))
+    given = summary(found, player.application.name, asked.changes, time.monotonic() - begun_s)
+    if asked.page is not None:
+        asked.page.write_text(page(given), encoding="utf-8")
+    if asked.as_json:
+        print_json(given)
+    else:
+        _print(given)
+
+
+def summary(found: Comparison, application: str, changes: Sequence[str], took_s: float) -> dict[str, Any]:
+    """Return what a change does, for scripts and for the page."""
+    outcomes = dict(zip(COLUMNS, found[:3], strict=True))
+    return {
+        "application": application,
+        "changes": list(changes),
+        "queries": found.queries,
+        "counted": len(found.order),
+        "left_out": found.left_out,
+        "took_s": took_s,
+        **{name: outcome.figures() for name, outcome in outcomes.items()},
+        "error_over_time": {name: outcome.curve(found.order) for name, outcome in outcomes.items()},
+    }
+
+
+def rows(given: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the table: a figure, its value in each column, and what the change adds."""
+    figures = [("error", "{:.4f}"), ("defaults", "{:.2%}"), ("p50_ms", "{:.1f}"), ("p99_ms", "{:.1f}")]
+    found = [_row(name, form, [given[column][name] for column in COLUMNS]) for name, form in figures]
+    models = sorted({model for column in COLUMNS for model in given[column]["shares"]})
+    return found + [
+        _row(f"share of {model}", "{:.1%}", [given[column]["shares"].get(model, 0.0) for column in COLUMNS])
+        for model in models
+    ]
+
+
+def page(given: Mapping[str, Any]) -> str:
+    """Return a page with the table and plots, whole in itself."""
+    title = html.escape(f"What if {', '.join(given['changes'])}: {given['application']}")
+    cells = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+        for row in (("", *COLUMNS, "difference"), *rows(given))
+    )
+    legend = " ".join(f'<b style="color:{colour}">{name}</b>' for name, colour in COLOURS.items())
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>body{{font:15px sans-serif;"
+        "max-width:760px;margin:2em auto}td{padding:2px 14px 2px 0}td+td{text-align:right}</style>"
+        f"<h1>{title}</h1><p>{_said(given)}</p><table>{cells}</table><h2>Error over time</h2><p>{legend}</p>"
+        f"{_curves(given['error_over_time'])}<h2>Share of models</h2>{_shares(given)}<p>{html.escape(NOTE)}</p>\n"
+    )
+
+
+def _at_hand(package: Path) -> AtHand:
+    """Load a model's package, to be asked what is not recorded.
+
+    Raises:
+        PackageError: it cannot be loaded.
+    """
+    from deploy.state.desired import model_record
+    from workers.executors.predictor import predictor
+    from workers.packages.loading import load_package
+
+    answer = predictor(load_package(package))
+
+    def predict(rows: Sequence[Input]) -> tuple[Predicted, int]:
+        begun_ns = time.perf_counter_ns()
+        predicted = answer(rows)
+        return predicted, max(1, (time.perf_counter_ns() - begun_ns) // 1_000)
+
+    return AtHand(model_record(package), predict)
+
+
+def _changes(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        name, is_set, value = text.partition("=")
+        if not (name.strip() and is_set and value.strip()):
+            raise UsageError(f"--set {text}: write NAME=VALUE, such as policy=thompson")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _row(name: str, form: str, values: Sequence[float | None]) -> tuple[str, ...]:
+    shown = ["-" if value is None else form.format(value) for value in values]
+    before, after = values[1], values[2]
+    sign = form.replace("{:", "{:+")
+    return name, *shown, "-" if before is None or after is None else sign.format(after - before)
+
+
+def _said(given: Mapping[str, Any]) -> str:
+    counted, queries, left = given["counted"], given["queries"], given["left_out"]
+    return f"{counted:,} of {queries:,} queries count; {left:,} are left out, as some answer is not recorded"
+
+
+def _print(given: Mapping[str, Any]) -> None:
+    click.echo(_said(given))
+    print_table(("", *(name.upper() for name in COLUMNS), "DIFFERENCE"), rows(given))
+    click.echo("error over time")
+    for name in COLUMNS:
+        curve = given["error_over_time"][name]
+        click.echo(f"{name:<10}{_bars(curve)}")
+    click.echo(NOTE)
+
+
+def _bars(curve: Sequence[float | None]) -> str:
+    """Return losses of 0 to 1 as a line of bars."""
+    return "".join(" " if loss is None else BARS[round(loss * (len(BARS) - 1))] for loss in curve)
+
+
+def _curves(curves: Mapping[str, Sequence[float | None]]) -> str:
+    lines = "".join(
+        f'<polyline fill="none" stroke-width="2" stroke="{COLOURS[name]}" points="{_points(curve)}"/>'
+        for name, curve in curves.items()
+    )
+    axis = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#ccc"/><text x="4" y="14">1</text>'
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%">{axis}{lines}</svg>'
+
+
+def _points(curve: Sequence[float | None]) -> str:
+    step = WIDTH / max(1, len(curve) - 1)
+    known = [(at, loss) for at, loss in enumerate(curve) if loss is not None]
+    return " ".join(f"{at * step:.1f},{HEIGHT * (1 - loss):.1f}" for at, loss in known)
+
+
+def _shares(given: Mapping[str, Any]) -> str:
+    models = sorted({model for column in COLUMNS for model in given[column]["shares"]})
+    parts, top = [], 0
+    for model in models:
+        parts.append(f'<text x="0" y="{top + 14}">{html.escape(model)}</text>')
+        for column in COLUMNS:
+            share = given[column]["shares"].get(model, 0.0)
+            width = share * (WIDTH - 200)
+            parts.append(f'<rect x="140" y="{top}" width="{width:.1f}" height="10" fill="{COLOURS[column]}"/>')
+            parts.append(f'<text x="{146 + width:.1f}" y="{top + 10}" font-size="11">{share:.1%}</text>')
+            top += 12
+        top += 8
+    return f'<svg viewBox="0 0 {WIDTH} {max(top, 1)}" width="100%">{"".join(parts)}</svg>'

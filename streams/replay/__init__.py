@@ -1,0 +1,10 @@
+"""Replay a recorded trace through the kernels in virtual time, without a broker or a store.
+
+trace ─▶ as_it_was ─┬─ states     the fold of the observations: what each version of a state was
+                    ├─ decisions  selection, given that version, must write the prediction that was recorded
+                    ├─ joins      the joiner must write the observation that was recorded
+                    └─ report     every difference by id, and what cannot be checked
+trace ─▶ what_if ───┬─ changes          of an application: policy, objective, models
+                    ├─ recorded_models  answer as recorded, or run
+                    └─ outcomes         unchanged and changed, side by side
+"""

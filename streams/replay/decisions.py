@@ -1,0 +1,291 @@
+"""Decisions and answers again: selection, given the state that a prediction names and the outputs it was made from.
+
+    query ─▶ its state's version ─▶ Selection at `received_us` ─▶ its outputs, or the timer, at `answered_us`
+                                                                     ─▶ a prediction: the same bytes, or a difference
+
+Each prediction is asked for anew, many at once. So it does not matter which process had answered it, nor how often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from policies import registry
+from policies.contract import Situation, is_contextual
+from policies.errors import PolicyError
+from schemas import topics
+from schemas.records import Prediction
+from streams.operators.cold_start import started
+from streams.operators.contract import Emit, Record, StateKey
+from streams.operators.selection.kernel import Selection
+from streams.operators.selection.state_view import arms_of
+from streams.replay.configurations import Configured
+from streams.replay.outputs import batches, has_substitutes, is_whole
+from streams.replay.report import ANSWERS, DECISIONS
+from streams.runtime.role.local import LocalCodec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Decision, PolicyState
+    from streams.operators.contract import Effects
+    from streams.operators.selection.kernel import SelectionSettings
+    from streams.replay.configurations import Timeline
+    from streams.replay.report import Report
+    from streams.replay.states import StateHistory
+
+# Asked in one go: the kernel's calls then cost little beside what they do, and all of it is at hand.
+AT_ONCE: Final = 1_024
+# Answers without a decision that follow from the query, its time and the configuration alone.
+_ALONE: Final = ("expired", "unknown_application")
+# Common states that a new context may have started from, of which so many are tried.
+_STARTS: Final = 512
+_States: TypeAlias = "tuple[tuple[StateKey, PolicyState | None], ...]"
+
+
+class Asked(NamedTuple):
+    """A prediction as it was recorded, its query, and the states that decided.
+
+    Attributes:
+        record: of the prediction.
+        prediction: in it.
+        query: its record.
+        states: that selection is given; of a decision the first is its own.
+    """
+
+    record: Record
+    prediction: Prediction
+    query: Record
+    states: _States
+
+    @property
+    def version(self) -> tuple[str, str, int]:
+        """What decided: queries with the same are asked together."""
+        decision = self.prediction.decision
+        return ("", "", 0) if decision is None else (decision.state, decision.policy, decision.state_version)
+
+
+_received, _answered = attrgetter("prediction.received_us"), attrgetter("prediction.answered_us")
+
+
+class Decisions:
+    """Checks predictions, some at a time.
+
+    Args:
+        codec: of the trace's records.
+        settings: of the selection role; its cache and its admission are left out, as the outputs are recorded.
+        timeline: of applications and models.
+        history: of the policy states.
+        report: that is told what differs.
+    """
+
+    def __init__(
+        self, codec: Codec, settings: SelectionSettings, timeline: Timeline, history: StateHistory, report: Report
+    ) -> None:
+        self._codec = codec
+        self._local = LocalCodec(codec)
+        self._timeline = timeline
+        self._history = history
+        self._report = report
+        own = replace(settings, cache_bytes=0, admission=False, inside=frozenset())
+        self._kernel = Configured(timeline, lambda: Selection(self._local, own))
+        self._waiting: list[Asked] = []
+        self._ids: set[str] = set()
+
+    def take(self, record: Record, prediction: Prediction, query: Record, names_version: bool) -> bool:
+        """Take a prediction to check; False if its state has not been folded yet.
+
+        Args:
+            record: of the prediction.
+            prediction: in it.
+            query: its record.
+            names_version: whether the query names a version.
+        """
+        why = _unchecked(prediction, names_version=names_version)
+        if why is None:
+            try:
+                states = self._states(prediction.decision)
+            except LookupError:
+                return False
+            if prediction.query_id in self._ids:
+                self.flush()
+            self._ids.add(prediction.query_id)
+            self._waiting.append(Asked(record, prediction, query, states))
+            if len(self._waiting) >= AT_ONCE:
+                self.flush()
+        else:
+            self._report.unchecked[why] += 1
+        return True
+
+    def flush(self) -> None:
+        """Check what waits."""
+        asked, self._waiting = self._waiting, []
+        self._ids.clear()
+        epoch: Callable[[Asked], int] = lambda one: self._timeline.at(one.prediction.received_us)  # noqa: E731
+        for number, several in groupby(sorted(asked, key=epoch), key=epoch):
+            its = [*several]
+            for one, value in zip(its, self._replayed(its, number), strict=True):
+                self._judge(one, value)
+
+    def _judge(self, one: Asked, value: bytes | None) -> None:
+        report, recorded = self._report, one.record.value
+        report.checked[ANSWERS] += 1
+        report.checked[DECISIONS] += one.prediction.decision is not None
+        if one.prediction.received_us == one.prediction.answered_us and one.prediction.outputs:
+            report.inferred["cached"] += 1
+        if value == recorded:
+            return
+        replayed = self._decoded(value)
+        if self._is_same(one.prediction, replayed):
+            return  # in another framing, or by an older schema
+        here = self._timeline.at(one.prediction.received_us)
+        if len(one.states) > 1 and any(self._fits(one._replace(states=its), here) for its in self._starts(one)):
+            return
+        if has_substitutes(one.prediction) or (replayed is not None and has_substitutes(replayed)):
+            self._check_decision_alone(one, replayed)
+        elif any(self._fits(one, epoch) for epoch in self._timeline.near(one.prediction.received_us)):
+            report.inferred["configuration_near"] += 1
+        else:
+            self._differ(one, replayed)
+
+    def _fits(self, one: Asked, epoch: int) -> bool:
+        return self._is_same(one.prediction, self._decoded(self._replayed([one], epoch)[0]))
+
+    def _check_decision_alone(self, one: Asked, replayed: Prediction | None) -> None:
+        """Leave the answer out: a running mean belongs to a process, and follows from all that it has seen."""
+        if replayed is None or replayed.decision != one.prediction.decision:
+            self._differ(one, replayed)
+        else:
+            self._report.unchecked["running_mean"] += 1
+            self._report.checked[ANSWERS] -= 1
+
+    def _differ(self, one: Asked, replayed: Prediction | None) -> None:
+        """Tell what differs, if it can be known what it should be."""
+        report, prediction = self._report, one.prediction
+        known = self._timeline.knows(prediction.application, self._timeline.at(prediction.received_us))
+        if not known and prediction.reason != "unknown_application":
+            report.unchecked["configuration_missing"] += 1
+            report.checked.subtract({ANSWERS: 1, DECISIONS: int(prediction.decision is not None)})
+        elif replayed is None or replayed.decision != prediction.decision:
+            report.add(DECISIONS, prediction.query_id, prediction.decision, replayed and replayed.decision)
+        else:
+            report.add(ANSWERS, prediction.query_id, prediction, replayed)
+
+    def _decoded(self, value: bytes | None) -> Prediction | None:
+        return None if value is None else self._codec.decode(Prediction, value)
+
+    def _is_same(self, recorded: Prediction, replayed: Prediction | None) -> bool:
+        return replayed is not None and self._codec.encode(recorded) == self._codec.encode(replayed)
+
+    def _states(self, decision: Decision | None) -> _States:
+        """Return what selection had read when it decided.
+
+        Raises:
+            LookupError: it is not known, or not yet.
+        """
+        if decision is None:
+            return ()
+        key = self._history.key(decision.state)
+        if decision.state_version or "/" not in decision.state:
+            return ((key, self._history.find(decision)),)
+        self._report.inferred["new_context"] += 1
+        return next(self._starts_of(decision))
+
+    def _starts(self, one: Asked) -> Iterator[_States]:
+        """Yield what else a new context may have started from: propensities do not tell all of it."""
+        assert one.prediction.decision is not None
+        return islice(self._starts_of(one.prediction.decision), 1, _STARTS)
+
+    def _starts_of(self, decision: Decision) -> Iterator[_States]:
+        """Yield the states that a decision for a new context may follow from: with each common state that fits."""
+        history, key = self._history, self._history.key(decision.state)
+        tried: set[tuple[float, ...]] = set()
+        for common, state in history.commons(decision):
+            begun = started(state, decision.policy)
+            if begun is None or begun.values in tried:
+                continue
+            tried.add(begun.values)
+            if _shares(decision, begun) == decision.propensities:
+                yield (key, None), (common, state)
+        yield (key, None), (history.key(decision.state.partition("/")[0]), None)
+
+    def _replayed(self, asked: Sequence[Asked], epoch: int) -> list[bytes | None]:
+        """Return what selection writes for each, all of different ids."""
+        kernel = self._kernel.at(epoch)
+        whole = [one for one in asked if is_whole(one.prediction)]
+        partial = [one for one in asked if not is_whole(one.prediction)] if len(whole) < len(asked) else []
+        found: dict[tuple[int, int], bytes] = {}
+        self._ask(kernel, whole, found)
+        self._tell(kernel, whole, found)
+        self._drop(kernel, whole)
+        for one in partial:  # one by one, as the timer answers all whose time has come
+            self._ask(kernel, [one], found)
+            self._tell(kernel, [one], found)
+            _note(kernel.on_timer(one.prediction.answered_us), found)
+            self._drop(kernel, [one])
+        return [found.get(one.query[1:3]) for one in asked]
+
+    def _ask(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
+        key: Callable[[Asked], tuple[tuple[str, str, int], int]] = lambda one: (  # noqa: E731
+            one.version,
+            one.prediction.received_us,
+        )
+        given: object = None
+        for (version, now_us), several in groupby(sorted(asked, key=key), key=key):
+            its = [*several]
+            for one in its:
+                if one.states and (version != given or len(one.states) > 1):
+                    given = version
+                    kernel.on_states(dict(one.states), now_us)
+            _note(kernel.on_records([one.query for one in its], now_us), found)
+
+    def _tell(self, kernel: Selection, asked: Sequence[Asked], found: dict[tuple[int, int], bytes]) -> None:
+        for now_us, several in groupby(sorted(asked, key=_answered), key=_answered):
+            told = [
+                Record(topics.MODEL_PREDICTIONS, partition, 0, now_us, None, self._local.encode(batch))
+                for partition, batch in batches((one.query.partition, one.prediction) for one in several)
+            ]
+            if told:
+                _note(kernel.on_records(told, now_us), found)
+
+    def _drop(self, kernel: Selection, asked: Sequence[Asked]) -> None:
+        """Have the kernel forget the ids: each may be asked again."""
+        kernel.on_revoked([*{one.query.partition for one in asked}])
+
+
+def _note(effects: Effects, found: dict[tuple[int, int], bytes]) -> None:
+    for effect in effects:
+        if effect.__class__ is Emit and effect.topic == topics.PREDICTIONS:
+            found[effect.completes[0][1:]] = effect.value
+
+
+def _shares(decision: Decision, state: PolicyState | None) -> tuple[float, ...]:
+    """Return the propensities of a policy in a state, for the features of a decision."""
+    arms = arms_of(registry.parse(decision.policy), decision.arms, decision.state, state)
+    if arms.propensities_in is not None:
+        return arms.propensities_in(Situation(decision.features))
+    return arms.choices[0].decision.propensities
+
+
+def _unchecked(prediction: Prediction, *, names_version: bool) -> str | None:
+    """Return why a prediction cannot be checked, None if it can be."""
+    decision = prediction.decision
+    if prediction.reason == "oversized_outputs":
+        return "oversized"
+    if decision is None:
+        if prediction.reason in _ALONE:
+            return None
+        return "named_version" if names_version else "undecided"
+    return "latencies" if _goes_by_latencies(decision.policy) else None
+
+
+def _goes_by_latencies(spec: str) -> bool:
+    try:
+        policy = registry.parse(spec)
+    except PolicyError:
+        return False
+    return is_contextual(policy) and policy.uses == "latencies"

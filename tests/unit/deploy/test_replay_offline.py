@@ -1,0 +1,95 @@
+"""`skysail replay --offline`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from deploy.cli import skysail
+from deploy.errors import UsageError
+from schemas import topics
+from schemas.records import Prediction
+from streams.trace.manifest import Manifest
+from streams.trace.writer import TraceWriter
+from tests.loops import CODEC
+from tests.traces import RECORDED, trace_of
+from tests.unit.streams.replay.test_what_if import loop
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from streams.operators.contract import Record
+
+
+def written(folder: Path, policy: str = "exp4", *, spoilt: bool = False) -> Path:
+    """Write the trace of a loop; spoilt, one of its answers is another than was given."""
+    settings = {"joiner": {"window_s": 60.0, "early_s": 5.0}}
+    trace = trace_of(loop(policy).driver)
+    with TraceWriter(folder, Manifest("shop", "0", settings)) as writer:
+        for topic in RECORDED:
+            writer.expect(topic, {0: 0}, {0: 0})
+            records = [*trace.records(topic)]
+            writer.add(map(other, records) if spoilt and topic == topics.PREDICTIONS else records)
+    return folder
+
+
+def other(record: Record) -> Record:
+    """Change the answer to one query."""
+    prediction = CODEC.decode(Prediction, record.value)
+    if prediction.query_id != "q9":
+        return record
+    return record._replace(value=CODEC.encode(prediction._replace(answer=8)))
+
+
+def replay(*arguments: str) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(skysail, ["replay", "--offline", *arguments])
+
+
+def test_what_is_as_it_was_ends_well(tmp_path: Path) -> None:
+    """It says how much was checked, and how fast."""
+    done = replay(str(written(tmp_path / "trace")))
+
+    assert done.exit_code == 0, done.output
+    assert "60 queries of" in done.stdout
+    assert "all is as it was" in done.stdout
+
+
+def test_what_differs_is_printed_with_both_values_and_ends_with_1(tmp_path: Path) -> None:
+    """By the query's id."""
+    folder = str(written(tmp_path / "trace", spoilt=True))
+    done = replay(folder)
+    found = json.loads(replay(folder, "--json").stdout)
+
+    assert done.exit_code == 1
+    assert "answers of q9:" in done.stdout
+    assert "it is not as it was" in done.stdout
+    assert found["different"]["answers"] == 1
+    assert {each["id"] for each in found["differences"]} >= {"q9"}
+
+
+def test_a_change_is_shown_in_a_table_and_on_a_page(tmp_path: Path) -> None:
+    """Figures of three columns, and a page that is whole in itself."""
+    folder, page = str(written(tmp_path / "trace")), tmp_path / "page.html"
+    done = replay(folder, "--set", "policy=thompson", "--html", str(page))
+    found = json.loads(replay(folder, "--set", "policy=thompson", "--json").stdout)
+
+    assert done.exit_code == 0, done.output
+    assert "60 of 60 queries count" in done.stdout
+    assert "share of good" in done.stdout
+    assert page.read_text("utf-8").count("<polyline") == 3
+    assert found["changed"]["shares"]["good"] > found["changed"]["shares"]["bad"]
+
+
+@pytest.mark.parametrize("change", ["policy", "policy=", "=1"])
+def test_a_change_without_a_value_is_refused(tmp_path: Path, change: str) -> None:
+    """The message says how to write it."""
+    done = replay(str(written(tmp_path / "trace")), "--set", change)
+
+    assert isinstance(done.exception, UsageError)
+    assert "write NAME=VALUE" in str(done.exception)

@@ -1,0 +1,141 @@
+"""A replay finds what is not as it was, and says what it cannot check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from schemas import topics
+from schemas.records import Observation, Observations, Prediction
+from tests.loops import CODEC, Loop, digits
+from tests.property.test_replay_laws import replayed
+from tests.traces import trace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streams.operators.contract import Record
+    from streams.replay.memory import MemoryTrace
+
+
+def asked(**changes: object) -> Loop:
+    """Ask twenty queries with feedback."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(window_s=20.0, **changes))
+    for _ in range(20):
+        query_id = loop.query()
+        loop.driver.run(0.05)
+        loop.feedback(query_id, label=7)
+        loop.driver.run(0.2)
+    return loop
+
+
+def changed(trace: MemoryTrace, topic: str, number: int, change: Callable[[Record], Record]) -> MemoryTrace:
+    """Return a trace with one record of a topic changed."""
+    log = trace.logs[topic, 0]
+    log[number] = change(log[number])
+    return trace
+
+
+def predicted(**fields: Any) -> Callable[[Record], Record]:
+    """Return a change of a prediction's fields; those of its decision go by `decision`."""
+
+    def change(record: Record) -> Record:
+        prediction = CODEC.decode(Prediction, record.value)
+        assert prediction.decision is not None
+        decision = prediction.decision._replace(**fields.get("decision", {}))
+        return record._replace(value=CODEC.encode(prediction._replace(**(fields | {"decision": decision}))))
+
+    return change
+
+
+def observed(**fields: Any) -> Callable[[Record], Record]:
+    """Return a change of an observation's fields."""
+
+    def change(record: Record) -> Record:
+        (seen,) = CODEC.decode(Observations, record.value).items
+        return record._replace(value=CODEC.encode(seen._replace(**fields)))
+
+    return change
+
+
+class Case(NamedTuple):
+    """What is changed in a trace, and which kind of difference that is."""
+
+    topic: str
+    change: Callable[[Record], Record]
+    kind: str
+
+
+CASES = {
+    "propensities": Case(topics.PREDICTIONS, predicted(decision={"propensities": (0.5, 0.5)}), "decisions"),
+    "the version of the state": Case(topics.PREDICTIONS, predicted(decision={"state_version": 3}), "decisions"),
+    "arms": Case(topics.PREDICTIONS, predicted(decision={"chosen": (0, 1)}), "decisions"),
+    "answer": Case(topics.PREDICTIONS, predicted(answer=9), "answers"),
+    "confidence": Case(topics.PREDICTIONS, predicted(confidence=0.25), "answers"),
+    "deadline": Case(topics.PREDICTIONS, predicted(deadline_us=5), "answers"),
+    "losses": Case(topics.OBSERVATIONS, observed(losses=(0.5, 0.5)), "observations"),
+    "loss": Case(topics.OBSERVATIONS, observed(loss=0.25), "observations"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_not_as_it_was_is_told_by_id(name: str) -> None:
+    """One changed field makes one difference of its kind, with both values."""
+    case = CASES[name]
+    report = replayed(changed(trace_of(asked().driver), case.topic, 12, case.change))
+
+    assert report.different[case.kind] >= 1
+    first = next(each for each in report.differences if each.kind == case.kind)
+    assert first.id == "q13"
+    assert first.recorded != first.replayed
+
+
+def test_states_are_held_against_the_stores() -> None:
+    """A stored state that is not the fold of the log is a difference."""
+    loop = asked()
+    report = replayed(trace_of(loop.driver))
+    stored = {key: state._replace(version=state.version + 1) for key, state in loop.driver.store.states.items()}
+    report.compare_states(stored, CODEC)
+
+    assert report.different == {"states": 1}
+
+
+def test_an_observation_less_makes_other_states() -> None:
+    """What follows from a lost observation is found in the decisions after it."""
+    trace = trace_of(asked().driver)
+    del trace.logs[topics.OBSERVATIONS, 0][5]
+
+    assert not replayed(trace).is_equal
+
+
+def test_predictions_without_query_or_state_are_counted() -> None:
+    """A trace that begins later says what it cannot check, and nothing is a difference."""
+    trace = trace_of(asked().driver)
+    trace.logs[topics.QUERIES, 0] = trace.logs[topics.QUERIES, 0][5:]
+    trace.logs[topics.OBSERVATIONS, 0] = trace.logs[topics.OBSERVATIONS, 0][5:]
+    report = replayed(trace)
+
+    assert report.is_equal
+    assert report.unchecked["query_missing"] == 5
+    assert report.unchecked["state_missing"] == 15
+
+
+def test_policies_that_go_by_latencies_are_counted() -> None:
+    """How long models took is measured, not recorded."""
+    report = replayed(trace_of(asked(policy="timely").driver))
+
+    assert report.is_equal
+    assert report.unchecked["latencies"] == 20
+
+
+def test_a_lone_record_of_several_observations_is_read() -> None:
+    """Observations that were written together are checked one by one."""
+    trace = trace_of(asked().driver)
+    log = trace.logs[topics.OBSERVATIONS, 0]
+    items: list[Observation] = [seen for record in log for seen in CODEC.decode(Observations, record.value).items]
+    log[-2:] = [log[-2]._replace(value=CODEC.encode(Observations(tuple(items[-2:]))))]
+    report = replayed(trace)
+
+    assert report.is_equal
+    assert report.checked["observations"] == 20

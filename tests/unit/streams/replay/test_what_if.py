@@ -1,0 +1,125 @@
+"""A trace's queries with one thing changed: what the loop would have answered, asked and learnt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from schemas import topics
+from schemas.records import Outcome
+from streams.operators.contract import Predicted
+from streams.operators.join.kernel import JoinerSettings
+from streams.operators.selection.kernel import SelectionSettings
+from streams.replay.as_it_was import Deployment
+from streams.replay.changes import ChangeError, changed
+from streams.replay.what_if import AtHand, WhatIf
+from tests.loops import CODEC, Loop, digits, row, version
+from tests.traces import trace_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Input
+
+OWN = Deployment(SelectionSettings(1, 1), JoinerSettings(1, 60_000_000, 5_000_000))
+
+
+def loop(policy: str, count: int = 60) -> Loop:
+    """Ask, each query with an input of its own; the good model is right."""
+    there = Loop({"good": lambda _: 7, "bad": lambda _: 3}, digits(policy=policy, window_s=20.0), has_workers=True)
+    for number in range(count):
+        query_id = there.query(input=row(float(number)))
+        there.driver.run(0.05)
+        there.feedback(query_id, label=7)
+        there.driver.run(0.05)
+    return there
+
+
+def what_if(there: Loop) -> WhatIf:
+    """Return a trace ready to be played."""
+    return WhatIf(trace_of(there.driver), None, OWN, CODEC)
+
+
+def test_nothing_changed_comes_out_as_it_was() -> None:
+    """The same losses, the same models asked."""
+    found = what_if(loop("exp4")).compare({})
+
+    assert found.left_out == 0
+    assert found.unchanged.losses == found.recorded.losses == found.changed.losses
+    assert found.unchanged.asked == found.recorded.asked
+
+
+def test_another_policy_asks_other_models() -> None:
+    """An ensemble's outputs are all recorded: a bandit on them finds the good model."""
+    found = what_if(loop("exp4")).compare({"policy": "thompson"})
+
+    assert found.left_out == 0
+    assert len(found.order) == 60
+    assert found.changed.figures()["shares"]["good"] > 0.8
+    assert found.recorded.figures()["shares"] == {"bad": 1.0, "good": 1.0}
+
+
+def test_a_model_less_is_asked_no_more() -> None:
+    """Alone, the bad model is wrong each time."""
+    found = what_if(loop("exp4")).compare({"models": "bad"})
+
+    assert found.changed.figures()["error"] == 1.0
+    assert found.changed.figures()["shares"] == {"bad": 1.0}
+
+
+def test_an_objective_too_short_gives_defaults() -> None:
+    """Batches take 1.1 ms, as recorded; nothing is answered within one."""
+    found = what_if(loop("exp4")).compare({"slo_ms": "1"})
+
+    assert found.changed.figures()["defaults"] == 1.0
+    assert found.unchanged.figures()["defaults"] == 0.0
+
+
+def test_what_no_model_was_asked_is_left_out_and_counted() -> None:
+    """A bandit's trace holds the outputs of the models that it chose; the rest is in no figure."""
+    there = loop("exp3")
+    found = what_if(there).compare({"policy": "epsilon_greedy"})
+
+    assert 0 < found.left_out < 60
+    assert len(found.order) == 60 - found.left_out
+    assert found.changed.latencies_us.keys() == found.recorded.latencies_us.keys() == {*found.order}
+    assert found.queries == len(there.driver.read(topics.QUERIES))
+
+
+def test_a_model_at_hand_answers_what_is_not_recorded() -> None:
+    """Also one that the trace does not know."""
+
+    def always_right(rows: Sequence[Input]) -> tuple[Predicted, int]:
+        return Predicted((Outcome.OK,) * len(rows), np.full(len(rows), 7)), 2_000
+
+    played = WhatIf(trace_of(loop("single").driver), None, OWN, CODEC, [AtHand(version("new"), always_right)])
+    found = played.compare({"models": "bad,new", "policy": "single(arm=1)"})
+
+    assert found.left_out == 0
+    assert found.changed.figures()["error"] == 0.0
+    assert found.changed.figures()["shares"] == {"new": 1.0}
+    assert found.changed.figures()["p50_ms"] >= 2.0
+
+
+def test_a_parameter_is_changed_alone() -> None:
+    """The policy stays."""
+    application = changed(digits(policy="exp3"), {"policy.eta": "0.5"})
+
+    assert (application.policy, application.parameters) == ("exp3", {"eta": 0.5})
+    assert changed(digits(), {"policy": "thompson"}).parameters == {}
+    assert changed(digits(), {"policy": "exp3(eta=0.2)"}).parameters == {"eta": 0.2}
+
+
+@pytest.mark.parametrize("changes", [{"speed": "3"}, {"slo_ms": "fast"}, {"policy.eta": "much"}, {"policy": "best"}])
+def test_what_cannot_be_changed_is_said(changes: dict[str, str]) -> None:
+    """With what can."""
+    with pytest.raises(ChangeError):
+        changed(digits(), changes)
+
+
+def test_models_that_the_trace_does_not_know_are_said() -> None:
+    """With those that it knows."""
+    with pytest.raises(ChangeError, match="it knows bad, good"):
+        what_if(loop("exp4", 5)).compare({"models": "best"})
