@@ -202,6 +202,7 @@ def _observation(
             observed_us,
             answers,
             span,
+            (),
         ),
     )
 
