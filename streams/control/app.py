@@ -17,6 +17,7 @@ from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, status
+from streams.control.guards import measured
 from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from faust.web import Request, Response, View
 
     from schemas.codec import Codec
+    from streams.control.promoting import Promoting
     from streams.runtime.metrics import MetricsHook
 
 PAGE = Path(__file__).with_name("page.html")
@@ -41,6 +43,8 @@ STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
 # How often a connection to an absent Kafka or Redis is tried.
 LISTEN_EVERY_S = 2.0
+# How often candidates are judged.
+PROMOTE_EVERY_S = 2.0
 # Pages that ask at once get the same answer.
 SAME_US = 500_000
 # As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
@@ -64,6 +68,7 @@ class Options:
     redis: str = ""  # host:port, or a socket's path: to be shown
     names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
+    promoting: Promoting | None = None  # carries candidates on; None = nobody does
 
 
 def create(options: Options, codec: Codec) -> faust.App:
@@ -74,13 +79,13 @@ def create(options: Options, codec: Codec) -> faust.App:
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
     place = Deployment(options.prefix, options.instance, options.bootstrap, options.redis)
-    state = _State(
-        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Visibility(place, _now_us())
-    )
+    live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
+    state = _State(live, Visibility(place, _now_us()), options.promoting)
     _read(app, reports, state, codec)
     _show(app, state)
     _report(app, reports, codec, options, state.sight)
     _listen(app, state)
+    _promote(app, state)
     return app
 
 
@@ -90,6 +95,7 @@ class _State:
 
     live: MutableMapping[str, Figures]  # by instance: a table of Faust's
     sight: Visibility
+    promoting: Promoting | None
     history: History = field(default_factory=History)
     answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
@@ -186,6 +192,20 @@ def _listen(app: faust.App, state: _State) -> None:
             await state.sight.listen((state.sight.place.kafka, state.sight.place.redis))
 
     app.timer(LISTEN_EVERY_S, name="listen")(listen)
+
+
+def _promote(app: faust.App, state: _State) -> None:
+    promoting = state.promoting
+    if promoting is None:
+        return
+
+    async def promote() -> None:
+        """Carry the candidates on."""
+        now_us = _now_us()
+        guards = {key: measured(each.plan, state.history, now_us) for key, each in promoting.courses.items()}
+        await promoting.tick(now_us, guards)
+
+    app.timer(PROMOTE_EVERY_S, name="promote")(promote)
 
 
 def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, sight: Visibility) -> None:

@@ -45,8 +45,14 @@ class Comparison(Protocol):
         ...
 
 
-def comparison(plan: Candidate, window_us: int, *, has_taken_over: bool = False) -> Comparison:
-    """Return the fold that compares a candidate with its incumbent; `window_us` as of the learner.
+def comparison(plan: Candidate, window_us: int, application: str = "", *, has_taken_over: bool = False) -> Comparison:
+    """Return the fold that compares a candidate with its incumbent.
+
+    Args:
+        plan: of the candidate.
+        window_us: how long copies of an observation may follow; the learner's.
+        application: of a version: whose observations count; empty = of all.
+        has_taken_over: whether the candidate has.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
@@ -54,7 +60,7 @@ def comparison(plan: Candidate, window_us: int, *, has_taken_over: bool = False)
     if plan.kind == POLICY:
         return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us)
     watch = (plan.least, plan.alpha) if has_taken_over else None
-    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, window_us, watch=watch)
+    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, window_us, application, watch)
 
 
 @dataclass(slots=True)
@@ -104,6 +110,16 @@ class Lifecycle:
             except PolicyError:
                 self._courses.pop(key, None)  # of a release that could compare it
 
+    def anew(self) -> Lifecycle:
+        """Return one that knows nothing."""
+        return Lifecycle(self._window_us)
+
+    def fold_again(self) -> None:
+        """Forget the observations: all since the earliest `from_us` of a course come again."""
+        for course in self._courses.values():
+            has_taken_over = course.stage is not None and course.stage.is_promoted
+            course.comparison = comparison(course.plan, self._window_us, has_taken_over=has_taken_over)
+
     def past(self, step: Promotion) -> None:
         """Take a step that was taken; steps of earlier wishes are history."""
         key = topics.candidate(step.kind, step.name)
@@ -116,6 +132,8 @@ class Lifecycle:
             self._move(course, step)
 
     def _move(self, course: Course, step: Promotion) -> None:
+        if course.stage is not None and step.time_us <= course.stage.since_us:
+            return  # the same step again
         is_new = step.action == Action.PROMOTE.value
         course.stage = Stage(step.share, step.time_us, 0 if is_new else step.pairs)
         if is_new:

@@ -37,11 +37,18 @@ LOOK_BACK = (1, 64, 4096)  # how far before an offset a record is looked for: tr
 
 
 class KafkaBroadcast:
-    """Follows all partitions of some topics from the beginning; implements `ports.Broadcast`."""
+    """Follows all partitions of some topics from the beginning; implements `ports.Broadcast`.
 
-    def __init__(self, connection: KafkaConnection, topics: Iterable[str]) -> None:
+    Args:
+        connection: where Kafka is.
+        topics: logical names.
+        since_us: begin with the first record of each partition that is as late (us); None = with the first of all.
+    """
+
+    def __init__(self, connection: KafkaConnection, topics: Iterable[str], since_us: int | None = None) -> None:
         self._connection = connection
         self._topics = tuple(topics)
+        self._since_us = since_us
         self._reader: LogReader | None = None
         self._next: dict[KafkaPartition, int] = {}
         self._ends: dict[KafkaPartition, int] = {}
@@ -56,6 +63,9 @@ class KafkaBroadcast:
             partitions = list(reader.consumer.assignment())
             self._next = await reader.consumer.beginning_offsets(partitions)
             self._ends = await reader.consumer.end_offsets(partitions)
+            if self._since_us is not None:
+                found = await reader.consumer.offsets_for_times(dict.fromkeys(partitions, self._since_us // 1000))
+                self._next = {place: at.offset if at else self._ends[place] for place, at in found.items()}
         except KafkaError as fault:
             await self.stop(1.0)
             raise BrokerUnavailableError(f"{fault!r}; are {', '.join(self._topics)} created?") from fault
