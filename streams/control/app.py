@@ -6,6 +6,7 @@ because they would show table data and topology to anybody who reaches the port.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.control.promoting import Promoting
     from streams.runtime.metrics import MetricsHook
+
+_log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).with_name("page.html")
 # One process, one partition, a report a second from each process: nothing here needs to be large.
@@ -203,7 +206,11 @@ def _promote(app: faust.App, state: _State) -> None:
         """Carry the candidates on."""
         now_us = _now_us()
         guards = {key: measured(each.plan, state.history, now_us) for key, each in promoting.courses.items()}
-        await promoting.tick(now_us, guards)
+        try:
+            await promoting.tick(now_us, guards)
+        except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
+            _log.exception("candidates could not be carried on; they are tried again")
+            await promoting.stop()
 
     app.timer(PROMOTE_EVERY_S, name="promote")(promote)
 

@@ -133,7 +133,7 @@ class Promoting:
         async for records in _polls(self._wishes):
             for record in records:
                 self._take(record)
-        if {key: course.plan for key, course in self.courses.items()}.items() - before.items():
+        if any(before.get(key) != course.plan for key, course in self.courses.items()):
             self._must_reread = True  # of a new wish the first observations have gone by
         return self._wishes.caught_up
 
