@@ -23,6 +23,7 @@ from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
 from streams.control.overview import overview
+from streams.control.promotion_rows import candidate_rows, step_rows
 from streams.control.report_filter import make_room, sound
 from streams.control.visibility import Deployment, Visibility
 from streams.runtime.metrics import Composer
@@ -184,7 +185,8 @@ def _show(app: faust.App, state: _State) -> None:
 def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
     found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
-    return {**status(entries, now_us), "overview": found}
+    rows = {"candidates": candidate_rows(state.promoting), "steps": step_rows(state.promoting)}
+    return {**status(entries, now_us), "overview": {**found, **rows}}
 
 
 def _listen(app: faust.App, state: _State) -> None:
