@@ -48,8 +48,8 @@ BUDGET = 50.0
 MOST_COST = 80.0
 _RATE, _DELAY_US, _LIMIT_US = 200.0, 1_000_000, 1_800_000_000
 _ALPHA = 0.05
-SHARES, GAPS = (0.1, 0.2, 0.5), (0.02, 0.05, 0.1)
-_LIMIT = 200_000  # queries after which nobody waits
+SHARES, GAPS = (0.1, 0.2, 0.5), (0.05, 0.1)
+_LIMIT = 100_000  # queries after which nobody waits
 _LIVE_RATE = 150.0
 _LIVE_STEPS, _LEAST, _DWELL_US = (0.1, 0.5, 1.0), 40, 3_000_000
 _SLO_MS = 500.0
@@ -75,7 +75,7 @@ async def run(stage: Stage) -> Result:
     count = _FEW if stage.short else SEEDS
     seeds = range(stage.seed, stage.seed + count)
     ways = await asyncio.to_thread(_ways, seeds)
-    rows = await asyncio.to_thread(lambda: list(_evidence(seeds, GAPS[1:] if stage.short else GAPS)))
+    rows = await asyncio.to_thread(lambda: list(_evidence(seeds, GAPS)))
     live = await _live(stage)
     return Result(
         NAME,
