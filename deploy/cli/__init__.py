@@ -55,6 +55,9 @@ VERBS = {
     "query": Entry("deploy.cli.query", "Ask an application and print the prediction."),
     "feedback": Entry("deploy.cli.feedback", "Report the true answer of a query."),
     "tail": Entry("deploy.cli.tail", "Print the records of a topic, decoded."),
+    "evaluate": Entry(
+        "deploy.cli.evaluate", "Say what another policy would have cost, from a trace or a running deployment.", "bench"
+    ),
     "config": Entry("deploy.cli.config", "Show the settings in force, and explain every key."),
     "load": Entry("deploy.cli.load", "List, run and compare load scenarios.", "bench"),
     "doctor": Entry("deploy.cli.doctor", "Say what runs, what is missing, and what to do."),

@@ -8,13 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.cli.common import Verb, with_settings
-from deploy.connect.clients import TIMEOUT_S, answering, librdkafka
+from deploy.connect.clients import answering
 from deploy.connect.schema_registry import codec_for
-from deploy.errors import UsageError
-from deploy.state.topics import partition_counts
+from deploy.state.messages import messages
 from schemas import records
 from schemas.errors import DecodeError
 from schemas.jsonable import to_json
@@ -22,15 +20,10 @@ from schemas.topics import dead_letters
 from streams.topology import build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from confluent_kafka import Message
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
-
-POLL_S = 0.5
-
 
 EXAMPLES = """\
 skysail tail predictions
@@ -53,8 +46,8 @@ def tail(settings: Settings, topic: str, *, raw: bool, limit: int | None, **opti
     """
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
-        messages = _messages(settings, topic, **options)
-        lines = (line for message in messages for line in shown(message, None if raw else record, codec))
+        read = messages(settings, topic, **options)
+        lines = (line for message in read for line in shown(message, None if raw else record, codec))
         for line in islice(lines, limit):
             click.echo(json.dumps(line))
 
@@ -65,55 +58,6 @@ def _record_of(topic: str) -> type | None:
     known = build(models).topics
     source = topic.removesuffix(dead_letters(""))
     return getattr(records, known[source].value, None) if source in known else None
-
-
-def _messages(settings: Settings, topic: str, *, from_beginning: bool, stops_at_end: bool) -> Iterator[Message]:
-    counts = partition_counts(settings)
-    if topic not in counts:
-        message = f"there is no topic {settings.prefix}.{topic}; there are: {', '.join(sorted(counts)) or 'none'}"
-        raise UsageError(message)
-    group = f"{settings.prefix}.tail"  # never joined, never committed
-    way = {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
-    consumer = Consumer({**librdkafka(settings), **way})
-    try:
-        yield from _read(consumer, _places(consumer, settings, topic, counts[topic]), from_beginning, stops_at_end)
-    finally:
-        consumer.close()
-
-
-def _places(consumer: Consumer, settings: Settings, topic: str, count: int) -> dict[int, tuple[TopicPartition, int]]:
-    """Return by partition where it begins and the offset of its end."""
-    places = {}
-    for partition in range(count):
-        place = TopicPartition(f"{settings.prefix}.{topic}", partition)
-        place.offset, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
-        places[partition] = (place, high)
-    return places
-
-
-def _read(
-    consumer: Consumer, places: dict[int, tuple[TopicPartition, int]], from_beginning: bool, stops_at_end: bool
-) -> Iterator[Message]:
-    starts = [
-        TopicPartition(place.topic, place.partition, place.offset if from_beginning else high)
-        for place, high in places.values()
-    ]
-    ends = {
-        place.partition: places[place.partition][1] for place in starts if place.offset < places[place.partition][1]
-    }
-    consumer.assign(starts)
-    while ends or not stops_at_end:
-        message = consumer.poll(POLL_S)
-        if message is None:
-            continue
-        if message.error():
-            raise KafkaException(message.error())
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
-        if offset + 1 >= ends.get(partition, 0):
-            ends.pop(partition, None)
-        yield message
 
 
 def shown(message: Message, record: type | None, codec: Codec) -> list[dict[str, Any]]:

@@ -89,6 +89,8 @@ _READING = """\
   learn from every answer. `timely` is not measured here: it is `exp4` where all answers come in time.
 - `ucb1` and `discounted_ucb` send all queries to one model between two updates: with late feedback that is the wrong
   one for long. Their log has propensities of 0 and 1 only.
+- What a policy would have cost on your own traffic: `skysail evaluate`
+  ([Evaluate a policy](replay.md#evaluate-a-policy)).
 """
 
 

@@ -70,6 +70,18 @@ async def refused(*arguments: str) -> str:
     return str(why.value)
 
 
+async def test_a_running_deployment_s_log_is_evaluated(there: Deployed, config: str) -> None:
+    """What was asked and told is judged as a trace of it would be; one decision is too few, unless one insists."""
+    asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)
+    await said("feedback", asked["query_id"], "--label", "1", "--wait", "10", "--config", config)
+    wanted = ("evaluate", "--live", "sums", "--policy", "always:parity", "--window", "0", "--config", config)
+    found = await said(*wanted)
+    assert (found["application"], found["decisions"], found["delays"]["waiting"]) == ("sums", 1, 0)
+    assert "refused" in found["estimates"]["ipw"]
+    forced = await said(*wanted, "--force")
+    assert forced["estimates"]["ipw"]["value"] == forced["served"]["mean"] == 0.0
+
+
 async def test_feedback_tells_what_becomes_of_it(there: Deployed, config: str) -> None:
     """Joined at once; skipped the second time; unmatched for a query that nobody asked."""
     asked = await said("query", "sums", "--input", "[1, 2]", "--config", config)

@@ -1,0 +1,97 @@
+"""`skysail evaluate`: what another policy would have cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deploy.cli.common import Verb, json_option, print_json, print_table, with_settings
+from deploy.connect.schema_registry import codec_for
+from deploy.errors import UsageError
+from deploy.evaluation import words
+from deploy.evaluation.page import page
+from deploy.evaluation.reading import live, recorded
+from policies.estimators.estimate import LEAST_EFFECTIVE
+from streams.evaluation.candidate import candidate
+from streams.evaluation.evaluation import evaluate as judged
+
+if TYPE_CHECKING:
+    from deploy.config.settings import Settings
+    from streams.evaluation.evaluation import Evaluation
+    from streams.evaluation.history import History
+
+EXAMPLES = """\
+skysail evaluate traces/monday --policy thompson
+skysail evaluate traces/monday --policy exp3:eta=0.1,gamma=0.1 --html exp3.html
+skysail evaluate --live digits --policy always:forest --json
+"""
+
+
+@click.command(cls=Verb, epilog=EXAMPLES)
+@click.argument("folder", required=False, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--live", "of_live", metavar="APP", help="Read the running deployment's observations instead.")
+@click.option("--app", "application", help="Which application, where a trace has several.")
+@click.option(
+    "--policy", "wanted", default="thompson", show_default=True, help="POLICY[:name=value,...] or always:MODEL."
+)
+@click.option(
+    "--window", "window_s", type=click.FloatRange(min=0), help="Seconds feedback is waited for [the application's]."
+)
+@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the bootstrap.")
+@click.option("--force", is_flag=True, help="Estimate from however few samples.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with plots.")
+@json_option
+@with_settings
+def evaluate(
+    settings: Settings,
+    *,
+    folder: Path | None,
+    of_live: str | None,
+    application: str | None,
+    wanted: str,
+    window_s: float | None,
+    alpha: float,
+    seed: int,
+    force: bool,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what another policy would have cost, from the decisions and propensities in a trace (FOLDER).
+
+    The policy is fed with the same observations, as they became known. All estimators are shown, with 95 % intervals.
+    Only decisions whose window for feedback has ended are judged.
+    """
+    policy = candidate(wanted)
+    past = _history(settings, folder, of_live, application)
+    window = next(s for s in (window_s, past.window_s, settings.joiner.window_s) if s is not None)
+    found = judged(past, policy, window, alpha=alpha, seed=seed, least=0.0 if force else LEAST_EFFECTIVE)
+    if html is not None:
+        html.write_text(page(found), encoding="utf-8")
+    if as_json:
+        print_json(words.as_json(found))
+    else:
+        _print(found)
+        if html is not None:
+            click.echo(f"page: {html}")
+
+
+def _history(settings: Settings, folder: Path | None, of_live: str | None, application: str | None) -> History:
+    if (folder is None) == (of_live is None):
+        raise UsageError("name either the folder of a trace or --live APP (`skysail evaluate --help`)")
+    if of_live is not None:
+        return live(settings, codec_for(settings), of_live)
+    assert folder is not None
+    return recorded(folder, codec_for(settings), application)
+
+
+def _print(found: Evaluation) -> None:
+    for line in words.story(found):
+        click.echo(line)
+    click.echo()
+    print_table(words.HEADS, words.rows(found))
+    click.echo(f"\nat all times at once, {1 - found.alpha:.0%}:")
+    print_table(("", "loss and bounds"), words.bounds(found))
+    click.echo(f"\n{found.recommendation}")

@@ -1,0 +1,1 @@
+"""An evaluation for people: as lines, as JSON and as a page."""

@@ -1,0 +1,86 @@
+"""An evaluation in words and numbers: what the command prints, and what the page repeats."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from policies.estimators.estimate import Estimate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streams.evaluation.evaluation import Evaluation, Interval
+
+HEADS = ("estimator", "loss", "error", "interval", "effective", "largest weight", "without support", "note")
+_SHARES = (0.5, 0.9, 0.99)
+
+
+def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
+    """Return the table of estimators, a row each; a refusal has its reason in the last column."""
+    found: list[tuple[str, ...]] = []
+    for name, each in evaluation.estimates.items():
+        if isinstance(each, Estimate):
+            figures = (f"{each.value:.4f}", f"{each.error:.4f}", f"{each.low:.4f} to {each.high:.4f}")
+            weights = (f"{each.effective:,.0f}", f"{each.largest:.3g}", f"{each.unsupported:.1%}", each.note)
+            found.append((name, *figures, *weights))
+        else:
+            found.append((name, *("",) * (len(HEADS) - 2), f"refused: {each}"))
+    return found
+
+
+def story(evaluation: Evaluation) -> Iterator[str]:
+    """Yield what was judged, what it has cost, how late feedback is."""
+    by = " and ".join(evaluation.served_by)
+    yield (
+        f"{evaluation.application}: {evaluation.decisions:,} decisions by {by}, {_time(evaluation.from_us)} to"
+        f" {_time(evaluation.until_us)}; what if {evaluation.policy}?"
+    )
+    left = [f"{count:,} ({reason})" for reason, count in evaluation.left_out.items() if count]
+    if left:
+        yield f"not judged: {', '.join(left)}"
+    yield feedback(evaluation)
+
+
+def feedback(evaluation: Evaluation) -> str:
+    """Say how late feedback comes, and how much is still open."""
+    found = evaluation.delays
+    late = [(share, found.quantile(share)) for share in _SHARES]
+    known = [f"{share:.0%} of all within {time_s:,.3g} s" for share, time_s in late if time_s is not None]
+    waiting = f"{found.waiting:,} wait, of which about {found.expected:,.0f} will have some"
+    return f"feedback: {', '.join(known) or 'hardly any'}; {waiting} (window {evaluation.window_s:g} s)"
+
+
+def bounds(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Yield what holds at all times, however often one looks: by its name."""
+    yield "served", _bounded(evaluation.served)
+    yield "candidate", _bounded(evaluation.candidate)
+    yield "candidate - served, paired", _bounded(evaluation.difference)
+
+
+def _bounded(interval: Interval) -> str:
+    return f"{interval.mean:.4f}, {interval.low:.4f} to {interval.high:.4f}"
+
+
+def _time(moment_us: int) -> str:
+    return f"{datetime.fromtimestamp(moment_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def as_json(evaluation: Evaluation) -> dict[str, Any]:
+    """Return everything as JSON values; an estimator that refused has its reason."""
+    found = asdict(replace(evaluation, estimates={}))
+    found["estimates"] = {
+        name: asdict(each) if isinstance(each, Estimate) else {"refused": str(each)}
+        for name, each in evaluation.estimates.items()
+    }
+    for name in ("served", "candidate", "difference"):
+        found[name] = getattr(evaluation, name)._asdict()
+    found["course"] = [{**moment._asdict(), "difference": moment.difference._asdict()} for moment in evaluation.course]
+    delays = evaluation.delays
+    found["delays"] = {
+        "waiting": delays.waiting,
+        "expected": delays.expected,
+        "quantiles_s": {f"{share:g}": delays.quantile(share) for share in _SHARES},
+    }
+    return found

@@ -1,0 +1,89 @@
+"""The estimators by name, and all their estimates of one log at once."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from policies.estimators.doubly_robust import dm, dr, dr_os, switch
+from policies.estimators.errors import EstimateError, TooFewError
+from policies.estimators.estimate import LEAST_EFFECTIVE, Contributions, Estimate, ratio, resampled
+from policies.estimators.importance import clipped, full_information, ipw, replay, snipw
+from policies.estimators.log import effective
+from policies.estimators.tuning import tuned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from policies.estimators.log import Log
+
+
+def _plain(made: Callable[[Log], Contributions]) -> Callable[[Log], tuple[Contributions, str]]:
+    return lambda log: (made(log), "")
+
+
+def _tuned(made: Callable[[Log, float], Contributions], parameter: str) -> Callable[[Log], tuple[Contributions, str]]:
+    def chosen(log: Log) -> tuple[Contributions, str]:
+        value, rows = tuned(partial(made, log))
+        return rows, f"{parameter}={value:g}"
+
+    return chosen
+
+
+def _clipped(log: Log) -> tuple[Contributions, str]:
+    """Cut weights at the root of how many decisions there are: the bias vanishes as the log grows (Ionides 2008)."""
+    bound = sqrt(len(log.losses))
+    return clipped(log, bound), f"bound={bound:.3g}"
+
+
+# In the order in which they are shown: from the one that assumes least to the one that assumes most, then the one that
+# need not estimate.
+ESTIMATORS: Mapping[str, Callable[[Log], tuple[Contributions, str]]] = {
+    "replay": _plain(replay),
+    "ipw": _plain(ipw),
+    "snipw": _plain(snipw),
+    "clipped": _clipped,
+    "dr": _plain(dr),
+    "dr_os": _tuned(dr_os, "lambda"),
+    "switch": _tuned(switch, "tau"),
+    "dm": _plain(dm),
+    "full_information": _plain(full_information),
+}
+
+
+def estimate(
+    log: Log,
+    names: Iterable[str] = tuple(ESTIMATORS),
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
+    least: float = LEAST_EFFECTIVE,
+) -> dict[str, Estimate | EstimateError]:
+    """Return by estimator what the log's target policy would have cost, or why that cannot be said.
+
+    Args:
+        log: decisions with the target's propensities.
+        names: of estimators.
+        alpha: what the bootstrap intervals may miss.
+        seed: of the bootstrap.
+        least: effective samples below which an estimate is refused; 0 = none is.
+    """
+    made: dict[str, tuple[Contributions, str]] = {}
+    found: dict[str, Estimate | EstimateError] = {}
+    for name in names:
+        try:
+            rows, note = ESTIMATORS[name](log)
+            if (samples := effective(rows.weights)) < least:
+                raise TooFewError(samples, least)
+        except EstimateError as refusal:
+            found[name] = refusal
+        else:
+            made[name] = (rows, note)
+    intervals = resampled([rows for rows, _ in made.values()], alpha, seed) if made else []
+    for (name, (rows, note)), (low, high) in zip(made.items(), intervals, strict=True):
+        value, error = ratio(rows)
+        weights = rows.weights
+        used = effective(weights), float(weights.max()), log.unsupported, len(weights)
+        found[name] = Estimate(name, value, error, low, high, *used, note)
+    return {name: found[name] for name in names}

@@ -1,0 +1,125 @@
+"""What another policy would have done, decision by decision: its own propensities, its state a fold of the same log."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from policies import registry
+from policies.contract import Situation, is_contextual
+from policies.errors import PolicyError
+from streams.evaluation.errors import EvaluationError
+from streams.operators.cold_start import started
+from streams.operators.learn.fold import taught
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from policies.contract import Policy, State
+    from policies.estimators.log import Floats
+    from schemas.records import Observation, PolicyState
+
+ALWAYS = "always:"
+
+
+class Candidate(Protocol):
+    """A policy that is judged."""
+
+    name: str
+
+    def propensities(self, decisions: Sequence[Observation], log: Sequence[Observation], arms: Sequence[str]) -> Floats:
+        """Return the probability with which it would have asked each arm: (decisions, arms), rows sum to 1.
+
+        Args:
+            decisions: that are judged.
+            log: all observations in their order: those seen before a decision are what the policy knows by then.
+            arms: the columns; a decision's own arms are among them.
+
+        Raises:
+            EvaluationError: it cannot be judged by this log.
+        """
+        ...
+
+
+def candidate(text: str) -> Candidate:
+    """Return the candidate that a text names: `always:MODEL`, `exp3`, `exp3:eta=0.1,gamma=0.1` or `exp3(eta=0.1)`.
+
+    Raises:
+        PolicyError: there is no such policy or parameter.
+        EvaluationError: it asks all models, so its answers are not in the log.
+    """
+    if text.startswith(ALWAYS):
+        return Always(text.removeprefix(ALWAYS))
+    name, colon, parameters = text.partition(":")
+    policy = registry.parse(f"{name}({parameters})" if colon else text)
+    if policy.full_information or (is_contextual(policy) and policy.uses != "features"):
+        raise EvaluationError(
+            f"{policy.name} asks all models and combines their answers, which observations do not hold: replay the"
+            f" queries with it instead (`skysail replay FOLDER --offline --set policy={policy.name}`)"
+        )
+    return Learning(policy)
+
+
+class Always:
+    """Asks one model, whatever happens."""
+
+    def __init__(self, model: str) -> None:
+        self.name = ALWAYS + model
+        self._model = model
+
+    def propensities(self, decisions: Sequence[Observation], log: Sequence[Observation], arms: Sequence[str]) -> Floats:
+        """Return 1 for the model."""
+        if self._model not in arms:
+            raise EvaluationError(f"no decision could have asked {self._model}; the models are: {', '.join(arms)}")
+        found = np.zeros((len(decisions), len(arms)))
+        found[:, list(arms).index(self._model)] = 1.0
+        return found
+
+
+class Learning:
+    """One of Skysail's policies, fed with the log as it would have been beside the one that served."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.name = registry.spec(policy)
+        self._policy = policy
+
+    def propensities(self, decisions: Sequence[Observation], log: Sequence[Observation], arms: Sequence[str]) -> Floats:
+        """Fold the log up to each decision, and return what the policy would have done in its situation."""
+        found = np.zeros((len(decisions), len(arms)))
+        columns = {arm: column for column, arm in enumerate(arms)}
+        states: dict[str, PolicyState | None] = {}
+        coming = iter(_as_seen(log))
+        latest = next(coming, None)
+        for row in sorted(range(len(decisions)), key=lambda at: decisions[at].predicted_us):
+            decision = decisions[row]
+            while latest is not None and latest.observed_us < decision.predicted_us:
+                with suppress(PolicyError):  # the learner passes over what it cannot fold, too
+                    states.update(taught(states, self._own(latest)))
+                latest = next(coming, None)
+            shares = self._shares(states, decision)
+            for arm, share in zip(decision.decision.arms, shares, strict=True):
+                found[row, columns[arm]] = share
+        return found
+
+    def _own(self, seen: Observation) -> Observation:
+        """Return an observation as if this policy had been the one to learn from it."""
+        return seen._replace(decision=seen.decision._replace(policy=self.name))
+
+    def _shares(self, states: dict[str, PolicyState | None], seen: Observation) -> Sequence[float]:
+        """Return its propensities for one decision's arms."""
+        arms, policy = seen.decision.arms, self._policy
+        held = states.get(seen.decision.state) or started(states.get(seen.application), self.name)
+        state: State = policy.init(len(arms)) if held is None else held.values
+        if held is not None and held.arms != arms:
+            state = policy.extend(state, held.arms, arms)
+        if is_contextual(policy):
+            within: Callable[[Situation], tuple[float, ...]] = policy.propensities_in(state, len(arms))
+            return within(Situation(seen.decision.features))
+        return policy.propensities(state, len(arms))
+
+
+def _as_seen(log: Sequence[Observation]) -> list[Observation]:
+    """Return observations in the order in which they became known, equal moments as in the log."""
+    return sorted(log, key=lambda seen: seen.observed_us)

@@ -1,0 +1,295 @@
+"""Judges a candidate by a history: all estimators, a paired interval, how late feedback is, and one sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from policies.estimators.delays import Delays, delays
+from policies.estimators.estimate import LEAST_EFFECTIVE, Estimate
+from policies.estimators.log import Log, effective
+from policies.estimators.registry import estimate
+from policies.estimators.reward_model import expected
+from policies.estimators.sequence import ConfidenceSequence
+from schemas.records import JoinStatus
+from streams.evaluation.errors import EvaluationError
+from streams.evaluation.history import seconds_late
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from policies.estimators.errors import EstimateError
+    from policies.estimators.log import Floats
+    from schemas.records import Observation
+    from streams.evaluation.candidate import Candidate
+    from streams.evaluation.history import History
+
+_POINTS = 60  # of the course over time
+_MOST_UNKNOWN = 0.01  # share of a candidate's decisions of which nothing is known, above which nothing is recommended
+
+
+class Interval(NamedTuple):
+    """A mean and the bounds of its confidence sequence."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Moment(NamedTuple):
+    """How things stood after some decisions: the difference is candidate - served, of mean losses."""
+
+    time_us: int
+    decisions: int
+    served: float
+    candidate: float
+    difference: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What came of it. All means are losses.
+
+    Attributes:
+        application: whose decisions are judged.
+        policy: the candidate.
+        served_by: the policies that decided, the most frequent first.
+        decisions: that were judged.
+        left_out: decisions that cannot be judged, by reason.
+        from_us: when the first decision was answered.
+        until_us: when the last one was.
+        served: what the decisions have cost.
+        estimates: what the candidate would have cost, by estimator, or why that cannot be said.
+        candidate: the same by inverse propensities, with bounds that hold at all times.
+        difference: candidate - served, paired, with bounds that hold at all times.
+        effective: effective sample size of the candidate's weights.
+        unsupported: share of the candidate's decisions of which the log can know nothing.
+        course: the difference over time.
+        delays: how late feedback comes.
+        window_s: how long it is waited for.
+        alpha: what intervals may miss.
+        recommendation: in one sentence.
+    """
+
+    application: str
+    policy: str
+    served_by: tuple[str, ...]
+    decisions: int
+    left_out: Mapping[str, int]
+    from_us: int
+    until_us: int
+    served: Interval
+    estimates: Mapping[str, Estimate | EstimateError]
+    candidate: Interval
+    difference: Interval
+    effective: float
+    unsupported: float
+    course: tuple[Moment, ...]
+    delays: Delays
+    window_s: float
+    alpha: float
+    recommendation: str
+
+
+def evaluate(
+    history: History,
+    candidate: Candidate,
+    window_s: float,
+    *,
+    alpha: float = 0.05,
+    seed: int = 0,
+    least: float = LEAST_EFFECTIVE,
+) -> Evaluation:
+    """Return what the candidate would have cost in the decisions whose windows have ended.
+
+    Args:
+        history: of the application.
+        candidate: the policy in question.
+        window_s: how long feedback is waited for.
+        alpha: what intervals may miss, in (0, 1).
+        seed: of the bootstrap.
+        least: effective samples below which an estimate is refused.
+
+    Raises:
+        EvaluationError: no decision can be judged, or the candidate cannot be by this log.
+    """
+    closed = history.closed(window_s)
+    judged = sorted([seen for seen in closed if _is_known(seen)], key=lambda seen: seen.predicted_us)
+    if not judged:
+        raise EvaluationError(
+            f"none of {len(history.observations)} observations can be judged: their windows of {window_s:g} s have not"
+            " ended, or no loss is known"
+        )
+    arms = _arms(judged)
+    target = candidate.propensities(judged, history.observations, arms)
+    log = _log(judged, target, arms)
+    served = _served(judged, log)
+    course = _course(judged, log, served, alpha)
+    return Evaluation(
+        application=history.application,
+        policy=candidate.name,
+        served_by=tuple([name for name, _ in Counter(seen.decision.policy for seen in judged).most_common()]),
+        decisions=len(judged),
+        left_out={
+            "window not ended": len(history.observations) - len(closed),
+            "loss not known": len(closed) - len(judged),
+            "no feedback came": sum(age >= window_s for age in _ages_s(history)),
+        },
+        from_us=judged[0].predicted_us,
+        until_us=judged[-1].predicted_us,
+        served=_interval(ConfidenceSequence(alpha).extend(np.ones_like(served), served)),
+        estimates=(found := estimate(log, alpha=alpha, seed=seed, least=least)),
+        candidate=_interval(_weighed(log, alpha)),
+        difference=course[-1].difference,
+        effective=(samples := effective(log.weights)),
+        unsupported=log.unsupported,
+        course=course,
+        delays=delay_of(history, window_s),
+        window_s=window_s,
+        alpha=alpha,
+        recommendation=_recommend(candidate.name, course[-1], samples, log.unsupported, least, found),
+    )
+
+
+def delay_of(history: History, window_s: float) -> Delays:
+    """Estimate how late feedback comes; what waits or stayed without is known where predictions were read."""
+    silent = sum(seen.status is JoinStatus.DEFAULT for seen in history.observations)
+    ages_s = _ages_s(history)
+    waiting = [age for age in ages_s if age < window_s]
+    silent += len(ages_s) - len(waiting)
+    return delays(np.array(seconds_late(history.observations)), np.full(silent, window_s), np.array(waiting))
+
+
+def _ages_s(history: History) -> list[float]:
+    """Return how long ago each prediction was made that has no observation."""
+    return [(history.until_us - at) / 1e6 for at in (history.predicted_us or {}).values()]
+
+
+def _is_known(seen: Observation) -> bool:
+    """Tell whether the losses of all that was asked are known, and the decision is one."""
+    decision, losses = seen.decision, seen.losses
+    count = len(decision.arms)
+    return (
+        0 < len(decision.chosen) <= count == len(losses) == len(decision.propensities)
+        and all(0 <= arm < count and losses[arm] is not None for arm in decision.chosen)
+        and all(decision.propensities[arm] > 0.0 for arm in decision.chosen)
+    )
+
+
+def _arms(judged: Sequence[Observation]) -> tuple[str, ...]:
+    """Return all models that could have been asked, in order of appearance."""
+    return tuple(dict.fromkeys(arm for arms in dict.fromkeys(s.decision.arms for s in judged) for arm in arms))
+
+
+def _log(judged: Sequence[Observation], target: Floats, arms: Sequence[str]) -> Log:
+    """Return the decisions as arrays."""
+    columns = {arm: column for column, arm in enumerate(arms)}
+    logged, losses = np.zeros(target.shape), np.full(target.shape, np.nan)
+    places: dict[tuple[str, ...], list[int]] = {}
+    for row, (_, _, _, decision, known, *_) in enumerate(judged):
+        at = places.get(decision.arms) or places.setdefault(decision.arms, [columns[arm] for arm in decision.arms])
+        logged[row, at] = decision.propensities
+        for arm in decision.chosen:
+            losses[row, at[arm]] = known[arm]
+    numbers = {context: number for number, context in enumerate(dict.fromkeys(seen.context for seen in judged))}
+    contexts = np.array([numbers[seen.context] for seen in judged]) if len(numbers) > 1 else None
+    return Log(logged, target, losses, expected(losses, contexts, _features(judged)))
+
+
+def _features(judged: Sequence[Observation]) -> NDArray[np.float64] | None:
+    """Return the queries' features, shorter ones with 0 behind them; None where there are none."""
+    most = max(len(seen.decision.features) for seen in judged)
+    if not most:
+        return None
+    return np.array([(*seen.decision.features, *(0.0,) * (most - len(seen.decision.features))) for seen in judged])
+
+
+def _served(judged: Sequence[Observation], log: Log) -> Floats:
+    """Return what each decision has cost: the served answer's loss, else that of what was asked."""
+    own = log.seen.by_row(log.seen.losses) / np.maximum(log.known.sum(axis=1), 1)
+    return np.array([loss if seen.loss is None else seen.loss for seen, loss in zip(judged, own, strict=True)])
+
+
+def _weighed(log: Log, alpha: float) -> ConfidenceSequence:
+    """Return the confidence sequence of what the candidate would have cost."""
+    return ConfidenceSequence(alpha).extend(log.weights, _averages(log))
+
+
+def _averages(log: Log) -> Floats:
+    """Return each row's loss, the mean by weight where several are known."""
+    found: Floats = np.divide(log.costs, log.weights, out=np.zeros_like(log.costs), where=log.weights > 0.0)
+    return np.clip(found, 0.0, 1.0)
+
+
+def _course(judged: Sequence[Observation], log: Log, served: Floats, alpha: float) -> tuple[Moment, ...]:
+    """Return how the paired difference stood at equal steps.
+
+    Where one model was asked, what was served and what the candidate is charged with are the same loss under two
+    weights. Where all were asked, the difference is known row by row, and lies in [-1, 1].
+    """
+    singly = bool((log.known.sum(axis=1) == 1).all())
+    sequence = ConfidenceSequence.of_difference(alpha) if singly else ConfidenceSequence(alpha)
+    weights = log.weights - 1.0 if singly else np.ones_like(served)
+    rewards = log.seen.losses if singly else np.clip((log.costs - served + 1.0) / 2.0, 0.0, 1.0)
+    charged = np.cumsum(log.costs)
+    paid = np.cumsum(log.seen.losses if singly else served)
+    course, ends = [], np.unique(np.linspace(0, len(served), _POINTS + 1).astype(int))
+    for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+        sequence = sequence.extend(weights[start:end], rewards[start:end])
+        found = _interval(sequence)
+        if not singly:
+            found = Interval(*(2.0 * value - 1.0 for value in found))
+        means = float(paid[end - 1]) / end, float(charged[end - 1]) / end
+        course.append(Moment(judged[end - 1].predicted_us, end, *means, found))
+    return tuple(course)
+
+
+def _interval(sequence: ConfidenceSequence) -> Interval:
+    return Interval(sequence.mean(), sequence.lower(), sequence.upper())
+
+
+def _recommend(
+    name: str,
+    last: Moment,
+    samples: float,
+    unsupported: float,
+    least: float,
+    found: Mapping[str, Estimate | EstimateError],
+) -> str:
+    """Return what to do, in one sentence."""
+    if unsupported > _MOST_UNKNOWN:
+        return (
+            f"No recommendation: the log knows nothing of {unsupported:.0%} of what {name} would do; let a policy serve"
+            " that asks every model now and then, such as thompson or exp3."
+        )
+    if samples < least or not any(isinstance(each, Estimate) for each in found.values()):
+        return (
+            f"No recommendation: the log has {samples:.0f} effective samples of {name}, {least:g} are needed; record"
+            " longer, or let the serving policy explore more."
+        )
+    mean, low, high = last.difference
+    if high < 0.0:
+        return f"{name} would have cost less, by {-mean:.4f} and at least {-high:.4f} a query: it is worth promoting."
+    if low > 0.0:
+        return f"{name} would have cost more, by {mean:.4f} and at least {low:.4f} a query: keep what serves."
+    return (
+        f"{name} cannot be told from what serves: between {max(-low, 0.0):.4f} less and {max(high, 0.0):.4f} more a"
+        f" query{_needed(last)}."
+    )
+
+
+def _needed(last: Moment) -> str:
+    """Say how much longer a log would settle a difference as large as the one that is seen."""
+    mean, low, high = last.difference
+    half = (high - low) / 2.0
+    times = (half / abs(mean)) ** 2 if mean else 0.0
+    return (
+        f"; a difference as large as this one shows after about {last.decisions * times:,.0f} decisions"
+        if times
+        else ""
+    )

@@ -1,0 +1,115 @@
+"""An application's observations in the order of their log, and the predictions that still wait for feedback."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from schemas.errors import DecodeError
+from schemas.records import Application, JoinStatus, Observation, Observations, Prediction
+from streams.evaluation.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+
+OBSERVATIONS: Final = "observations"
+TOPICS: Final = (OBSERVATIONS, "predictions", "applications")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is known of one application.
+
+    Attributes:
+        application: its name.
+        observations: the first of each query id, as they follow in the log.
+        predicted_us: by query id, when a prediction was made that has no observation; None = predictions were not read.
+        until_us: the latest moment that is known of: what was predicted long before has had its time.
+        window_s: how long feedback is waited for, as the application says; None = it was not read.
+    """
+
+    application: str
+    observations: tuple[Observation, ...]
+    predicted_us: Mapping[str, int] | None
+    until_us: int
+    window_s: float | None
+
+    def closed(self, window_s: float) -> tuple[Observation, ...]:
+        """Return the observations of queries whose window has ended: quick feedback alone would tell of some only."""
+        end_us = self.until_us - int(window_s * 1e6)
+        return tuple([seen for seen in self.observations if seen.predicted_us <= end_us])
+
+
+def history(records: Iterable[Record], codec: Codec, application: str | None) -> History:
+    """Gather what the records of `TOPICS` say about an application; other topics and bytes are passed over.
+
+    Args:
+        records: in the order of each partition.
+        codec: of the records.
+        application: its name; None = the only one that there is.
+
+    Raises:
+        EvaluationError: there are no observations of it, or several applications to choose from.
+    """
+    gathered = _Gathered()
+    for record in records:
+        if record.value is not None:
+            gathered.take(record, codec)
+    return gathered.of(application)
+
+
+class _Gathered:
+    """What has been read so far, of all applications."""
+
+    def __init__(self) -> None:
+        self._observations: dict[str, dict[str, Observation]] = {}
+        self._predicted_us: dict[str, dict[str, int]] = {}
+        self._windows_s: dict[str, float] = {}
+        self._until_us = 0
+        self._topics: Counter[str] = Counter()
+
+    def take(self, record: Record, codec: Codec) -> None:
+        """Add one record."""
+        assert record.value is not None
+        self._until_us = max(self._until_us, record.timestamp_us)
+        self._topics[record.topic] += 1
+        try:
+            if record.topic == OBSERVATIONS:
+                for seen in codec.decode(Observations, record.value).items:
+                    self._observations.setdefault(seen.application, {}).setdefault(seen.query_id, seen)
+            elif record.topic == "predictions":
+                made = codec.decode(Prediction, record.value)
+                if made.decision is not None and made.decision.chosen:
+                    self._predicted_us.setdefault(made.application, {})[made.query_id] = made.answered_us
+            elif record.topic == "applications":
+                wanted = codec.decode(Application, record.value)
+                self._windows_s[wanted.name] = wanted.window_s
+        except DecodeError:
+            return  # a dead letter of the role that reads the topic: no decision of ours
+
+    def of(self, application: str | None) -> History:
+        """Return one application's."""
+        names = sorted(self._observations)
+        if application is None and len(names) == 1:
+            application = names[0]
+        if application is None and names:
+            raise EvaluationError(f"there are several applications: {', '.join(names)}; name one with --app")
+        if application is None or application not in self._observations:
+            who = "any application" if application is None else f"application {application}"
+            raise EvaluationError(f"there are no observations of {who}; there are: {', '.join(names) or 'none'}")
+        observed = self._observations[application]
+        waiting = None
+        if self._topics["predictions"]:
+            made = self._predicted_us.get(application, {})
+            waiting = {query_id: at for query_id, at in made.items() if query_id not in observed}
+        window_s = self._windows_s.get(application)
+        return History(application, tuple(observed.values()), waiting, self._until_us, window_s)
+
+
+def seconds_late(observations: Iterable[Observation]) -> list[float]:
+    """Return how long after its prediction each feedback came, in seconds."""
+    return [(s.observed_us - s.predicted_us) / 1e6 for s in observations if s.status is JoinStatus.JOINED]

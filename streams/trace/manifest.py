@@ -1,0 +1,209 @@
+"""What a trace holds, as a value, and its file: written as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from schemas.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+FILE: Final = "manifest.json"
+FORMAT: Final = 1
+
+
+class TraceError(FormatError):
+    """A folder holds no trace, a damaged one, or another deployment's; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file with consecutive records of one partition.
+
+    Attributes:
+        file: its name in the trace's folder.
+        partition: of the topic.
+        first: offset of its first record.
+        next: offset behind its last record.
+        count: records.
+        from_us: the earliest of their timestamps.
+        until_us: the latest one.
+        bytes: of the file, that hold these records. Any behind them come from a recorder that was killed.
+        sha256: of these bytes, in hexadecimal.
+        is_complete: nothing is added to it any more.
+    """
+
+    file: str
+    partition: int
+    first: int
+    next: int
+    count: int
+    from_us: int
+    until_us: int
+    bytes: int
+    sha256: str
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTopic:
+    """What is recorded of a topic.
+
+    Attributes:
+        name: without the deployment's prefix.
+        partitions: how many the topic has.
+        record: class of its values; None where they are not known.
+        first: by partition the offset where the recording begins. A bound on disk moves it.
+        next: by partition the offset behind the last record.
+        schemas: under which its values were written, by fingerprint or registry id.
+        parts: its files, by partition and offset.
+        dropped: records that were deleted to keep the bound on disk.
+    """
+
+    name: str
+    partitions: int
+    record: str | None = None
+    first: Mapping[int, int] = field(default_factory=dict)
+    next: Mapping[int, int] = field(default_factory=dict)
+    schemas: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    dropped: int = 0
+
+    def with_part(self, part: Part, schemas: Iterable[str] = ()) -> RecordedTopic:
+        """Return the topic with a part that is new or has grown, whose values have these schemas."""
+        parts = {one.file: one for one in self.parts} | {part.file: part}
+        return replace(
+            self,
+            parts=tuple(sorted(parts.values(), key=lambda one: (one.partition, one.first))),
+            next={**self.next, part.partition: part.next},
+            schemas=tuple(sorted({*self.schemas, *schemas})),
+        )
+
+    def without(self, part: Part) -> RecordedTopic:
+        """Return the topic without its oldest part of a partition."""
+        return replace(
+            self,
+            parts=tuple(one for one in self.parts if one is not part),
+            first={**self.first, part.partition: part.next},
+            dropped=self.dropped + part.count,
+        )
+
+    @property
+    def count(self) -> int:
+        """Records."""
+        return sum(part.count for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Size on disk."""
+        return sum(part.bytes for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a trace holds.
+
+    Attributes:
+        prefix: of the deployment.
+        version: of Skysail, that recorded it.
+        settings: of the deployment, without secrets.
+        topics: by name.
+        source: the system that the records come from.
+    """
+
+    prefix: str
+    version: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
+    source: str = "kafka"
+
+    @property
+    def count(self) -> int:
+        """Records."""
+        return sum(topic.count for topic in self.topics.values())
+
+    @property
+    def bytes(self) -> int:
+        """Size on disk."""
+        return sum(topic.bytes for topic in self.topics.values())
+
+    @property
+    def from_us(self) -> int | None:
+        """The earliest timestamp, in microseconds since the epoch; None without any record."""
+        return min((part.from_us for topic in self.topics.values() for part in topic.parts), default=None)
+
+    @property
+    def until_us(self) -> int | None:
+        """The latest timestamp, in microseconds since the epoch; None without any record."""
+        return max((part.until_us for topic in self.topics.values() for part in topic.parts), default=None)
+
+    def trimmed(self, keep_bytes: int) -> Manifest:
+        """Return a manifest of at most so many bytes: without its oldest complete parts."""
+        left = self
+        while left.bytes > keep_bytes and (old := _oldest(left)) is not None:
+            topic, part = old
+            left = left.with_topic(topic.without(part))
+        return left
+
+    def with_topic(self, topic: RecordedTopic) -> Manifest:
+        """Return a manifest in which this topic is new, or replaced."""
+        return replace(self, topics={**self.topics, topic.name: topic})
+
+
+def _oldest(manifest: Manifest) -> tuple[RecordedTopic, Part] | None:
+    """Return the complete part that ends first, among those that come first in their partitions."""
+    firsts: dict[tuple[str, int], tuple[RecordedTopic, Part]] = {}
+    for topic in manifest.topics.values():
+        for part in topic.parts:
+            firsts.setdefault((topic.name, part.partition), (topic, part))
+    complete = [pair for pair in firsts.values() if pair[1].is_complete]
+    return min(complete, key=lambda pair: pair[1].until_us, default=None)
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest; after a crash of the machine either the old one is there or this one."""
+    data = {"format": FORMAT, **asdict(manifest)}
+    new = folder / (FILE + ".new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(data, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / FILE)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(folder: Path) -> Manifest:
+    """Read a folder's manifest.
+
+    Raises:
+        TraceError: there is none, or it is damaged.
+    """
+    path = folder / FILE
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise TraceError(f"{folder} holds no trace (no {FILE}); record one with `skysail record {folder}`") from None
+    except (OSError, ValueError) as error:
+        raise TraceError(f"{path} is damaged: {error}; take another copy of the trace") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise TraceError(f"{path} has another format than {FORMAT}; read it with the version that recorded it")
+    try:
+        topics = {name: _topic(one) for name, one in data["topics"].items()}
+        return Manifest(data["prefix"], data["version"], data["settings"], topics, data["source"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TraceError(f"{path} is damaged: {error!r}; take another copy of the trace") from error
+
+
+def _topic(data: dict[str, Any]) -> RecordedTopic:
+    offsets = {name: {int(partition): at for partition, at in data[name].items()} for name in ("first", "next")}
+    parts = tuple(Part(**part) for part in data["parts"])
+    return RecordedTopic(**{**data, **offsets, "schemas": tuple(data["schemas"]), "parts": parts})

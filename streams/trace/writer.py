@@ -1,0 +1,208 @@
+"""Writes a trace. What the manifest names is on disk; a recorder that was killed goes on from there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from schemas import records
+from schemas.codec import Codec
+from streams.trace import manifest as manifests
+from streams.trace.layout import pack, record_of
+from streams.trace.manifest import Manifest, RecordedTopic, TraceError
+from streams.trace.part import GrowingPart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from streams.operators.contract import Record
+
+MIB: Final = 1 << 20
+_LOCK: Final = ".lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on disk.
+
+    Attributes:
+        rotate_bytes: a part that has reached this is complete, and another one begins.
+        keep_bytes: the oldest complete parts are deleted beyond this; None = nothing is deleted.
+    """
+
+    rotate_bytes: int = 64 * MIB
+    keep_bytes: int | None = None
+
+    def rotate_at(self, growing: int) -> int:
+        """Return when a part is complete, where this many grow: together they take no more than half the bound."""
+        return self.rotate_bytes if self.keep_bytes is None else min(self.rotate_bytes, self.keep_bytes // 2 // growing)
+
+
+class TraceWriter:
+    """Adds records to a trace. One process writes to a folder at a time.
+
+    Args:
+        folder: of a trace that is continued, or one that is empty or not there yet.
+        about: prefix, version and settings, for a new manifest.
+        codec: of the deployment's records.
+        limits: on disk.
+
+    Raises:
+        TraceError: the folder holds something else, another deployment's trace or a damaged one, or is in use.
+    """
+
+    def __init__(self, folder: Path, about: Manifest, codec: Codec | None = None, limits: Limits | None = None) -> None:
+        self._folder = folder
+        self._codec = codec or Codec()
+        self._limits = limits or Limits()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(folder)
+        try:
+            self._manifest = _continued(folder, about)
+            self._growing = {
+                (topic.name, part.partition): GrowingPart(
+                    folder / part.file, part.partition, _class(topic.record), part
+                )
+                for topic in self._manifest.topics.values()
+                for part in topic.parts
+                if not part.is_complete
+            }
+            manifests.write(folder, self._manifest)
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._next = {
+            (topic.name, partition): offset
+            for topic in self._manifest.topics.values()
+            for partition, offset in topic.next.items()
+        }
+        self._schemas: dict[str, set[str]] = {}
+
+    @property
+    def manifest(self) -> Manifest:
+        """What is on disk."""
+        return self._manifest
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of records that are not on disk yet, before compression."""
+        return sum(part.waiting_bytes for part in self._growing.values())
+
+    def expect(self, topic: str, partitions: int, starts: Mapping[int, int]) -> dict[int, int]:
+        """Take up a topic that is about to be recorded.
+
+        Args:
+            topic: its name without the deployment's prefix.
+            partitions: how many it has.
+            starts: by partition the offset to begin with, where nothing of it has been recorded yet.
+
+        Returns:
+            by partition the offset to begin with, or to go on from.
+        """
+        record = record_of(topic)
+        known = self._manifest.topics.get(topic)
+        known = known or RecordedTopic(topic, partitions, record.__name__ if record else None)
+        starts = {**starts, **known.next}
+        grown = replace(known, partitions=partitions, first={**starts, **known.first}, next=starts)
+        self._manifest = self._manifest.with_topic(grown)
+        self._next |= {(topic, partition): offset for partition, offset in starts.items()}
+        return dict(starts)
+
+    def add(self, given: Iterable[Record]) -> int:
+        """Take records of expected topics, in the order of offsets; return how many are new."""
+        added = 0
+        for record in given:
+            place = record.topic, record.partition
+            if record.offset < self._next[place]:
+                continue  # read twice
+            kind = _class(self._manifest.topics[record.topic].record)
+            packed = pack(record, kind, self._codec)
+            if packed.schema:
+                self._schemas.setdefault(record.topic, set()).add(packed.schema)
+            if place not in self._growing:
+                path = self._folder / file_name(*place, record.offset)
+                self._growing[place] = GrowingPart(path, record.partition, kind)
+            self._growing[place].add(record, packed.data)
+            self._next[place] = record.offset + 1
+            added += 1
+        return added
+
+    def write(self) -> None:
+        """Bring what waits to disk, begin new parts, delete old ones.
+
+        Raises:
+            OSError: the disk takes no more.
+        """
+        changed = self._manifest
+        limit = self._limits.rotate_at(max(1, len(self._growing)))
+        for (topic, partition), growing in [*self._growing.items()]:
+            if growing.waiting_bytes:
+                part = growing.write()
+                if part.bytes >= limit:
+                    part = replace(part, is_complete=True)
+                    del self._growing[topic, partition]
+                changed = changed.with_topic(changed.topics[topic].with_part(part, self._schemas.get(topic, ())))
+        if self._limits.keep_bytes is not None:
+            changed = changed.trimmed(self._limits.keep_bytes)
+        gone = _files(self._manifest) - _files(changed)
+        manifests.write(self._folder, changed)
+        self._manifest = changed
+        for file in gone:
+            (self._folder / file).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Bring what waits to disk and leave the folder to others."""
+        try:
+            self.write()
+        finally:
+            os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def file_name(topic: str, partition: int, first: int) -> str:
+    """Return the name of the part that begins with this offset."""
+    return f"{topic}-{partition:04d}-{first:012d}.avro"
+
+
+def _class(name: str | None) -> type | None:
+    return None if name is None else getattr(records, name)
+
+
+def _files(manifest: Manifest) -> set[str]:
+    return {part.file for topic in manifest.topics.values() for part in topic.parts}
+
+
+def _locked(folder: Path) -> int:
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise TraceError(f"{folder} is being recorded to by another process; name another folder") from None
+    return descriptor
+
+
+def _continued(folder: Path, about: Manifest) -> Manifest:
+    """Return the manifest to go on from, that of the folder if it has one."""
+    if not (folder / manifests.FILE).exists():
+        if any(entry.name != _LOCK for entry in folder.iterdir()):
+            raise TraceError(f"{folder} holds something that is no trace; name an empty folder or a new one")
+        return about
+    known = manifests.read(folder)
+    if (known.prefix, known.source) != (about.prefix, about.source):
+        theirs = f"the deployment {known.prefix} from {known.source}"
+        raise TraceError(f"{folder} holds a trace of {theirs}; name another folder for {about.prefix}")
+    return known
