@@ -15,7 +15,7 @@ from deploy.state import candidates, catalog, desired
 from deploy.state.evidence import compared
 from schemas.records import Application, Candidate, Model
 from streams.promotion.lifecycle import POLICY, VERSION, step
-from streams.promotion.verdict import GUARDS, WHOLE, Action, Verdict, bounds, fault_of_plan
+from streams.promotion.verdict import GUARDS, WHOLE, Action, Verdict, bounds, fault_of_plan, proof
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,7 +146,7 @@ def take_over(
     is_proven = evidence.lower > -plan.tolerance
     if not is_proven and not unproven:
         raise UsageError(refusal(plan, evidence))
-    reason = f"it is better: {bounds(evidence)}" if is_proven else f"without evidence, as asked: {bounds(evidence)}"
+    reason = proof(plan, evidence) if is_proven else f"without evidence, as asked: {bounds(evidence)}"
     taken = step(plan, Verdict(Action.PROMOTE, WHOLE, reason), evidence, time.time_ns() // 1000)
     candidates.carry_out(settings, codec, taken, plan.holdback)
     candidates.note(settings, codec, taken)

@@ -207,7 +207,10 @@ def _promote(app: faust.App, state: _State) -> None:
     async def promote() -> None:
         """Carry the candidates on."""
         now_us = _now_us()
-        guards = {key: measured(each.plan, state.history, now_us) for key, each in promoting.courses.items()}
+        guards = {
+            key: measured(each.plan, state.history, now_us, has_taken_over=bool(each.stage and each.stage.is_promoted))
+            for key, each in promoting.courses.items()
+        }
         try:
             await promoting.tick(now_us, guards)
         except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it

@@ -16,28 +16,42 @@ MINUTE_US = 60_000_000
 _FEW = 20
 
 
-def measured(plan: Candidate, history: History, now_us: int) -> dict[str, float]:
-    """Return the guards that can be measured, by name; none of a policy, which answers nothing until it takes over."""
+def measured(plan: Candidate, history: History, now_us: int, *, has_taken_over: bool = False) -> dict[str, float]:
+    """Return the guards that can be measured, by name; none of a policy, which answers nothing until it takes over.
+
+    Args:
+        plan: of the candidate.
+        history: of what was reported.
+        now_us: the time.
+        has_taken_over: whether it is the version that serves, whose figures carry no version.
+    """
     if plan.kind != VERSION:
         return {}
     _, risen = history.since(MINUTE_US, now_us)
-    found = {"defaults": _defaults(risen, plan.name)}
-    rows = _of(risen, "rows_total", plan)
+
+    def of(name: str, outcome: str = "") -> float:
+        """Return a counter of the candidate."""
+        if not has_taken_over:
+            return _beside(risen, name, plan, plan.candidate, outcome)
+        # The name of an outcome alone is that of the version that serves.
+        own = risen.get(Key(name, "", plan.name, outcome), 0.0)
+        return own if outcome else own - _beside(risen, name, plan, plan.incumbent)
+
+    found = {"defaults": _defaults(risen, plan.name), "latency": None if has_taken_over else _latency(risen, plan)}
+    rows = of("rows_total")
     if rows >= _FEW:
-        found["failures"] = _of(risen, "rows_total", plan, "failed") / rows
-        found["late"] = _of(risen, "rows_total", plan, "expired") / rows
-    found["latency"] = _latency(risen, plan)
+        found |= {"failures": of("rows_total", "failed") / rows, "late": of("rows_total", "expired") / rows}
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _of(risen: Risen, name: str, plan: Candidate, *labels: str) -> float:
-    """Return a counter of the candidate while it runs beside the version that serves."""
-    return risen.get(Key(name, "", plan.name, " ".join((plan.candidate, *labels))), 0.0)
+def _beside(risen: Risen, name: str, plan: Candidate, version: str, outcome: str = "") -> float:
+    """Return a counter of a version that runs beside the one that serves."""
+    return risen.get(Key(name, "", plan.name, f"{version} {outcome}".rstrip()), 0.0)
 
 
 def _latency(risen: Risen, plan: Candidate) -> float | None:
     """Return the mean time of the candidate's rows, as a multiple of the others'."""
-    rows, took_us = _of(risen, "batch_rows_total", plan), _of(risen, "predict_us_total", plan)
+    rows, took_us = (_beside(risen, name, plan, plan.candidate) for name in ("batch_rows_total", "predict_us_total"))
     others = risen.get(Key("batch_rows_total", "", plan.name), 0.0) - rows
     others_us = risen.get(Key("predict_us_total", "", plan.name), 0.0) - took_us
     if min(rows, others) < _FEW or others_us <= 0.0:

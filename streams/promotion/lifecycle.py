@@ -93,6 +93,7 @@ class Lifecycle:
         self._window_us = window_us
         self._courses: dict[str, Course] = {}
         self._over: dict[str, int] = {}  # by key: wishes up to this one have ended
+        self._last: dict[str, Promotion] = {}  # by key: the last step, which may be known before its wish
 
     @property
     def courses(self) -> Mapping[str, Course]:
@@ -100,15 +101,20 @@ class Lifecycle:
         return self._courses
 
     def wish(self, key: str, plan: Candidate | None) -> None:
-        """Take a wish; None ends it. The same again changes nothing."""
+        """Take a wish; None ends it. The same again changes nothing. Its steps may have been told before."""
         known = self._courses.get(key)
         if plan is None:
             self._courses.pop(key, None)
         elif plan.since_us > self._over.get(key, -1) and (known is None or known.plan != plan):
             try:
-                self._courses[key] = Course(plan, None, comparison(plan, self._window_us), plan.since_us)
+                course = Course(plan, None, comparison(plan, self._window_us), plan.since_us)
             except PolicyError:
                 self._courses.pop(key, None)  # of a release that could compare it
+                return
+            self._courses[key] = course
+            last = self._last.get(key)
+            if last is not None and last.since_us == plan.since_us:
+                self._move(course, last)
 
     def anew(self) -> Lifecycle:
         """Return one that knows nothing."""
@@ -124,6 +130,7 @@ class Lifecycle:
         """Take a step that was taken; steps of earlier wishes are history."""
         key = topics.candidate(step.kind, step.name)
         course = self._courses.get(key)
+        self._last[key] = step
         if step.action in _OVER or (step.action == Action.PROMOTE.value and step.kind == POLICY):
             self._over[key] = max(self._over.get(key, -1), step.since_us)
             if course is not None and course.plan.since_us <= step.since_us:

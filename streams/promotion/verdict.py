@@ -109,7 +109,7 @@ def _forward(plan: Candidate, stage: Stage, evidence: Evidence) -> Verdict:
     following = next((share for share in plan.steps if share > stage.share), WHOLE)
     if following == WHOLE:
         if evidence.lower > -plan.tolerance:
-            return Verdict(Action.PROMOTE, WHOLE, f"it is better: {bounds(evidence)}")
+            return Verdict(Action.PROMOTE, WHOLE, proof(plan, evidence))
         return _stay(stage, f"not shown to be better yet: {bounds(evidence)}{_more(evidence)}")
     risk = following * max(0.0, -evidence.lower)
     if risk > plan.risk:
@@ -134,6 +134,12 @@ def _fault(plan: Candidate, evidence: Evidence, guards: Mapping[str, float]) -> 
 
 def _stay(stage: Stage, reason: str) -> Verdict:
     return Verdict(Action.STAY, stage.share, reason)
+
+
+def proof(plan: Candidate, evidence: Evidence) -> str:
+    """Say why a candidate may take over, for a person."""
+    said = "it is better" if evidence.is_better else f"it costs {plan.tolerance:g} errors a query at most"
+    return f"{said}: {bounds(evidence)}"
 
 
 def bounds(evidence: Evidence) -> str:
