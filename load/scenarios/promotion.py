@@ -48,7 +48,7 @@ BUDGET = 50.0
 MOST_COST = 80.0
 _RATE, _DELAY_US, _LIMIT_US = 200.0, 1_000_000, 1_800_000_000
 _ALPHA = 0.05
-SHARES, GAPS = (0.1, 0.2, 0.5), (0.05, 0.1)
+SHARES, GAPS = (0.0, 0.1, 0.2, 0.5), (0.05, 0.1)  # 0 = a shadow
 _LIMIT = 100_000  # queries after which nobody waits
 _LIVE_RATE = 150.0
 _LIVE_STEPS, _LEAST, _DWELL_US = (0.1, 0.5, 1.0), 40, 3_000_000
@@ -157,7 +157,7 @@ def tables(result: Result) -> list[Table]:
     rows = tuple(
         (
             f"{row['gap']:g}",
-            f"{100 * row['share']:g} %",
+            f"{100 * row['share']:g} %" if row["share"] else "shadow",
             f"{row['queries']:,.0f}",
             f"{row['most']:,.0f}",
             f"{100 * row['told']:.0f} %",

@@ -34,12 +34,12 @@ ROW = np.zeros(2, dtype=np.float32)
 LONG_S = 60.0
 
 
-def package(folder: Path, version: int) -> Path:
+def package(folder: Path, version: int, name: str = "same") -> Path:
     """Package a model whose every answer is its version."""
     rows = np.zeros((2, 2), dtype=np.float32)
     estimator = DummyClassifier(strategy="constant", constant=version).fit(rows, [version, 0])
-    package_sklearn(estimator, folder / f"same-{version}", "same", str(version), rows)
-    return folder / f"same-{version}"
+    package_sklearn(estimator, folder / f"{name}-{version}", name, str(version), rows)
+    return folder / f"{name}-{version}"
 
 
 @pytest.fixture
@@ -127,3 +127,30 @@ async def test_a_version_takes_over_on_evidence_by_command_and_by_itself(setting
         await until(file, "1", "stable")
         assert (await shown(file))["2"] == ("canary", 0.1)
         asking.cancel()
+
+
+async def test_an_apprentice_takes_over_when_it_is_better(settings: Settings, tmp_path: Path) -> None:
+    """Without observations it is refused; the control role lets it decide once the log speaks for it."""
+    models = {"good": package(tmp_path, 1, "good"), "bad": package(tmp_path, 2, "bad")}
+    serving = {"models": list(models), "policy": "epsilon_greedy", "parameters": {"epsilon": 0.8}, "slo_ms": 1000}
+    settings = Settings.model_validate(
+        settings.model_dump()
+        | {"models": models, "applications": {"app": serving}, "roles": [*settings.roles, "learner"]}
+    )
+    file = str(configuration.write(settings, tmp_path / "skysail.yaml"))
+    async with System(settings, codec_for(settings), tmp_path / "run"):
+        refused = await invoke("app", "promote", "app", "--policy", "thompson", "--config", file)
+        assert "no observation compares them" in str(refused.exception)
+        wished = await invoke("app", "promote", "app", "--policy", "thompson", "--apprentice", "--config", file)
+        assert wished.exit_code == 0, wished.output
+        asking = asyncio.create_task(traffic(settings, right=1))
+        end = time.monotonic() + LONG_S
+        while (
+            json.loads((await invoke("app", "show", "app", "--json", "--config", file)).stdout)["policy"] != "thompson"
+        ):
+            assert time.monotonic() < end
+            await asyncio.sleep(1)
+        asking.cancel()
+        said = (await invoke("app", "show", "app", "--config", file)).output
+    assert "promote" in said
+    assert "it is better: difference 0." in said

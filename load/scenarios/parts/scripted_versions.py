@@ -52,9 +52,11 @@ class Way:
     cost: float
 
 
-def observed(number: int, version: str, loss: float) -> Observation:
-    """Return the observation of a query that one version answered."""
-    versions = (VersionLoss(MODEL, version, loss),)
+def observed(number: int, version: str, loss: float, shadow: float | None = None) -> Observation:
+    """Return the observation of a query that one version answered; `shadow`: the loss of the candidate as a shadow."""
+    versions: tuple[VersionLoss, ...] = (VersionLoss(MODEL, version, loss),)
+    if shadow is not None:
+        versions = (*versions, VersionLoss(MODEL, CANDIDATE, shadow))
     return Observation(
         *(f"q{number}", "app", None, _DECISION, (loss,), loss, None, JoinStatus.JOINED, 0, 0), versions=versions
     )
@@ -113,7 +115,7 @@ def queries_to_tell(share: float, errors: Errors, alpha: float, limit: int, seed
     """Return after how many queries a canary's bounds tell which version is better, and whether that is the candidate.
 
     Args:
-        share: of the queries that the candidate answers, all the time.
+        share: of the queries that the candidate answers, all the time; 0 = a shadow, whose errors are its own.
         errors: of both.
         alpha: of the bounds.
         limit: queries; as many = the bounds told nothing.
@@ -123,9 +125,12 @@ def queries_to_tell(share: float, errors: Errors, alpha: float, limit: int, seed
     found = fold.evidence(alpha)
     for number in range(limit):
         who, how = next(draws)
-        version, error = (CANDIDATE, errors.candidate) if who < share else (INCUMBENT, errors.incumbent)
-        fold.take(observed(number, version, float(how < error)), 1)
-        if who < share and (looked := looked + 1) % _LOOK_PAIRS == 0:
+        if not share:
+            fold.take(observed(number, INCUMBENT, float(who < errors.incumbent), float(how < errors.candidate)), 1)
+        else:
+            version, error = (CANDIDATE, errors.candidate) if who < share else (INCUMBENT, errors.incumbent)
+            fold.take(observed(number, version, float(how < error)), 1)
+        if (not share or who < share) and (looked := looked + 1) % _LOOK_PAIRS == 0:
             found = fold.evidence(alpha)
             if found.lower > 0.0 or found.upper < 0.0:
                 return number + 1, found.lower > 0.0
