@@ -32,7 +32,7 @@ from deploy.local.process import free_port
 from deploy.local.supervisor import Child, Supervisor
 from deploy.ports import fault_of, require_free
 from deploy.progress import Silent
-from deploy.state import desired, topics
+from deploy.state import candidates, desired, topics
 from schemas import topics as names
 from schemas.errors import DecodeError
 from schemas.records import Report
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from deploy.state.desired import CreateTopics
     from load.harness.system import Deployment, Launch
     from schemas.codec import Codec
-    from schemas.records import Application, Model
+    from schemas.records import Application, Candidate, Model
 
 _log = logging.getLogger(__name__)
 
@@ -154,6 +154,14 @@ class System:
             DeployError: there is no such version.
         """
         await asyncio.to_thread(desired.use, self._settings, self._codec, name, version)
+
+    async def promote(self, plan: Candidate) -> None:
+        """Leave a candidate to the control role, as `skysail model promote --auto` does.
+
+        Raises:
+            DeployError: the broker refused it.
+        """
+        await asyncio.to_thread(candidates.want, self._settings, self._codec, plan)
 
     async def restarted(self, instance: str, old_pid: int, timeout_s: float = READY_S) -> int:
         """Wait until the supervisor has restarted an instance; returns its new pid.

@@ -321,8 +321,10 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
 
 async def control(common: Shared, stop: asyncio.Event) -> bool:
     """Run the Faust app until `stop`; return whether it has ended by the deadline."""
+    from deploy.state.deployed import Deployed
     from streams.control.app import Options, create
     from streams.control.faust_kafka import credentials
+    from streams.control.promoting import Promoting
 
     given = common.settings
     if fault := fault_of(given.control.host, given.control.port):
@@ -331,6 +333,12 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
         login = credentials(common.kafka.options())
     except ValueError as error:
         raise UsageError(str(error)) from error
+    promoting = Promoting(
+        lambda topics_, since_us: KafkaBroadcast(common.kafka, topics_, since_us),
+        common.codec,
+        _joiner_settings(common).memory_us,
+        Deployed(given, common.codec),
+    )
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:
         place = Options(
             bootstrap=given.kafka.bootstrap,
@@ -344,6 +352,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             redis=redis_place(given),
             names=given.control.names,
             hooks=common.hooks,
+            promoting=promoting,
         )
         app = create(place, common.codec)
         await app.start()
@@ -355,6 +364,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             # It waits for a broker that is away; nothing of the page is lost.
             leaving = asyncio.create_task(app.stop())
             await asyncio.wait([leaving], timeout=stopping.left_s(AFTER_ROLES_S))
+            await promoting.stop()
         if leaving.done():
             leaving.result()
         return leaving.done()

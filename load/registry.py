@@ -29,6 +29,7 @@ from load.scenarios import (
     parm,
     personal,
     policies,
+    promotion,
     recall,
     replayed,
     replicas,
@@ -141,6 +142,13 @@ _OWN = (
         rollout,
         "a model's next version under load, as a canary, there and back: nothing lost, late or under a wrong name",
         seconds=rollout.SECONDS,
+    ),
+    Scenario(
+        promotion,
+        "a better version takes over on evidence, a worse one goes back: 20 seeds in virtual time, once live",
+        seconds=promotion.SECONDS,
+        tables=promotion.tables,
+        short=True,
     ),
     Scenario(
         takeover,

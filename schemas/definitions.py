@@ -27,6 +27,8 @@ RECORDS: tuple[type, ...] = (
     records.Model,
     records.Report,
     records.PolicyState,
+    records.Candidate,
+    records.Promotion,
 )
 
 _HERE = Path(__file__).parent

@@ -184,6 +184,14 @@ class Feedback(NamedTuple):
     sent_us: int = 0
 
 
+class VersionLoss(NamedTuple):
+    """What one version of a model cost, or would have cost, on one query: it answered, or saw it as a shadow."""
+
+    model: str
+    version: str
+    loss: float  # in [0, 1]; 1 where it gave no answer
+
+
 class Observation(NamedTuple):
     """One line of the exploration log: the decision and what it cost. Policies are folds over these."""
 
@@ -199,6 +207,7 @@ class Observation(NamedTuple):
     observed_us: int  # event time: the feedback's timestamp, or the end of the window
     answers: tuple[int | str | None, ...] | None = None  # labels by arm, where the policy learns from them
     span: float | None = None  # the error that cost 1, where the losses are absolute or squared
+    versions: tuple[VersionLoss, ...] = ()  # of models that run in several
 
 
 class Observations(NamedTuple):
@@ -243,6 +252,48 @@ class Model:
     classes: tuple[str, ...] = ()
     # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
     shares: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version or policy that is to take over on evidence. Topic `candidates` (compacted), key = kind/name."""
+
+    kind: str  # version: of the model `name`; policy: of the application `name`
+    name: str
+    candidate: str  # the version, or the policy as `policies.registry.spec()` writes it
+    incumbent: str  # likewise
+    since_us: int  # observations from then on count
+    steps: tuple[float, ...]  # shares of the queries that it answers one after the other; 0 = none, 1 = it takes over
+    holdback: float = 0.0  # share that the incumbent keeps afterwards
+    alpha: float = 0.05  # probability of ever being wrong about which of the two is better
+    least: int = 100  # comparisons at each share before the next
+    dwell_us: int = 0  # time at each share before the next
+    risk: float = 0.01  # of all queries: how many more errors the next share may cost, at confidence 1 - alpha
+    budget: float = 50.0  # errors that it may have cost before it goes back
+    tolerance: float = 0.0  # it may take over if it costs no more errors a query than this, at confidence 1 - alpha
+    limits: Mapping[str, float] = field(default_factory=dict)  # of guards by name
+
+
+class Promotion(NamedTuple):
+    """One step of a candidate, with its evidence. Topic `promotions`, key as of `candidates`."""
+
+    kind: str
+    name: str
+    candidate: str
+    incumbent: str
+    since_us: int  # of the wish that it belongs to
+    time_us: int
+    action: str  # begin, step, promote, back, end
+    share: float  # of the queries that the candidate answers from now on
+    reason: str  # for a person
+    pairs: int = 0  # comparisons
+    effective: float = 0.0  # as many of equal weight would tell as much
+    difference: float = 0.0  # loss of the incumbent less that of the candidate: positive = the candidate is better
+    lower: float = -1.0  # bounds of it, at all times at once with confidence 1 - alpha
+    upper: float = 1.0
+    candidate_loss: float | None = None
+    incumbent_loss: float | None = None
+    cost: float = 0.0  # errors that the candidate has cost so far, more than the incumbent would have
 
 
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal

@@ -16,6 +16,8 @@ OBSERVATIONS: Final = "observations"
 APPLICATIONS: Final = "applications"
 MODELS: Final = "models"
 REPORTS: Final = "reports"
+CANDIDATES: Final = "candidates"
+PROMOTIONS: Final = "promotions"
 
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"
@@ -31,6 +33,11 @@ def model_queries(model: str) -> str:
 def model_version(model: str, version: str) -> str:
     """Return the key in `models` under which a version is known, whether it serves or not."""
     return f"{model}{MODEL_VERSION}{version}"
+
+
+def candidate(kind: str, name: str) -> str:
+    """Return the key in `candidates` and `promotions` of a model (kind `version`) or application (kind `policy`)."""
+    return f"{kind}/{name}"
 
 
 def dead_letters(topic: str) -> str:

@@ -174,8 +174,10 @@ def build(
     ]
     reports = Topic(topics.REPORTS, "Report", "instance", 1, retention_ms=HOUR_MS)
     table = Topic(CONTROL_TABLE, "JSON", "instance", 1, "compact")
+    candidates = Topic(topics.CANDIDATES, "Candidate", "kind/name", 1, "compact")
+    promotions = Topic(topics.PROMOTIONS, "Promotion", "kind/name", 1, retention_ms=365 * DAY_MS)
     return Topology(
-        topics={topic.name: topic for topic in (*consumed, *dead, reports, table)},
+        topics={topic.name: topic for topic in (*consumed, *dead, reports, table, candidates, promotions)},
         nodes=_nodes(names),
         copartitioned=(tuple(topic.name for topic in circle),),
     )
@@ -264,7 +266,14 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
             states="writes",
         ),
         Node("record", consumes=(), produces=(topics.REPORTS,), follows=RECORDED),
-        Node("control", consumes=(topics.REPORTS,), produces=(topics.REPORTS, CONTROL_TABLE), group="control"),
+        Node(
+            "control",
+            consumes=(topics.REPORTS,),
+            # A candidate's steps change what is wanted.
+            produces=(topics.REPORTS, CONTROL_TABLE, topics.PROMOTIONS, *config),
+            follows=(topics.CANDIDATES, topics.PROMOTIONS, topics.OBSERVATIONS, *config),
+            group="control",
+        ),
     )
 
 

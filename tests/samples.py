@@ -6,6 +6,7 @@ import numpy as np
 
 from schemas.records import (
     Application,
+    Candidate,
     Decision,
     Feedback,
     Input,
@@ -19,10 +20,12 @@ from schemas.records import (
     Outcome,
     PolicyState,
     Prediction,
+    Promotion,
     Query,
     Report,
     Status,
     Tensor,
+    VersionLoss,
 )
 
 NOW_US = 1_766_000_000_000_000
@@ -31,7 +34,19 @@ SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
 FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300))
 SEEN = Observation(
-    "q-1", "digits", "ann", FEATURED, (None, 1.0), 1.0, 7.5, JoinStatus.DEFAULT, NOW_US, NOW_US + 9, (None, 3, "x"), 2.5
+    "q-1",
+    "digits",
+    "ann",
+    FEATURED,
+    (None, 1.0),
+    1.0,
+    7.5,
+    JoinStatus.DEFAULT,
+    NOW_US,
+    NOW_US + 9,
+    (None, 3, "x"),
+    2.5,
+    (VersionLoss("good", "1", 0.0), VersionLoss("good", "2", 1.0)),
 )
 OUTPUTS = (
     ModelOutput("good", "1", Outcome.OK, "seven", SCORES),
@@ -108,6 +123,13 @@ FULL: tuple[object, ...] = (
     ),
     Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
     PolicyState("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
+    Candidate(
+        "version", "good", "2", "1", NOW_US, (0.0, 0.1, 1.0), 0.02, 0.1, 7, 30_000_000, 0.02, 9.5, 0.01, {"late": 0.1}
+    ),
+    Promotion(
+        *("version", "good", "2", "1", NOW_US, NOW_US + 9, "step", 0.1, "it may cost little", 412, 300.5),
+        *(0.01, -0.02, 0.04, 0.1, 0.11, -2.5),
+    ),
 )
 
 BARE: tuple[object, ...] = (
@@ -122,6 +144,8 @@ BARE: tuple[object, ...] = (
     Model("good", "1", "function", "", "", "value", None, ()),
     Report("", "", 0, {}, {}),
     PolicyState("single()", (), 0, ()),
+    Candidate("policy", "digits", "thompson()", "exp3()", 0, ()),
+    Promotion("policy", "digits", "thompson()", "exp3()", 0, 0, "begin", 0.0, ""),
 )
 
 ALL = FULL + BARE

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from schemas.records import Application, Model
+from streams.promotion.lifecycle import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,6 +38,9 @@ skysail app set digits models=svc,forest,tree --json
 skysail app apply                      the models and applications of the settings file
 skysail app list
 skysail app show digits
+skysail app promote digits --policy thompson               it decides, if the feedback shows that it is better
+skysail app promote digits --policy thompson --apprentice  it learns along until it is as good, then decides
+skysail app promote digits --end
 skysail app remove digits
 """
 
@@ -114,11 +119,53 @@ def list_(settings: Settings, *, as_json: bool) -> None:
 @with_settings
 def show(settings: Settings, name: str, *, as_json: bool) -> None:
     """Show every key of application NAME."""
-    record = asdict(_find(settings, codec_for(settings), name))
+    codec = codec_for(settings)
+    record = asdict(_find(settings, codec, name))
     if as_json:
         print_json(record)
     else:
         print_table(("", ""), ((key, _worded(value)) for key, value in record.items()))
+        promotions.print_course(settings, codec, POLICY, name)
+
+
+@app.command()
+@click.argument("name")
+@click.option("--policy", help="That is to decide: a name, or NAME(PARAMETER=NUMBER,...).")
+@click.option("--apprentice", is_flag=True, help="Let it learn along, and take over when it is as good.")
+@promotions.shared_options
+@json_option
+@with_settings
+def promote(
+    settings: Settings,
+    name: str,
+    *,
+    policy: str | None,
+    apprentice: bool,
+    end: bool,
+    unproven: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Let POLICY decide for application NAME, if the feedback shows that it is better than the present one.
+
+    The policy is taught by the observations in their order, and judged by each before it is taught. What it would have
+    chosen is weighed by the logged probability of what was chosen. It takes over if the lower bound of the difference
+    of the mean losses is above 0. Otherwise this says how much is missing.
+
+    With --apprentice the control role goes on with that, until the lower bound is above 0 (or above -TOLERANCE): then
+    the policy takes over by itself. Until then it answers nothing.
+    """
+    codec = codec_for(settings)
+    if end:
+        promotions.end(settings, POLICY, name, as_json=as_json)
+        return
+    if policy is None:
+        raise UsageError("name the policy that is to decide: --policy thompson")
+    plan = promotions.policy_plan(settings, codec, name, policy, **given)
+    if apprentice:
+        promotions.leave_to_control(settings, codec, plan, as_json=as_json)
+    else:
+        promotions.take_over(settings, codec, plan, "", unproven=unproven, as_json=as_json)
 
 
 def _worded(value: object) -> str:

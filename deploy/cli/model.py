@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deploy.cli import packing
+from deploy.cli import promote as promotions
 from deploy.cli.common import VerbGroup, json_option, print_json, with_settings
 from deploy.cli.versions import print_package, print_timings, print_versions
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from schemas.records import Application, Model
+from streams.promotion.lifecycle import VERSION
 from workers import manifest as manifests
 from workers.packages.conversion import CONVERSIONS
 
@@ -48,6 +50,9 @@ skysail model canary forest 2 --share 0           it ends
 skysail model canary forest 3 --share 0.2         one more canary, beside the others
 skysail model shadow forest 2          run a known version as a shadow; its score: skysail tail reports
 skysail model shadow forest 2 --end
+skysail model promote forest@2         it takes over, if the feedback shows that it is better
+skysail model promote forest@2 --auto             from share to share by itself, and back if it is worse
+skysail model promote forest@2 --end              take `--auto` back
 skysail model rollback forest          ends all canaries; without one, back to the version before
 skysail model use forest 1             back to a version by name
 skysail model list
@@ -242,6 +247,54 @@ def _above_zero(share: float) -> float:
 
 
 @model.command()
+@click.argument("candidate", metavar="NAME@VERSION")
+@click.option("--application", default="", help="Whose losses count  [default: of all that ask the model]")
+@click.option("--shadow", is_flag=True, help="First let it see every query and answer none.")
+@click.option(
+    "--share", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), help="First let it answer some."
+)
+@promotions.shared_options
+@promotions.auto_options
+@json_option
+@with_settings
+def promote(
+    settings: Settings,
+    candidate: str,
+    *,
+    application: str,
+    shadow: bool,
+    share: float | None,
+    auto: bool,
+    end: bool,
+    unproven: bool,
+    limits: tuple[tuple[str, float], ...],
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Let VERSION of model NAME take over, if the feedback shows that it is better than the version that serves.
+
+    Both are compared on the same queries while it is a shadow, and on queries side by side while it is a canary. It
+    takes over if the lower bound of the difference of their mean losses is above 0. The bounds hold however often one
+    looks. Otherwise this says how much is missing.
+
+    With --auto the control role takes it from share to share: up while the bounds allow it, and back at once if they
+    turn, a guard is over its limit, or it has cost its budget of errors. Steps that begin with 0 begin with a shadow.
+    """
+    codec = codec_for(settings)
+    name = candidate.partition("@")[0]
+    if end:
+        promotions.end(settings, VERSION, name, as_json=as_json)
+        return
+    plan = promotions.version_plan(settings, codec, candidate, limits=promotions.limits_of(limits), **given)
+    if shadow or share is not None:
+        _run_beside(settings, name, plan.candidate, share or 0.0, as_json=as_json)
+    elif auto:
+        promotions.leave_to_control(settings, codec, plan, as_json=as_json)
+    else:
+        promotions.take_over(settings, codec, plan, application, unproven=unproven, as_json=as_json)
+
+
+@model.command()
 @click.argument("name")
 @json_option
 @with_settings
@@ -344,6 +397,8 @@ def show(settings: Settings, package: str, version: str | None, *, as_json: bool
     versions = catalog.versions(settings, codec)[package]
     if version is None:
         print_versions([(r, serving) for r in versions], as_json=as_json)
+        if not as_json:
+            promotions.print_course(settings, codec, VERSION, package)
         return
     found = {record.version: record for record in versions}
     if version not in found:

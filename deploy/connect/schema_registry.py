@@ -37,6 +37,8 @@ SUBJECTS: Final = {
     "Model": f"{topics.MODELS}-value",
     "Report": f"{topics.REPORTS}-value",
     "PolicyState": "policy-states-value",
+    "Candidate": f"{topics.CANDIDATES}-value",
+    "Promotion": f"{topics.PROMOTIONS}-value",
 }
 
 

@@ -37,13 +37,13 @@ def publish(settings: Settings, codec: Codec, records: Iterable[Application | Mo
     Raises:
         DeployError: the broker refused one, e.g. because the topics were never created.
     """
-    values: list[tuple[str, str, bytes | None]] = []
+    written: list[tuple[str, str, bytes | None]] = []
     for record in records:
         value = codec.encode(record)
         if isinstance(record, Model):
-            values.append(_known(codec, record))
-        values.append((TOPICS[type(record)], record.name, value))
-    _write(settings, values)
+            written.append(_known(codec, record))
+        written.append((TOPICS[type(record)], record.name, value))
+    write(settings, written)
 
 
 def know(settings: Settings, codec: Codec, model: Model) -> None:
@@ -52,7 +52,7 @@ def know(settings: Settings, codec: Codec, model: Model) -> None:
     Raises:
         DeployError: the broker refused it.
     """
-    _write(settings, [_known(codec, model)])
+    write(settings, [_known(codec, model)])
 
 
 def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
@@ -66,7 +66,7 @@ def serve(settings: Settings, codec: Codec, model: Model) -> None:
     Raises:
         DeployError: the broker refused it.
     """
-    _write(settings, [(topics.MODELS, model.name, codec.encode(model))])
+    write(settings, [(topics.MODELS, model.name, codec.encode(model))])
 
 
 def remove(settings: Settings, record: type[Application | Model], name: str) -> None:
@@ -76,11 +76,16 @@ def remove(settings: Settings, record: type[Application | Model], name: str) -> 
         DeployError: the broker refused it.
     """
     topic, version = TOPICS[record], topics.model_version(name, "")
-    keys = {key.decode("utf-8", "replace") for key, _ in _values(settings, topic)} if record is Model else ()
-    _write(settings, [(topic, key, None) for key in (name, *sorted(k for k in keys if k.startswith(version)))])
+    keys = {key.decode("utf-8", "replace") for key, _ in values(settings, topic)} if record is Model else ()
+    write(settings, [(topic, key, None) for key in (name, *sorted(k for k in keys if k.startswith(version)))])
 
 
-def _write(settings: Settings, values: Iterable[tuple[str, str, bytes | None]]) -> None:
+def write(settings: Settings, records: Iterable[tuple[str, str, bytes | None]]) -> None:
+    """Write records: topic, key and value; returns when the broker has them.
+
+    Raises:
+        DeployError: the broker refused one.
+    """
     failures: list[str] = []
     producer = Producer({**librdkafka(settings), "acks": "all", "message.timeout.ms": int(TIMEOUT_S * 1000)})
 
@@ -88,7 +93,7 @@ def _write(settings: Settings, values: Iterable[tuple[str, str, bytes | None]]) 
         if error is not None:
             failures.append(str(error))
 
-    for topic, name, value in values:
+    for topic, name, value in records:
         producer.produce(f"{settings.prefix}.{topic}", value, name.encode(), on_delivery=delivered)
     if producer.flush(TIMEOUT_S) or failures:
         message = f"the broker refused the record ({'; '.join(failures) or 'no answer'}); run `skysail topics check`"
@@ -130,7 +135,7 @@ def _by_key(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
     if topic not in partition_counts(settings):
         return {}
     found: dict[str, R] = {}
-    for raw, value in _values(settings, topic):
+    for raw, value in values(settings, topic):
         key = raw.decode("utf-8", "replace")
         found.pop(key, None)
         if value is None:
@@ -142,7 +147,7 @@ def _by_key(settings: Settings, codec: Codec, record: type[R]) -> dict[str, R]:
     return found
 
 
-def _values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
+def values(settings: Settings, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
     """Return keys and values of a topic of one partition, up to its present end.
 
     Raises:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from load.harness.arrivals import Arrivals
-    from schemas.records import Application
+    from schemas.records import Application, Candidate
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,10 @@ class System(Protocol):
 
     async def use_model(self, name: str, version: str) -> None:
         """Let a version serve, as `skysail model use` does."""
+        ...
+
+    async def promote(self, plan: Candidate) -> None:
+        """Leave a candidate to the control role, as `skysail model promote --auto` does."""
         ...
 
 

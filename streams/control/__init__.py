@@ -5,5 +5,6 @@ report_filter    drops the parts of a report that are no names or numbers
 figures          live figures of each process; history: sums of the last minutes
 overview         what the page shows; page_types: the shape of it
 alerts           faults in words; advice: of an application; outages: of Kafka and Redis
+promoting        carries candidates from step to step; guards: what figures say about one; promotion_rows: what is shown
 visibility       whether the page can read Kafka
 """

@@ -6,6 +6,7 @@ because they would show table data and topology to anybody who reaches the port.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +19,12 @@ from schemas.errors import DecodeError
 from schemas.records import Report
 from streams.control.faust_kafka import FaustTransport
 from streams.control.figures import Figures, fold, heard_lately, status
+from streams.control.guards import measured
 from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
 from streams.control.overview import overview
+from streams.control.promotion_rows import candidate_rows, step_rows
 from streams.control.report_filter import make_room, sound
 from streams.control.visibility import Deployment, Visibility
 from streams.runtime.metrics import Composer
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
     from faust.web import Request, Response, View
 
     from schemas.codec import Codec
+    from streams.control.promoting import Promoting
     from streams.runtime.metrics import MetricsHook
+
+_log = logging.getLogger(__name__)
 
 PAGE = Path(__file__).with_name("page.html")
 # One process, one partition, a report a second from each process: nothing here needs to be large.
@@ -42,6 +48,8 @@ STREAM_BUFFER = 64
 REPORT_EVERY_S = 1.0
 # How often a connection to an absent Kafka or Redis is tried.
 LISTEN_EVERY_S = 2.0
+# How often candidates are judged.
+PROMOTE_EVERY_S = 2.0
 # Pages that ask at once get the same answer.
 SAME_US = 500_000
 # As for the other roles; Faust's default of a minute would mean a minute without figures after a crash.
@@ -65,6 +73,7 @@ class Options:
     redis: str = ""  # host:port, or a socket's path: to be shown
     names: tuple[str, ...] = ()  # of this host, besides its own and its addresses
     hooks: tuple[MetricsHook, ...] = ()
+    promoting: Promoting | None = None  # carries candidates on; None = nobody does
 
 
 def create(options: Options, codec: Codec) -> faust.App:
@@ -75,13 +84,13 @@ def create(options: Options, codec: Codec) -> faust.App:
         f"{options.prefix}.reports", key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
     )
     place = Deployment(options.prefix, options.instance, options.bootstrap, options.redis)
-    state = _State(
-        app.Table("live", key_type=str, partitions=1, help="figures of each process"), Visibility(place, _now_us())
-    )
+    live = app.Table("live", key_type=str, partitions=1, help="figures of each process")
+    state = _State(live, Visibility(place, _now_us()), options.promoting)
     _read(app, reports, state, codec)
     _show(app, state)
     _report(app, reports, codec, options, state.sight)
     _listen(app, state)
+    _promote(app, state)
     return app
 
 
@@ -91,6 +100,7 @@ class _State:
 
     live: MutableMapping[str, Figures]  # by instance: a table of Faust's
     sight: Visibility
+    promoting: Promoting | None
     history: History = field(default_factory=History)
     answer: tuple[int, dict[str, object]] | None = None  # the last, and when it was made
 
@@ -177,7 +187,8 @@ def _show(app: faust.App, state: _State) -> None:
 def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
     found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
-    return {**status(entries, now_us), "overview": found}
+    rows = {"candidates": candidate_rows(state.promoting), "steps": step_rows(state.promoting)}
+    return {**status(entries, now_us), "overview": {**found, **rows}}
 
 
 def _listen(app: faust.App, state: _State) -> None:
@@ -188,6 +199,27 @@ def _listen(app: faust.App, state: _State) -> None:
             await state.sight.listen((state.sight.place.kafka, state.sight.place.redis))
 
     app.timer(LISTEN_EVERY_S, name="listen")(listen)
+
+
+def _promote(app: faust.App, state: _State) -> None:
+    promoting = state.promoting
+    if promoting is None:
+        return
+
+    async def promote() -> None:
+        """Carry the candidates on."""
+        now_us = _now_us()
+        guards = {
+            key: measured(each.plan, state.history, now_us, has_taken_over=bool(each.stage and each.stage.is_promoted))
+            for key, each in promoting.courses.items()
+        }
+        try:
+            await promoting.tick(now_us, guards)
+        except Exception:  # noqa: BLE001 - Faust would end the app, and the page with it
+            _log.exception("candidates could not be carried on; they are tried again")
+            await promoting.stop()
+
+    app.timer(PROMOTE_EVERY_S, name="promote")(promote)
 
 
 def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, sight: Visibility) -> None:

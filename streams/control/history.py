@@ -43,6 +43,8 @@ FOLLOWED = frozenset(
         "model_loss_total",
         "model_losses_total",
         "over_limit_total",
+        "predict_us_total",
+        "rows_total",
         "store_failures_total",
         "version_joined_total",
         "version_loss_total",

@@ -201,6 +201,7 @@ def _observation(
             observed_us,
             answers,
             span,
+            (),
         ),
     )
 

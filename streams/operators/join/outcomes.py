@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from itertools import repeat, starmap
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from policies.errors import LossError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from schemas.codec import Codec
+    from schemas.records import VersionLoss
     from streams.operators.configuration import Configuration
     from streams.operators.contract import Effects
     from streams.operators.join.buffer import JoinBuffer
@@ -54,8 +56,8 @@ class LateError(ValueError):
     """Feedback written after the learner had forgotten its query; if joined, it could count twice."""
 
 
-# The result of a join: the prediction, the outputs of shadows, the terms, the observation.
-_Made: TypeAlias = "tuple[Prediction, tuple[ModelOutput, ...], Terms, Observation | None]"
+# The result of a join: the prediction, the losses of versions, the terms, the observation.
+_Made: TypeAlias = "tuple[Prediction, tuple[VersionLoss, ...], Terms, Observation | None]"
 
 
 class JoinOutcomes:
@@ -140,15 +142,14 @@ class JoinOutcomes:
             self._join(matches[:middle], partition, now_us, effects)
             self._join(matches[middle:], partition, now_us, effects)
             return
-        has_shares, oldest_s = self._configuration.has_shares, seconds(now_us)
+        oldest_s = seconds(now_us)
         positions: dict[str, list[Position]] = {state: [] for state in written}
         joined: list[tuple[str, str, int]] = []
-        for (query_id, record, feedback, stored), (prediction, beside, terms, seen) in zip(matches, made, strict=True):
+        for (query_id, record, _, stored), (prediction, versions, terms, seen) in zip(matches, made, strict=True):
             completes = position_of(stored, record.partition), new_tuple(Position, record[:3])
             begun_us = max(now_us, prediction.answered_us)
             joined.append((query_id, prediction.application, begun_us + terms.window_us))
-            if has_shares:
-                self._versions.add(prediction, feedback, terms.loss, beside, seen.span if seen else terms.span)
+            self._versions.add(prediction.application, versions)
             if seen is None:
                 effects.append(Skip(completes, "nothing_to_learn"))
             else:
@@ -178,7 +179,22 @@ class JoinOutcomes:
             )
             for prediction, its, one in zip(predictions, terms, matches, strict=True)
         ]
-        return zip(predictions, beside, terms, seen, strict=True)
+        if not self._configuration.has_shares:
+            return zip(predictions, repeat(()), terms, seen, strict=False)
+        feedback = [one.feedback for one in matches]
+        return list(starmap(self._with_versions, zip(predictions, feedback, beside, terms, seen, strict=True)))
+
+    def _with_versions(
+        self,
+        prediction: Prediction,
+        feedback: Feedback,
+        beside: tuple[ModelOutput, ...],
+        terms: Terms,
+        seen: Observation | None,
+    ) -> _Made:
+        span = seen.span if seen else terms.span
+        versions = self._versions.of(prediction, feedback, terms.loss, beside, span)
+        return prediction, versions, terms, seen and seen._replace(versions=versions)
 
     def _check_time(self, matches: Sequence[Match], predictions: Sequence[Prediction], now_us: int) -> None:
         """Raise `LateError` for feedback written long after its window.

@@ -7,14 +7,14 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.errors import LossError
-from schemas.records import Outcome, Tensor, outputs_of
+from schemas.records import Outcome, Tensor, VersionLoss, outputs_of
 from streams.operators.ids import SECOND_US
 from streams.operators.join.observation import NO_ANSWER_LOSS, output_loss
 from streams.operators.late_outputs import SideOutput
 from streams.operators.statistics import Counters, render
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from schemas.records import Feedback, ModelOutput, ModelPredictions, Prediction
     from streams.operators.configuration import Configuration
@@ -135,16 +135,16 @@ class VersionLosses:
         self._joined = Counters()
         self._losses: defaultdict[tuple[str, ...], float] = defaultdict(float)
 
-    def add(
+    def of(
         self,
         prediction: Prediction,
         feedback: Feedback,
         kind: str,
         shadows: tuple[ModelOutput, ...],
         span: float | None = None,
-    ) -> None:
-        """Add the loss of each version, served or not."""
-        configuration = self._configuration
+    ) -> tuple[VersionLoss, ...]:
+        """Return what each version cost, or would have cost."""
+        configuration, found = self._configuration, []
         for output in (*prediction.outputs, *shadows):
             model = configuration.models.get(output.model)
             if model is None or not model.shares:
@@ -154,9 +154,15 @@ class VersionLosses:
             except LossError:  # a shadow's: what answered has been checked
                 loss = NO_ANSWER_LOSS
             if loss is not None:
-                label = "application", prediction.application, "model", output.model, "version", output.version
-                self._joined["version_joined_total", *label] += 1
-                self._losses["version_loss_total", *label] += loss
+                found.append(VersionLoss(output.model, output.version, loss))
+        return tuple(found)
+
+    def add(self, application: str, losses: Iterable[VersionLoss]) -> None:
+        """Count them."""
+        for model, version, loss in losses:
+            label = "application", application, "model", model, "version", version
+            self._joined["version_joined_total", *label] += 1
+            self._losses["version_loss_total", *label] += loss
 
     def rendered(self) -> dict[str, float]:
         """Return `version_joined_total` and `version_loss_total` by application, model and version."""

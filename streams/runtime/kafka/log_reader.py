@@ -146,10 +146,17 @@ class KafkaLogs:
 
 
 class KafkaBroadcast:
-    """Follows all partitions of some topics from the beginning; implements `ports.Broadcast`."""
+    """Follows all partitions of some topics from the beginning; implements `ports.Broadcast`.
 
-    def __init__(self, connection: KafkaConnection, topics: Iterable[str]) -> None:
+    Args:
+        connection: where Kafka is.
+        topics: logical names.
+        since_us: begin with the first record of each partition that is as late (us); None = with the first of all.
+    """
+
+    def __init__(self, connection: KafkaConnection, topics: Iterable[str], since_us: int | None = None) -> None:
         self._logs = KafkaLogs(connection, topics)
+        self._since_us = since_us
         self._ends: Mapping[TopicPartition, int] = {}
         self._caught_up = False
 
@@ -157,7 +164,10 @@ class KafkaBroadcast:
         """Connect and find the ends; see `ports.Broadcast`."""
         bounds = await self._logs.start()
         self._ends = {place: end for place, (_, end) in bounds.items()}
-        self._logs.seek({place: begin for place, (begin, _) in bounds.items()})
+        begins = {place: begin for place, (begin, _) in bounds.items()}
+        if self._since_us is not None:
+            begins = dict(self._ends) | dict(await self._logs.find(self._since_us))
+        self._logs.seek(begins)
 
     async def poll(self, timeout_ms: int) -> list[Record]:
         """Return what has arrived; see `ports.Broadcast`."""

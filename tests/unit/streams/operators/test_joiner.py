@@ -17,6 +17,7 @@ from schemas.records import (
     Outcome,
     Prediction,
     Tensor,
+    VersionLoss,
 )
 from streams.operators.contract import DeadLetter, Emit, Record, Skip
 from streams.operators.ids import SeenIds
@@ -505,8 +506,8 @@ def scores(joiner: Joiner) -> dict[str, tuple[float, float]]:
     return {v: (found[n], found[m]) for v, (n, m) in zip("123", names, strict=True) if n in found}
 
 
-def test_a_shadow_is_scored_beside_the_version_that_answered_and_changes_no_observation() -> None:
-    """Label 3 was not the 7 that was answered; the shadow had it right, and nothing is learnt of that."""
+def test_a_shadow_is_scored_beside_the_version_that_answered_and_teaches_nothing() -> None:
+    """Label 3 was not the 7 that was answered; the shadow had it right, which is noted and teaches nothing."""
     joiner = alone()
     joiner.on_records([versions({"2": 0.0})], 0)
     (skip,) = joiner.on_records([prediction("q", 0), shadowed("q", 0, 3)], 0)
@@ -514,8 +515,19 @@ def test_a_shadow_is_scored_beside_the_version_that_answered_and_changes_no_obse
 
     assert isinstance(skip, Skip)
     assert isinstance(emit, Emit)
-    assert CODEC.decode(Observation, emit.value).losses == (1.0, None)
+    observation = CODEC.decode(Observation, emit.value)
+    assert observation.losses == (1.0, None)
+    assert observation.versions == (VersionLoss("good", "1", 1.0), VersionLoss("good", "2", 0.0))
     assert scores(joiner) == {"1": (1, 1.0), "2": (1, 0.0)}
+
+
+def test_observations_of_a_model_with_one_version_say_nothing_of_versions() -> None:
+    """Which is the usual case, and costs a byte."""
+    joiner = alone()
+    joiner.on_records([versions({}), prediction("q", 0)], 0)
+    (emit,) = joiner.on_records([told("q", 0, 3)], 0)
+    assert isinstance(emit, Emit)
+    assert CODEC.decode(Observation, emit.value).versions == ()
 
 
 def test_shadows_that_come_before_the_prediction_or_twice_count_once() -> None:

@@ -1,0 +1,179 @@
+"""Candidates that are to take over on evidence, the steps that were taken, and what a step changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from typing import TYPE_CHECKING
+
+from deploy.errors import UsageError
+from deploy.state import catalog, desired, topics
+from deploy.state.traffic_split import canaries
+from policies import registry
+from schemas import topics as names
+from schemas.errors import DecodeError
+from schemas.records import Application, Candidate, Model, Promotion
+from streams.promotion.lifecycle import VERSION
+from streams.promotion.verdict import WHOLE, Action
+from streams.topology import build
+
+if TYPE_CHECKING:
+    from deploy.config.settings import Settings
+    from schemas.codec import Codec
+    from streams.promotion.verdict import Stage
+
+
+def want(settings: Settings, codec: Codec, plan: Candidate) -> None:
+    """Publish a wish; the control role carries it out.
+
+    Raises:
+        DeployError: the broker refused it.
+    """
+    topics.create(settings, build(()))  # a deployment of an earlier release has no such topic
+    catalog.write(settings, [(names.CANDIDATES, names.candidate(plan.kind, plan.name), codec.encode(plan))])
+
+
+def withdraw(settings: Settings, kind: str, name: str) -> None:
+    """Take a wish back; what it has come to stays.
+
+    Raises:
+        DeployError: the broker refused it.
+    """
+    catalog.write(settings, [(names.CANDIDATES, names.candidate(kind, name), None)])
+
+
+def wanted(settings: Settings, codec: Codec) -> dict[str, Candidate]:
+    """Return the wishes by key, those included that have ended.
+
+    Raises:
+        DeployError: the broker stopped answering.
+    """
+    found: dict[str, Candidate] = {}
+    for key, value in _records(settings, names.CANDIDATES):
+        found.pop(key, None)
+        if value is not None:
+            try:
+                found[key] = codec.decode(Candidate, value)
+            except DecodeError:
+                continue
+    return found
+
+
+def steps(settings: Settings, codec: Codec) -> list[Promotion]:
+    """Return the steps that were taken, the first ones first.
+
+    Raises:
+        DeployError: the broker stopped answering.
+    """
+    found = []
+    for _, value in _records(settings, names.PROMOTIONS):
+        try:
+            found.append(codec.decode(Promotion, value))
+        except DecodeError:
+            continue
+    return found
+
+
+def _records(settings: Settings, topic: str) -> list[tuple[str, bytes | None]]:
+    if topic not in topics.partition_counts(settings):
+        return []
+    return [(key.decode("utf-8", "replace"), value) for key, value in catalog.values(settings, topic)]
+
+
+def note(settings: Settings, codec: Codec, step: Promotion) -> None:
+    """Write a step that was taken.
+
+    Raises:
+        DeployError: the broker refused it.
+    """
+    topics.create(settings, build(()))
+    catalog.write(settings, [(names.PROMOTIONS, names.candidate(step.kind, step.name), codec.encode(step))])
+
+
+def carry_out(settings: Settings, codec: Codec, step: Promotion, holdback: float = 0.0) -> None:
+    """Change the deployment as a step says; once more changes nothing.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        step: what is to be done.
+        holdback: share of the queries that the incumbent keeps when the candidate takes over.
+
+    Raises:
+        UsageError: it cannot be done any more: somebody has changed the deployment.
+        DeployError: the broker refused it.
+    """
+    if step.kind != VERSION:
+        if step.action == Action.PROMOTE.value:
+            _let_decide(settings, codec, step)
+        return
+    serving = _serving(settings, codec, step.name)
+    is_serving = serving.version == step.candidate
+    if step.share == WHOLE:
+        if not is_serving:
+            desired.use(settings, codec, step.name, step.candidate)
+        if holdback and serving.shares.get(step.incumbent) != holdback:
+            desired.run_beside(settings, codec, step.name, step.incumbent, holdback)
+    elif step.action == Action.BACK.value:
+        _take_back(settings, codec, step, serving)
+    elif serving.shares.get(step.candidate) != step.share:
+        desired.run_beside(settings, codec, step.name, step.candidate, step.share)
+
+
+def _take_back(settings: Settings, codec: Codec, step: Promotion, serving: Model) -> None:
+    if serving.version == step.candidate:
+        desired.use(settings, codec, step.name, step.incumbent)
+    elif step.candidate in serving.shares:
+        desired.run_beside(settings, codec, step.name, step.candidate, None)
+
+
+def _serving(settings: Settings, codec: Codec, name: str) -> Model:
+    known = catalog.read(settings, codec, Model)
+    if name not in known:
+        raise UsageError(f"there is no model {name}; there are: {', '.join(sorted(known)) or 'none'}")
+    return known[name]
+
+
+def _let_decide(settings: Settings, codec: Codec, step: Promotion) -> None:
+    application = catalog.read(settings, codec, Application).get(step.name)
+    if application is None:
+        raise UsageError(f"there is no application {step.name}")
+    catalog.publish(settings, codec, [desired.checked(with_policy(application, step.candidate))])
+
+
+def with_policy(application: Application, spec: str) -> Application:
+    """Return the application with another policy, given as `policies.registry.spec()` writes it.
+
+    Raises:
+        PolicyError: there is no such policy.
+    """
+    policy = registry.parse(spec)
+    parameters = {name: float(getattr(policy, name)) for name in signature(type(policy)).parameters}
+    return replace(application, policy=policy.name, parameters=parameters)
+
+
+def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage) -> str:
+    """Say what somebody has changed so that a candidate is no longer where its last step left it; empty = nothing.
+
+    Raises:
+        DeployError: the broker stopped answering.
+    """
+    if plan.kind != VERSION:
+        application = catalog.read(settings, codec, Application).get(plan.name)
+        is_same = application is not None and policy_of(application) == plan.incumbent
+        return "" if is_same else f"application {plan.name} has another policy than {plan.incumbent}, or is gone"
+    serving = catalog.read(settings, codec, Model).get(plan.name)
+    if serving is None:
+        return f"model {plan.name} was removed"
+    if plan.candidate not in (serving.version, *serving.shares):
+        return f"somebody has ended {plan.name} {plan.candidate}"
+    if serving.version not in (plan.candidate, plan.incumbent):
+        return f"somebody lets {plan.name} {serving.version} serve"
+    if not stage.is_promoted and not canaries(serving).get(plan.candidate) and stage.share:
+        return "" if serving.version == plan.candidate else f"somebody has made {plan.name} {plan.candidate} a shadow"
+    return ""
+
+
+def policy_of(application: Application) -> str:
+    """Return an application's policy as its decisions name it."""
+    return registry.spec(registry.create(application.policy, application.parameters))

@@ -1,0 +1,210 @@
+"""Carries candidates from step to step: reads wishes, past steps and observations, and lets the kernel judge.
+
+A timer of Faust's runs it, not an agent on these topics: an agent's group would go on behind what it has committed, and
+a restart must fold the observations since each wish again. So it follows the topics outside any group.
+
+    candidates, promotions ──▶ Lifecycle ◀── observations since the first wish
+                                   │ step
+                                   ▼
+         Deployment: changes what is wanted, then writes the step to `promotions`, which comes back here
+
+A crash between the two repeats the step: it changes nothing the second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Candidate, Observations, Promotion
+from streams.promotion.lifecycle import Lifecycle, step
+from streams.promotion.verdict import Action, Verdict
+from streams.runtime.errors import BrokerUnavailableError, StuckError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from streams.operators.contract import Record
+    from streams.promotion.lifecycle import Course
+    from streams.promotion.verdict import Stage
+    from streams.runtime.ports import Broadcast
+
+    # Follows topics from a time on (us); None = from the beginning.
+    Follow: TypeAlias = Callable[[Sequence[str], int | None], Broadcast]
+
+_log = logging.getLogger(__name__)
+
+# Steps that are kept to be shown.
+SHOWN = 50
+# Polls in one tick: the page gets its turn in between.
+_POLLS = 50
+_STOP_S = 2.0
+
+
+class Deployment(Protocol):
+    """What is wanted of the deployment; called in a thread."""
+
+    def fault_of(self, plan: Candidate, stage: Stage) -> str:
+        """Say what somebody has changed so that a candidate is no longer where its last step left it; empty = nothing.
+
+        Raises:
+            BrokerUnavailableError: ask again later.
+        """
+        ...
+
+    def take(self, plan: Candidate, step: Promotion) -> str:
+        """Change what is wanted as a step says, and write the step; say why it never can be; empty = it is done.
+
+        Raises:
+            BrokerUnavailableError: take it again later.
+        """
+        ...
+
+    def note(self, step: Promotion) -> None:
+        """Write a step that changes nothing.
+
+        Raises:
+            BrokerUnavailableError: write it again later.
+        """
+        ...
+
+
+class Promoting:
+    """The candidates of a deployment, and who carries them on.
+
+    Args:
+        follow: follows topics.
+        codec: of the records.
+        window_us: how long copies of an observation may follow; the learner's.
+        deployment: what steps change.
+
+    Attributes:
+        steps: the last ones, the newest last.
+    """
+
+    def __init__(self, follow: Follow, codec: Codec, window_us: int, deployment: Deployment) -> None:
+        self._follow = follow
+        self._codec = codec
+        self._deployment = deployment
+        self._lifecycle = Lifecycle(window_us)
+        self._wishes: Broadcast | None = None
+        self._log: Broadcast | None = None
+        self._must_reread = False
+        self.steps: list[Promotion] = []
+
+    @property
+    def courses(self) -> Mapping[str, Course]:
+        """The candidates that are under way, by key."""
+        return self._lifecycle.courses
+
+    async def tick(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
+        """Read what is new and take the steps that follow; while Kafka is away nothing happens.
+
+        Args:
+            now_us: the time.
+            guards: measured values of each candidate, by key and name.
+        """
+        try:
+            if await self._read_wishes() and await self._read_observations():
+                await self._step(now_us, guards)
+        except (BrokerUnavailableError, StuckError) as fault:
+            _log.warning("candidates wait: %s", fault)
+            await self.stop()
+
+    async def stop(self) -> None:
+        """Follow nothing any more; what has been folded is folded again."""
+        for reader in (self._wishes, self._log):
+            if reader is not None:
+                await reader.stop(_STOP_S)
+        self._wishes = self._log = None
+
+    async def _read_wishes(self) -> bool:
+        """Take wishes and past steps; tell whether all that were there are known."""
+        if self._wishes is None:
+            self._lifecycle = self._lifecycle.anew()
+            self.steps.clear()
+            self._wishes = self._follow((topics.CANDIDATES, topics.PROMOTIONS), None)
+            await self._wishes.start()
+        before = {key: course.plan for key, course in self.courses.items()}
+        async for records in _polls(self._wishes):
+            for record in records:
+                self._take(record)
+        if any(before.get(key) != course.plan for key, course in self.courses.items()):
+            self._must_reread = True  # of a new wish the first observations have gone by
+        return self._wishes.caught_up
+
+    def _take(self, record: Record) -> None:
+        key = (record.key or b"").decode("utf-8", "replace")
+        try:
+            if record.topic == topics.PROMOTIONS:
+                taken = self._codec.decode(Promotion, record.value)
+                self._lifecycle.past(taken)
+                self.steps = [*self.steps, taken][-SHOWN:]
+            elif record.value is None:
+                self._lifecycle.wish(key, None)
+            else:
+                self._lifecycle.wish(key, self._codec.decode(Candidate, record.value))
+        except DecodeError as error:
+            _log.warning("skipped a record of %s: %s", record.topic, error)
+
+    async def _read_observations(self) -> bool:
+        """Fold observations; tell whether all that were there have been."""
+        if self._log is not None and (self._must_reread or not self.courses):
+            await self._log.stop(_STOP_S)
+            self._log = None
+        if not self.courses:
+            return False
+        if self._log is None:
+            self._lifecycle.fold_again()
+            since_us = min(course.from_us for course in self.courses.values())
+            self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
+            await self._log.start()
+        async for records in _polls(self._log):
+            for record in records:
+                self._observe(record)
+        return self._log.caught_up
+
+    def _observe(self, record: Record) -> None:
+        try:
+            several = self._codec.decode(Observations, record.value).items
+        except DecodeError:
+            return  # the learner makes a dead letter of it
+        for seen in several:
+            self._lifecycle.observe(seen, record.timestamp_us, record.partition)
+
+    async def _step(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
+        for key, course in [*self.courses.items()]:
+            if course.stage is not None:
+                fault = await asyncio.to_thread(self._deployment.fault_of, course.plan, course.stage)
+                if fault:
+                    await self._end(key, course, fault, now_us)
+        for taken in self._lifecycle.steps(now_us, guards):
+            key = topics.candidate(taken.kind, taken.name)
+            course = self.courses[key]
+            fault = await asyncio.to_thread(self._deployment.take, course.plan, taken)
+            if fault:
+                await self._end(key, course, fault, now_us)
+            else:
+                _log.info("%s %s: %s, share %g: %s", *taken[1:3], taken.action, taken.share, taken.reason)
+                self._lifecycle.past(taken)  # it comes back as a record, too, and changes nothing then
+
+    async def _end(self, key: str, course: Course, fault: str, now_us: int) -> None:
+        share = course.stage.share if course.stage is not None else 0.0
+        evidence = course.comparison.evidence(course.plan.alpha)
+        ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us)
+        _log.warning("%s is on its way no more: %s", key, fault)
+        await asyncio.to_thread(self._deployment.note, ended)
+        self._lifecycle.past(ended)
+
+
+async def _polls(reader: Broadcast) -> AsyncIterator[list[Record]]:
+    """Yield what has come, poll by poll, as much as one tick takes."""
+    for _ in range(_POLLS):
+        polled = await reader.poll(0 if reader.caught_up else 200)
+        if not polled and reader.caught_up:
+            return
+        yield polled

@@ -1,0 +1,141 @@
+"""Evidence on a policy that learns along and answers nothing: an apprentice.
+
+Each observation first judges the apprentice, then teaches it. Where the serving policy asked one model, with propensity
+p, and the apprentice would ask it with q, the apprentice's loss is estimated by w = q / p:
+
+    difference = (1 - w) (loss - b),  b = mean loss so far
+
+Its mean is that of the losses, as 1 - w has a mean of 0; b keeps it small. Where all models' losses are known, nothing
+is estimated. A model that the serving policy never asks, but the apprentice would, is taken to cost 1.
+
+Source of the weights: Dudik, Langford and Li, Doubly robust policy evaluation and learning, ICML 2011.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from policies import registry
+from policies.contract import Situation, is_contextual
+from policies.errors import PolicyError
+from streams.operators.cold_start import started
+from streams.operators.ids import SeenIds
+from streams.operators.learn.fold import taught
+from streams.promotion.difference import Difference
+from streams.promotion.evidence import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from policies.contract import Policy
+    from schemas.records import Observation, PolicyState
+    from streams.promotion.evidence import Evidence
+
+# States of contexts that are kept; those used longest ago start anew.
+_STATES = 100_000
+
+
+class ApprenticeEvidence:
+    """Folds observations of an application into the states of an apprentice, and into the evidence on it.
+
+    Args:
+        application: name.
+        policy: of the apprentice, as `policies.registry.spec()` writes it.
+        incumbent: what is compared with: decisions of other policies teach, and do not judge.
+        window_us: how long copies may follow; the learner's.
+
+    Raises:
+        PolicyError: there is no such policy, or it asks all models and lets them vote.
+    """
+
+    def __init__(self, application: str, policy: str, incumbent: str, window_us: int) -> None:
+        self._application = application
+        self._incumbent = incumbent
+        self._policy: Policy = registry.parse(policy)
+        self._spec = registry.spec(self._policy)
+        if self._policy.full_information:
+            raise PolicyError(
+                f"{self._policy.name} asks all models: what their vote would have cost is not in the log of a policy"
+                " that asks one. Run it as an application of its own beside this one"
+            )
+        self._seen = SeenIds(window_us)
+        self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
+        self._difference = Difference()
+        self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
+
+    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
+        """Judge the apprentice by one observation, then teach it; see `VersionEvidence.take`.
+
+        An application's observations are in one partition.
+        """
+        if seen.application != self._application or not self._seen.add(seen.query_id, timestamp_us):
+            return
+        if seen.decision.policy == self._incumbent:
+            self._judge(seen)
+        lesson = seen._replace(decision=seen.decision._replace(policy=self._spec), answers=None)
+        try:
+            for name, state in taught(self._states, lesson).items():
+                self._states[name] = state
+                self._states.move_to_end(name)
+        except PolicyError:
+            return  # it is no lesson for the learner either
+        while len(self._states) > _STATES:
+            self._states.popitem(last=False)
+
+    def _judge(self, seen: Observation) -> None:
+        decision, losses = seen.decision, seen.losses
+        wanted = self._propensities(seen)
+        if len(decision.chosen) == 1 and len(losses) == len(wanted) == len(decision.propensities):
+            loss = losses[decision.chosen[0]]
+            if loss is not None and decision.propensities[decision.chosen[0]] > 0.0:
+                self._estimate(decision.chosen[0], loss, wanted, decision.propensities)
+        elif seen.loss is not None and len(losses) == len(wanted):
+            known = [(q, loss) for q, loss in zip(wanted, losses, strict=True) if q]
+            if all(loss is not None for _, loss in known):
+                own = sum(q * loss for q, loss in known if loss is not None)
+                self._add(seen.loss - own, -1.0, 1.0, 1.0, seen.loss, own)
+
+    def _estimate(self, arm: int, loss: float, wanted: Sequence[float], logged: Sequence[float]) -> None:
+        base = self._loss / self._difference.count if self._difference.count else 0.5
+        unsupported = sum(q for q, p in zip(wanted, logged, strict=True) if not p) * (1.0 - base)
+        weights = [q / p for q, p in zip(wanted, logged, strict=True) if p > 0.0]
+        ends = [(1.0 - w) * (end - base) for w in weights for end in (0.0, 1.0)]
+        weight = wanted[arm] / logged[arm]
+        value = (1.0 - weight) * (loss - base) - unsupported
+        least, most = min(ends) - unsupported, max(ends) - unsupported
+        self._add(value, min(least, 0.0), max(most, 0.0), weight, loss, loss - value)
+
+    def _add(self, value: float, least: float, most: float, weight: float, loss: float, own: float) -> None:
+        self._difference.add(value, least, most)
+        self._weights += weight
+        self._weight_squares += weight * weight
+        self._loss += loss
+        self._own_loss += own
+
+    def _propensities(self, seen: Observation) -> tuple[float, ...]:
+        """Return what the apprentice would do, from its own state."""
+        decision, count = seen.decision, len(seen.decision.arms)
+        name = decision.state
+        state = self._states.get(name)
+        if state is None and name != self._application:
+            state = started(self._states.get(self._application), self._spec)
+        values = self._policy.init(count) if state is None else state.values
+        if state is not None and state.arms != decision.arms:
+            values = self._policy.extend(values, state.arms, decision.arms)
+        if is_contextual(self._policy):
+            return self._policy.propensities_in(values, count)(Situation(decision.features))
+        return self._policy.propensities(values, count)
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Whose losses are compared."""
+        return (self._application,)
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return what is known, at confidence 1 - alpha."""
+        found = self._difference
+        count = found.count
+        sums = found.below, found.above, found.total
+        weights = self._weights, self._weight_squares
+        return Totals(count, *sums, *weights, self._own_loss, count, self._loss, count).evidence(alpha)

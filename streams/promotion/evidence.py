@@ -1,0 +1,100 @@
+"""How a candidate compares with its incumbent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from streams.promotion.difference import Sums, is_above, lower_bound, upper_bound
+
+# More than these are "many": nobody waits for them.
+MOST = 100_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known at one moment. Losses lie in [0, 1]; a positive difference says that the candidate is better.
+
+    Attributes:
+        pairs: comparisons.
+        effective: as many of equal weight would tell as much.
+        difference: mean loss of the incumbent less that of the candidate.
+        lower: bound of it; both hold at all times at once with confidence 1 - alpha.
+        upper: likewise.
+        candidate_loss: mean over what the candidate answered, or would have; None = nothing is known.
+        incumbent_loss: likewise.
+        cost: errors that the candidate has cost so far, more than the incumbent would have; of its own answers alone.
+        missing: about how many more comparisons like these would put `lower` above 0; None = none would.
+    """
+
+    pairs: int = 0
+    effective: float = 0.0
+    difference: float = 0.0
+    lower: float = -1.0
+    upper: float = 1.0
+    candidate_loss: float | None = None
+    incumbent_loss: float | None = None
+    cost: float = 0.0
+    missing: int | None = None
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the candidate is better, at the confidence asked for."""
+        return self.lower > 0.0
+
+
+class Totals(NamedTuple):
+    """Everything that evidence is made of; totals of several applications add up to those of all."""
+
+    pairs: int = 0
+    below: Sums = Sums()
+    above: Sums = Sums()
+    difference: float = 0.0  # sum
+    weight: float = 0.0  # sum of the weights
+    weight_squares: float = 0.0  # and of their squares
+    candidate: float = 0.0  # loss, summed
+    candidates: float = 0.0  # how many losses
+    incumbent: float = 0.0
+    incumbents: float = 0.0
+    cost: float = 0.0
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the totals of both."""
+        mine, its = self._numbers, other._numbers
+        added = [one + another for one, another in zip(mine, its, strict=True)]
+        return Totals(self.pairs + other.pairs, self.below.plus(other.below), self.above.plus(other.above), *added)
+
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        return self[3:]
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return the evidence with bounds at confidence 1 - alpha."""
+        lower = lower_bound(self.below, alpha)
+        return Evidence(
+            pairs=self.pairs,
+            effective=self.weight**2 / self.weight_squares if self.weight_squares else 0.0,
+            difference=self.difference / self.pairs if self.pairs else 0.0,
+            lower=lower,
+            upper=upper_bound(self.above, alpha),
+            candidate_loss=self.candidate / self.candidates if self.candidates else None,
+            incumbent_loss=self.incumbent / self.incumbents if self.incumbents else None,
+            cost=self.cost,
+            missing=0 if lower > 0.0 else missing(self.below, self.pairs, alpha),
+        )
+
+
+def missing(below: Sums, pairs: int, alpha: float) -> int | None:
+    """Return about how many more comparisons would show that a candidate is better, if all goes on as it has.
+
+    None where none would: nothing speaks for the candidate, or so little that nobody waits for it.
+    """
+    if pairs == 0 or below.scaled <= 0.0:
+        return None
+    few, many = 1.0, MOST / pairs
+    if not is_above(below.times(many), 0.0, alpha):
+        return None
+    while many / few > 1.01:
+        middle = (few * many) ** 0.5
+        few, many = (few, middle) if is_above(below.times(middle), 0.0, alpha) else (middle, many)
+    return max(1, round(pairs * (many - 1.0)))

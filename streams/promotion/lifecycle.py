@@ -1,0 +1,196 @@
+"""The candidates of a deployment: wishes, past steps and observations in, the next steps out.
+
+A restart continues from the topics alone. The past steps say where each candidate is, and its observations are folded
+again from the moment on from which they count: that of the wish, or that at which it took over. Evidence from before a
+candidate took over says nothing about what came after; so it begins anew there, the incumbent's holdback being the
+baseline. A policy that has taken over is on its way no more: the log has nothing of the one before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from policies.errors import PolicyError
+from schemas import topics
+from schemas.records import Promotion
+from streams.promotion.apprentice import ApprenticeEvidence
+from streams.promotion.verdict import Action, Stage, Verdict, judge
+from streams.promotion.versions import VersionEvidence
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from schemas.records import Candidate, Observation
+    from streams.promotion.evidence import Evidence
+
+VERSION, POLICY = "version", "policy"
+_OVER = (Action.BACK.value, Action.END.value)
+
+
+class Comparison(Protocol):
+    """A fold of observations into evidence."""
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Whose losses are compared."""
+        ...
+
+    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
+        """Fold one observation."""
+        ...
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return what is known, at confidence 1 - alpha."""
+        ...
+
+
+def comparison(plan: Candidate, window_us: int, application: str = "", *, has_taken_over: bool = False) -> Comparison:
+    """Return the fold that compares a candidate with its incumbent.
+
+    Args:
+        plan: of the candidate.
+        window_us: how long copies of an observation may follow; the learner's.
+        application: of a version: whose observations count; empty = of all.
+        has_taken_over: whether the candidate has.
+
+    Raises:
+        PolicyError: it is a policy that cannot be compared.
+    """
+    if plan.kind == POLICY:
+        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us)
+    watch = (plan.least, plan.alpha) if has_taken_over else None
+    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, window_us, application, watch)
+
+
+@dataclass(slots=True)
+class Course:
+    """One candidate on its way.
+
+    Attributes:
+        plan: what is wanted.
+        stage: where it is; None = it has not begun.
+        comparison: of what counts since `from_us`.
+        from_us: since when observations count.
+        verdict: the last.
+    """
+
+    plan: Candidate
+    stage: Stage | None
+    comparison: Comparison
+    from_us: int
+    verdict: Verdict | None = None
+
+
+class Lifecycle:
+    """Folds wishes, steps and observations; pure.
+
+    Args:
+        window_us: how long copies of an observation may follow; the learner's.
+    """
+
+    def __init__(self, window_us: int) -> None:
+        self._window_us = window_us
+        self._courses: dict[str, Course] = {}
+        self._over: dict[str, int] = {}  # by key: wishes up to this one have ended
+        self._last: dict[str, Promotion] = {}  # by key: the last step, which may be known before its wish
+
+    @property
+    def courses(self) -> Mapping[str, Course]:
+        """The candidates that are under way, by key."""
+        return self._courses
+
+    def wish(self, key: str, plan: Candidate | None) -> None:
+        """Take a wish; None ends it. The same again changes nothing. Its steps may have been told before."""
+        known = self._courses.get(key)
+        if plan is None:
+            self._courses.pop(key, None)
+        elif plan.since_us > self._over.get(key, -1) and (known is None or known.plan != plan):
+            try:
+                course = Course(plan, None, comparison(plan, self._window_us), plan.since_us)
+            except PolicyError:
+                self._courses.pop(key, None)  # of a release that could compare it
+                return
+            self._courses[key] = course
+            last = self._last.get(key)
+            if last is not None and last.since_us == plan.since_us:
+                self._move(course, last)
+
+    def anew(self) -> Lifecycle:
+        """Return one that knows nothing."""
+        return Lifecycle(self._window_us)
+
+    def fold_again(self) -> None:
+        """Forget the observations: all since the earliest `from_us` of a course come again."""
+        for course in self._courses.values():
+            has_taken_over = course.stage is not None and course.stage.is_promoted
+            course.comparison = comparison(course.plan, self._window_us, has_taken_over=has_taken_over)
+
+    def past(self, step: Promotion) -> None:
+        """Take a step that was taken; steps of earlier wishes are history."""
+        key = topics.candidate(step.kind, step.name)
+        course = self._courses.get(key)
+        self._last[key] = step
+        if step.action in _OVER or (step.action == Action.PROMOTE.value and step.kind == POLICY):
+            self._over[key] = max(self._over.get(key, -1), step.since_us)
+            if course is not None and course.plan.since_us <= step.since_us:
+                self._courses.pop(key)
+        elif course is not None and course.plan.since_us == step.since_us:
+            self._move(course, step)
+
+    def _move(self, course: Course, step: Promotion) -> None:
+        if course.stage is not None and step.time_us <= course.stage.since_us:
+            return  # the same step again
+        is_new = step.action == Action.PROMOTE.value
+        course.stage = Stage(step.share, step.time_us, 0 if is_new else step.pairs)
+        if is_new:
+            course.comparison = comparison(course.plan, self._window_us, has_taken_over=True)
+            course.from_us = step.time_us
+
+    def observe(self, seen: Observation, timestamp_us: int, partition: int) -> None:
+        """Fold one observation into whatever it tells about."""
+        for course in self._courses.values():
+            if timestamp_us >= course.from_us:
+                course.comparison.take(seen, timestamp_us, partition)
+
+    def steps(self, now_us: int, guards: Mapping[str, Mapping[str, float]] | None = None) -> list[Promotion]:
+        """Return the steps that are to be taken now; each is told to `past` once it has been.
+
+        Args:
+            now_us: the time.
+            guards: measured values of each candidate, by key and name.
+        """
+        found = []
+        for key, course in sorted(self._courses.items()):
+            plan = course.plan
+            evidence = course.comparison.evidence(plan.alpha)
+            if course.stage is None:
+                course.verdict = Verdict(Action.BEGIN, plan.steps[0], "it begins")
+            else:
+                course.verdict = judge(plan, course.stage, evidence, now_us, (guards or {}).get(key))
+            if course.verdict.action is not Action.STAY:
+                found.append(step(plan, course.verdict, evidence, now_us))
+        return found
+
+
+def step(plan: Candidate, verdict: Verdict, evidence: Evidence, now_us: int) -> Promotion:
+    """Return a verdict and its evidence as a record."""
+    return Promotion(
+        kind=plan.kind,
+        name=plan.name,
+        candidate=plan.candidate,
+        incumbent=plan.incumbent,
+        since_us=plan.since_us,
+        time_us=now_us,
+        action=verdict.action.value,
+        share=verdict.share,
+        reason=verdict.reason,
+        pairs=evidence.pairs,
+        effective=evidence.effective,
+        difference=evidence.difference,
+        lower=evidence.lower,
+        upper=evidence.upper,
+        candidate_loss=evidence.candidate_loss,
+        incumbent_loss=evidence.incumbent_loss,
+        cost=evidence.cost,
+    )

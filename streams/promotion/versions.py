@@ -1,0 +1,136 @@
+"""Evidence on a version of a model, from the losses of its versions in the observations.
+
+    shadow   both versions saw the query: their losses are compared on it
+    canary   a draw by the query's id gave it to one of them: the mean losses of a run of queries are compared
+
+A run of queries is as short as can be: it ends as soon as both versions have answered one of them. So what changes with
+time, the share above all, changes both sides of a comparison alike: how hard queries are, which replicas have loaded
+the version, who asks. Which version answers is drawn by the query's id alone, so the difference of the means is
+unbiased. It lies in [-1, 1] whatever the share is, where weights of 1 / share would reach to 1 / share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streams.operators.ids import SeenIds
+from streams.promotion.difference import Difference, is_above
+from streams.promotion.evidence import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.records import Observation
+    from streams.promotion.evidence import Evidence
+
+
+class _Run:
+    """The queries of one application since its last comparison, and all comparisons before."""
+
+    __slots__ = ("candidate", "cost", "difference", "incumbent", "losses")
+
+    def __init__(self) -> None:
+        self.candidate: list[float] = []  # losses of the run
+        self.incumbent: list[float] = []
+        self.difference = Difference()
+        self.losses = (0.0, 0.0, 0.0, 0.0)  # sum and count of the candidate's, of the incumbent's
+        self.cost = 0.0
+
+    def compare(self, candidate: float, incumbent: float) -> None:
+        """Take both losses on one query."""
+        self.difference.add(incumbent - candidate)
+        self._count((candidate,), (incumbent,))
+
+    def extend(self, losses: list[float], loss: float) -> None:
+        """Take the loss of the one that answered; compare as soon as there are two to compare."""
+        losses.append(loss)
+        if self.candidate and self.incumbent:
+            mine, its = sum(self.candidate) / len(self.candidate), sum(self.incumbent) / len(self.incumbent)
+            self.difference.add(its - mine)
+            self.cost += len(self.candidate) * (mine - its)
+            self._count(self.candidate, self.incumbent)
+            self.candidate, self.incumbent = [], []
+
+    def _count(self, candidate: Sequence[float], incumbent: Sequence[float]) -> None:
+        mine, mines, its, theirs = self.losses
+        self.losses = mine + sum(candidate), mines + len(candidate), its + sum(incumbent), theirs + len(incumbent)
+
+    @property
+    def totals(self) -> Totals:
+        """What it comes to."""
+        found = self.difference
+        count = found.count
+        return Totals(count, found.below, found.above, found.total, count, count, *self.losses, self.cost)
+
+
+class VersionEvidence:
+    """Folds observations into the evidence on a version; copies of an observation count once.
+
+    Args:
+        model: name.
+        candidate: version.
+        incumbent: version that it is compared with.
+        window_us: how long copies may follow; the learner's.
+        application: whose observations count; empty = of all that ask the model.
+        watch: of a candidate that has taken over: how often to look (comparisons of an application), and alpha. As soon
+            as it is shown to be better again, its comparisons begin anew: a good past must not hide a bad present.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        candidate: str,
+        incumbent: str,
+        window_us: int,
+        application: str = "",
+        watch: tuple[int, float] | None = None,
+    ) -> None:
+        self._model = model
+        self._names = candidate, incumbent
+        self._window_us = window_us
+        self._application = application
+        self._watch = watch
+        self._seen: dict[int, SeenIds] = {}  # by partition
+        self._runs: dict[str, _Run] = {}  # by application, each in one partition
+
+    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
+        """Fold one observation; those of a partition come in its order.
+
+        Args:
+            seen: the observation.
+            timestamp_us: of its record.
+            partition: of its record.
+        """
+        if not seen.versions or self._application not in ("", seen.application):
+            return
+        candidate, incumbent = self._names
+        losses = {version: loss for model, version, loss in seen.versions if model == self._model}
+        if candidate not in losses and incumbent not in losses:
+            return
+        if not self._seen.setdefault(partition, SeenIds(self._window_us)).add(seen.query_id, timestamp_us):
+            return
+        run = self._runs.setdefault(seen.application, _Run())
+        if candidate in losses and incumbent in losses:
+            run.compare(losses[candidate], losses[incumbent])
+        elif candidate in losses:
+            run.extend(run.candidate, losses[candidate])
+        else:
+            run.extend(run.incumbent, losses[incumbent])
+        if self._watch is not None:
+            self._renew(seen.application, run.difference, *self._watch)
+
+    def _renew(self, application: str, found: Difference, every: int, alpha: float) -> None:
+        if found.count and found.count % every == 0 and is_above(found.below, 0.0, alpha):
+            self._runs[application] = _Run()
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """Whose losses are compared."""
+        return tuple(sorted(self._runs))
+
+    def evidence(self, alpha: float) -> Evidence:
+        """Return what is known, at confidence 1 - alpha; the same however partitions took turns."""
+        totals = Totals()
+        for name in sorted(self._runs):
+            totals = totals.plus(self._runs[name].totals)
+        return totals.evidence(alpha)

@@ -1,0 +1,73 @@
+"""What `skysail model promote` and `skysail app promote` say, and how a policy is written into an application."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from deploy.cli import skysail
+from deploy.cli.promote import refusal, steps_table
+from deploy.state.candidates import policy_of, with_policy
+from policies.errors import PolicyError
+from schemas.records import Application
+from streams.promotion.evidence import Evidence
+from streams.promotion.lifecycle import step
+from streams.promotion.verdict import Action, Verdict
+from tests.comparisons import plan
+
+UNDECIDED = Evidence(412, 412.0, 0.01, -0.02, 0.04, 0.1, 0.11, 0.0, 900)
+
+
+def test_a_refusal_says_what_is_missing() -> None:
+    """How much is known, how much more it takes, and the way round it."""
+    assert refusal(plan(), UNDECIDED) == (
+        "forest 2 is not shown to be better than 1: 412 comparisons, about 900 more needed; difference 0.010 [-0.020,"
+        " 0.040]. To let it take over all the same: --yes-without-evidence"
+    )
+
+
+@pytest.mark.parametrize(
+    ("evidence", "said"),
+    [
+        (Evidence(), "nothing is known about forest 2 beside 1: no observation compares them; let it see the queries"),
+        (Evidence(500, 500.0, -0.1, -0.2, -0.01), "forest 2 is worse than 1: 500 comparisons"),
+        (Evidence(500, 500.0, -0.01, -0.1, 0.1), "no number of such comparisons would be enough"),
+    ],
+)
+def test_a_refusal_tells_its_kind(evidence: Evidence, said: str) -> None:
+    """Nothing known, known to be worse, or nothing speaks for it."""
+    assert said in refusal(plan(), evidence)
+
+
+def test_steps_are_shown_with_their_evidence() -> None:
+    """One line each."""
+    taken = step(plan(), Verdict(Action.STEP, 0.25, "it may"), UNDECIDED, 1_766_000_000_000_000)
+    heads, (row,) = steps_table([taken])
+    assert dict(zip(heads, row, strict=True)) | {"time": ""} == {
+        "time": "",
+        "candidate": "2",
+        "action": "step",
+        "share": "0.25",
+        "comparisons": "412",
+        "difference": "0.010 [-0.020, 0.040]",
+        "reason": "it may",
+    }
+
+
+def test_a_policy_is_written_with_its_parameters() -> None:
+    """Decisions name it alike, whether parameters were given or left at their defaults."""
+    application = Application("digits", ("a", "b"), "exp3", {"eta": 0.1})
+    changed = with_policy(application, "thompson")
+    assert changed.policy == "thompson"
+    assert policy_of(changed) == policy_of(Application("digits", ("a", "b"), "thompson"))
+    assert policy_of(with_policy(application, "exp3(eta=0.1)")) == policy_of(application)
+    with pytest.raises(PolicyError):
+        with_policy(application, "thomson")
+
+
+@pytest.mark.parametrize("verb", [("model", "promote"), ("app", "promote")])
+def test_the_commands_explain_themselves(verb: tuple[str, str]) -> None:
+    """With every option and examples."""
+    said = CliRunner().invoke(skysail, [*verb, "--help"]).output
+    assert "--yes-without-evidence" in said
+    assert "skysail " + " ".join(verb) in said

@@ -1,0 +1,193 @@
+"""The control role carries candidates on: topics in memory, a deployment that remembers what is wanted of it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from schemas import topics
+from schemas.codec import Codec
+from streams.control.promoting import Promoting
+from streams.operators.contract import Record
+from streams.runtime.errors import BrokerUnavailableError
+from tests.comparisons import SECOND_US, WINDOW_US, canary, plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from schemas.records import Candidate, Observation, Promotion
+    from streams.promotion.verdict import Stage
+
+CODEC = Codec()
+KEY = b"version/forest"
+
+
+class Log:
+    """Topics of one partition each, in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def write(self, topic: str, key: bytes, value: object | None, now_us: int) -> None:
+        """Append a record."""
+        encoded = None if value is None else CODEC.encode(value)
+        self.records.append(Record(topic, 0, len(self.records), now_us, key, encoded))
+
+
+class Follower:
+    """Follows some topics of a log; implements `ports.Broadcast`."""
+
+    def __init__(self, log: Log, names: Sequence[str], since_us: int | None) -> None:
+        self._log = log
+        self._names = names
+        self._since_us = since_us or 0
+        self._next = 0
+
+    async def start(self) -> None:
+        """Connect."""
+
+    async def poll(self, timeout_ms: int) -> list[Record]:
+        """Return what is new."""
+        begin, self._next = self._next, len(self._log.records)
+        new = self._log.records[begin:]
+        return [r for r in new if r.topic in self._names and r.timestamp_us >= self._since_us]
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything was returned."""
+        return self._next > 0
+
+    async def stop(self, timeout_s: float) -> None:
+        """Disconnect."""
+
+
+class Wanted:
+    """What is wanted of the deployment; implements `Deployment`."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.shares: list[tuple[str, float]] = []
+        self.changed = ""
+        self.away = False
+        self.now_us = 0
+
+    @property
+    def share(self) -> float:
+        """Of the candidate."""
+        return self.shares[-1][1] if self.shares else 0.0
+
+    def fault_of(self, plan: Candidate, stage: Stage) -> str:
+        """See `Deployment`."""
+        return self.changed
+
+    def take(self, plan: Candidate, step: Promotion) -> str:
+        """See `Deployment`."""
+        if self.away:
+            raise BrokerUnavailableError("no broker")
+        self.shares.append((step.action, step.share))
+        self.note(step)
+        return ""
+
+    def note(self, step: Promotion) -> None:
+        """See `Deployment`."""
+        self.log.write(topics.PROMOTIONS, KEY, step, self.now_us)
+
+
+class Place:
+    """A deployment with a candidate: a query every 10 ms, a look every second."""
+
+    def __init__(self, **changes: object) -> None:
+        self.log = Log()
+        self.log.write(topics.APPLICATIONS, b"", None, 0)
+        self.wanted = Wanted(self.log)
+        self.now_us = 0
+        self.rates = 0.05, 0.25
+        self.promoting = self.started()
+        if changes is not None:
+            self.log.write(topics.CANDIDATES, KEY, plan(**changes), 0)
+
+    def started(self) -> Promoting:
+        """Return what a new process begins with."""
+        return Promoting(lambda names, since_us: Follower(self.log, names, since_us), CODEC, WINDOW_US, self.wanted)
+
+    def observations(self) -> Iterator[Observation]:
+        """Return what is observed from now on."""
+        return canary(self.now_us, self.wanted.share, *self.rates, first=self.now_us)
+
+    async def run(self, seconds: int, **guards: float) -> list[tuple[str, float]]:
+        """Let time go by; returns what has been done so far."""
+        for _ in range(seconds):
+            for seen in islice(self.observations(), 100):
+                self.log.write(topics.OBSERVATIONS, b"digits", seen, self.now_us)
+                self.now_us += SECOND_US // 100
+            self.wanted.now_us = self.now_us
+            await self.promoting.tick(self.now_us, {KEY.decode(): guards})
+        return self.wanted.shares
+
+
+async def test_a_better_candidate_is_carried_all_the_way() -> None:
+    """Each step changes what is wanted and is written, in this order."""
+    place = Place()
+    done = await place.run(100)
+    assert done == [("begin", 0.1), ("step", 0.25), ("step", 0.5), ("promote", 1.0)]
+    assert [(step.action, step.share) for step in place.promoting.steps] == done
+    assert all(step.lower <= step.difference <= step.upper for step in place.promoting.steps)
+
+
+async def test_a_worse_candidate_goes_back_and_is_forgotten() -> None:
+    """Its wish is over, also for a process that starts later."""
+    place = Place()
+    place.rates = 0.6, 0.1
+    assert await place.run(60) == [("begin", 0.1), ("back", 0.0)]
+    place.promoting = place.started()
+    assert await place.run(20) == [("begin", 0.1), ("back", 0.0)]
+    assert not place.promoting.courses
+
+
+async def test_a_restart_goes_on_where_it_was() -> None:
+    """With the evidence that there was, which is folded again."""
+    place = Place()
+    await place.run(6)
+    (before,) = [course.comparison.evidence(0.05) for course in place.promoting.courses.values()]
+    place.promoting = place.started()
+    await place.promoting.tick(place.now_us, {})
+    (after,) = [course.comparison.evidence(0.05) for course in place.promoting.courses.values()]
+    assert after == before
+    assert before.pairs > 0
+
+
+async def test_a_guard_over_its_limit_sends_it_back() -> None:
+    """Whatever its losses are."""
+    place = Place(limits={"failures": 0.05})
+    await place.run(10, failures=0.04)
+    assert (await place.run(1, failures=0.06))[-1] == ("back", 0.0)
+    await place.run(1)
+    assert "failures 0.06 is over its limit" in place.promoting.steps[-1].reason
+
+
+async def test_what_somebody_else_has_changed_ends_the_way() -> None:
+    """The command line has the last word: nothing is changed back."""
+    place = Place()
+    await place.run(5)
+    place.wanted.changed = "somebody has ended forest 2"
+    assert await place.run(2) == [("begin", 0.1)]
+    assert place.promoting.steps[-1].action == "end"
+    assert not place.promoting.courses
+
+
+async def test_while_the_broker_is_away_steps_wait() -> None:
+    """They are taken once it is back."""
+    place = Place()
+    place.wanted.away = True
+    assert await place.run(5) == []
+    place.wanted.away = False
+    assert await place.run(1) == [("begin", 0.1)]
+
+
+async def test_a_withdrawn_wish_is_not_carried_on() -> None:
+    """And nothing is read any more."""
+    place = Place()
+    await place.run(5)
+    place.log.write(topics.CANDIDATES, KEY, None, place.now_us)
+    assert await place.run(100) == [("begin", 0.1)]
+    assert not place.promoting.courses

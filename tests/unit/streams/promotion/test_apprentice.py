@@ -1,0 +1,99 @@
+"""Apprentices: what is compared, what is learnt, and that nothing is promised that the log cannot tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from policies import registry
+from policies.draw import pick
+from policies.errors import PolicyError
+from schemas.records import Decision, JoinStatus, Observation
+from streams.operators.learn.fold import taught
+from streams.promotion.apprentice import ApprenticeEvidence
+from tests.comparisons import WINDOW_US
+
+ARMS = ("good", "bad")
+SERVING = registry.spec(registry.create("epsilon_greedy", {"epsilon": 0.5}))
+UNIFORM = registry.spec(registry.create("epsilon_greedy", {"epsilon": 1.0}))
+THOMPSON = registry.spec(registry.create("thompson"))
+
+
+def log(policy: str, count: int, seed: int = 0, context: str | None = None) -> list[Observation]:
+    """Play a policy: `good` errs in a tenth, `bad` in four tenths of the queries."""
+    random, states, found = np.random.default_rng(seed), {}, []
+    name = "app" if context is None else f"app/{context}"
+    deciding = registry.parse(policy)
+    for number in range(count):
+        state = states.get(name)
+        values = deciding.init(2) if state is None else state.values
+        shares = deciding.propensities(values, 2)
+        arm = pick(shares, float(random.random()))
+        loss = float(random.random() < (0.1, 0.4)[arm])
+        losses = tuple(loss if other == arm else None for other in range(2))
+        decision = Decision((arm,), number, name, policy, ARMS, shares)
+        seen = Observation(f"q{number}", "app", context, decision, losses, loss, None, JoinStatus.JOINED, 0, 0)
+        states |= taught(states, seen)
+        found.append(seen)
+    return found
+
+
+def folded(observations: list[Observation], policy: str = THOMPSON, incumbent: str = SERVING) -> ApprenticeEvidence:
+    """Let an apprentice learn along."""
+    fold = ApprenticeEvidence("app", policy, incumbent, WINDOW_US)
+    for seen in observations:
+        fold.take(seen, 1)
+    return fold
+
+
+def test_a_better_apprentice_is_shown_to_be_better() -> None:
+    """Thompson hardly ever asks the bad model, where the serving policy asks it every fourth time."""
+    found = folded(log(SERVING, 4_000)).evidence(0.05)
+    assert found.is_better
+    assert found.difference == pytest.approx(0.25 * 0.3, abs=0.02)
+    assert found.candidate_loss == pytest.approx(0.1, abs=0.02)
+    assert 1_000 < found.effective < 4_000
+    assert found.cost == 0.0
+
+
+def test_a_worse_apprentice_is_shown_to_be_worse() -> None:
+    """One that asks both equally often."""
+    assert folded(log(SERVING, 4_000), policy=UNIFORM).evidence(0.05).upper < 0.0
+
+
+def test_an_apprentice_like_the_incumbent_makes_no_difference() -> None:
+    """It learns the same from the same, so it would do the same."""
+    observations = log(THOMPSON, 500)
+    found = folded(observations, policy=THOMPSON, incumbent=THOMPSON).evidence(0.05)
+    assert found.difference == pytest.approx(0.0, abs=1e-9)
+    assert found.lower < 0.0 < found.upper
+
+
+def test_contexts_have_states_of_their_own() -> None:
+    """A user's observations teach that user's state and the one of all."""
+    assert folded(log(SERVING, 3_000, context="ann")).evidence(0.05).is_better
+
+
+def test_decisions_of_other_policies_teach_and_do_not_judge() -> None:
+    """Before the incumbent there was another one."""
+    found = folded(log(UNIFORM, 300)).evidence(0.05)
+    assert found.pairs == 0
+
+
+def test_copies_count_once() -> None:
+    """As for the learner."""
+    observations = log(SERVING, 100)
+    assert folded(observations + observations).evidence(0.05) == folded(observations).evidence(0.05)
+
+
+def test_what_is_never_asked_speaks_against_an_apprentice() -> None:
+    """A log of one model alone cannot show that another is better."""
+    single = registry.spec(registry.create("single"))
+    found = folded(log(single, 1_000), policy=UNIFORM, incumbent=single).evidence(0.05)
+    assert found.lower < 0.0
+
+
+def test_a_policy_that_lets_all_models_vote_is_refused() -> None:
+    """What a vote would have cost is not in the log."""
+    with pytest.raises(PolicyError, match="asks all models"):
+        folded([], policy="exp4()")

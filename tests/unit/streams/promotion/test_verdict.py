@@ -1,0 +1,108 @@
+"""Verdicts: what follows from evidence, guards and plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from schemas.records import Candidate
+from streams.promotion.evidence import Evidence
+from streams.promotion.verdict import Action, Stage, Verdict, fault_of_plan, judge
+
+PLAN = Candidate("version", "forest", "2", "1", 0, (0.0, 0.05, 0.25, 1.0), least=100, dwell_us=30_000_000)
+LATER_US = 60_000_000
+
+
+def evidence(**changes: object) -> Evidence:
+    """Make evidence that allows anything; fields may be changed."""
+    sound = Evidence(1_000, 1_000.0, 0.05, 0.01, 0.09, 0.05, 0.1)
+    return replace(sound, **changes)  # type: ignore[arg-type]
+
+
+def verdict(share: float, known: Evidence, now_us: int = LATER_US, **guards: float) -> Verdict:
+    """Judge a candidate that is at a share since the beginning."""
+    return judge(PLAN, Stage(share, 0), known, now_us, guards)
+
+
+def test_a_candidate_goes_from_step_to_step() -> None:
+    """A shadow becomes a canary, a canary gets the next share."""
+    assert [verdict(share, evidence()).share for share in (0.0, 0.05)] == [0.05, 0.25]
+
+
+def test_the_last_step_is_a_promotion_and_needs_a_lower_bound_above_0() -> None:
+    """Without it the candidate stays, and the reason says how much is missing."""
+    assert verdict(0.25, evidence()).action is Action.PROMOTE
+    found = verdict(0.25, evidence(lower=-0.01, missing=900))
+    assert found.action is Action.STAY
+    assert found.share == 0.25
+    assert found.reason == (
+        "not shown to be better yet: difference 0.050 [-0.010, 0.090], about 900 more comparisons needed"
+    )
+
+
+def test_a_larger_share_waits_until_it_can_cost_little() -> None:
+    """A share of 0.05 may be 0.2 worse at a risk of 0.01, one of 0.25 only 0.04."""
+    unsure = evidence(lower=-0.1)
+    assert verdict(0.0, unsure).action is Action.STEP
+    assert verdict(0.05, unsure).action is Action.STAY
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.25, 1.0])
+def test_a_worse_candidate_goes_back_at_once_from_anywhere(share: float) -> None:
+    """It does not wait for comparisons or time at its share."""
+    found = verdict(share, evidence(difference=-0.05, lower=-0.09, upper=-0.01, pairs=7), now_us=0)
+    assert found == Verdict(Action.BACK, 0.0, "it is worse: difference -0.050 [-0.090, -0.010]")
+
+
+def test_a_candidate_that_has_cost_its_budget_goes_back() -> None:
+    """Whatever the bounds say."""
+    found = verdict(0.05, evidence(cost=50.5))
+    assert found.action is Action.BACK
+    assert "50.5 errors" in found.reason
+
+
+def test_a_guard_over_its_limit_sends_a_better_candidate_back() -> None:
+    """A guard that has not been measured does nothing."""
+    plan = replace(PLAN, limits={"failures": 0.02, "late": 0.1})
+    for share in (0.0, 0.25, 1.0):
+        stage = Stage(share, 0)
+        assert judge(plan, stage, evidence(), LATER_US, {"failures": 0.02}).action is not Action.BACK
+        found = judge(plan, stage, evidence(), LATER_US, {"failures": 0.03})
+        assert found.action is Action.BACK
+        assert found.reason.startswith("failures 0.03 is over its limit of 0.02")
+
+
+def test_the_loss_is_a_guard_of_its_own() -> None:
+    """Its limit is absolute: a version that is better than a bad one may still be too bad."""
+    plan = replace(PLAN, limits={"loss": 0.04})
+    assert judge(plan, Stage(0.25, 0), evidence(), LATER_US).action is Action.BACK
+
+
+def test_a_candidate_stays_for_its_comparisons_and_its_time() -> None:
+    """At each share anew."""
+    assert judge(PLAN, Stage(0.05, 0, pairs=950), evidence(), LATER_US).reason == "50 of 100 comparisons at this share"
+    assert judge(PLAN, Stage(0.05, 40_000_000), evidence(), LATER_US).reason == "20 of 30 s at this share"
+
+
+def test_what_has_taken_over_stays() -> None:
+    """Even while nothing is known yet."""
+    assert verdict(1.0, Evidence()).action is Action.STAY
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"steps": ()}, "steps must be"),
+        ({"steps": (0.5, 0.1, 1.0)}, "steps must be"),
+        ({"steps": (0.1, 0.5)}, "the last step"),
+        ({"holdback": 1.0}, "holdback"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"limits": {"speed": 1.0}}, "there is no guard speed"),
+        ({"budget": float("nan")}, "finite"),
+    ],
+)
+def test_an_impossible_plan_is_told(changes: dict[str, object], fault: str) -> None:
+    """And a possible one is not."""
+    assert fault_of_plan(PLAN) == ""
+    assert fault in fault_of_plan(replace(PLAN, **changes))  # type: ignore[arg-type]
