@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import trustme
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AclBinding,
+    AclPermissionType,
+    ResourcePatternType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from cryptography.hazmat.primitives import serialization
 
 from deploy.local.admin import admin_client
@@ -19,7 +26,10 @@ from deploy.local.process import free_port
 from deploy.local.properties import HOST
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from confluent_kafka.admin import AclOperation, ResourceType
 
 USER = "role"
 # Nothing that a shell, a YAML file, a Java properties file or a URL would leave as it is.
@@ -48,6 +58,14 @@ class SecureKafka(ApacheKafka):
         user = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         client = admin_client(self.bootstrap)
         for done in client.alter_user_scram_credentials([user]).values():
+            done.result(10)
+
+    def allow(self, kind: ResourceType, prefix: str, operations: Iterable[AclOperation]) -> None:
+        """Give the user rights on all topics or groups of a prefix."""
+        to = ResourcePatternType.PREFIXED, f"User:{USER}", "*"
+        acls = [AclBinding(kind, prefix, *to, operation, AclPermissionType.ALLOW) for operation in operations]
+        client = admin_client(self.bootstrap)
+        for done in client.create_acls(acls).values():
             done.result(10)
 
     @property
@@ -94,6 +112,10 @@ class SecureKafka(ApacheKafka):
             "ssl.truststore.location": str(self._folder / "authority.pem"),
             "listener.name.mutual.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            # What has ACLs is for those alone that they name, and for whoever comes over the plain listener.
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+            "super.users": "User:ANONYMOUS",
             "listener.name.login.scram-sha-512.sasl.jaas.config": (
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             ),

@@ -34,7 +34,7 @@ def resolve(path: str) -> Callable[..., object]:
         raise PackageError(
             f"{path!r} names the standard library, which is no model: name a function of your own module"
         )
-    _look_here()
+    look_here()
     unknown = (ImportError, AttributeError)
     try:
         with refusing(f"{path!r} cannot be imported here", but=unknown):
@@ -99,7 +99,7 @@ def _is_told(folder: str, installed: tuple[str, ...]) -> bool:
     return not folder.startswith((*installed, "__editable__"))
 
 
-def _look_here() -> None:
-    """Search the current folder for modules, too: last of all, and only when a package names one."""
+def look_here() -> None:
+    """Search the current folder for modules, too: last of all, and only when a package may name one."""
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)

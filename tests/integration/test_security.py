@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import trustme
+from confluent_kafka.admin import AclOperation, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.errors import MissingError
+from deploy.local.admin import admin_client
 from deploy.local.process import free_port
 from schemas import topics
 from schemas.records import Status
@@ -21,13 +25,14 @@ from tests.secure import PASSWORD, SecureKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from deploy.local.redis import RedisServer
 
 PARITY = {"parity": Toy("tests.toys:parity", np.ones((2, 2), dtype=np.float32))}
 SUMS = {"sums": {"models": ["parity"], "policy": "exp3", "slo_ms": 5_000, "default_output": -1}}
 PATIENCE_S = 60.0
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+SET = AlterConfigOpType.SET
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -108,6 +113,32 @@ async def test_who_is_not_let_in_is_told_why(secure: SecureKafka, tmp_path: Path
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
         assert "geheim" not in done.stdout + done.stderr
+
+
+async def test_a_role_with_the_rights_of_the_page_does_not_start_on_topics_that_unpack(
+    secure: SecureKafka, prefix: str, tmp_path: Path
+) -> None:
+    """It sees how its topics are set: a client's few kilobytes could be gigabytes there."""
+    await printed(settings_file(tmp_path, prefix, {"bootstrap": secure.bootstrap}), "topics", "create")
+    page = PAGE.read_text(encoding="utf-8")
+    for operations, kind in re.findall(r"User:role ([^#]*?)--(topic|group) shop\. --resource", page):
+        granted = [AclOperation[camel_to_upper(name)] for name in re.findall(r"--operation (\w+)", operations)]
+        secure.allow(ResourceType[kind.upper()], f"{prefix}.", granted)
+    file = settings_file(tmp_path, prefix, secure.logged_in)
+    assert "the broker does not show" not in await printed(file, "topics", "check")
+    topic = ConfigResource(ResourceType.TOPIC, f"{prefix}.{topics.FEEDBACK}")
+    topic.add_incremental_config(ConfigEntry("compression.type", "producer", incremental_operation=SET))
+    client = admin_client(secure.bootstrap)
+    for done in client.incremental_alter_configs([topic]).values():
+        done.result(10)
+    ended = await skysail(file, "run", "--role", "joiner")
+    assert ended.returncode == 1
+    assert "has compression.type producer instead of uncompressed" in ended.stderr
+
+
+def camel_to_upper(name: str) -> str:
+    """Return `DESCRIBE_CONFIGS` for `DescribeConfigs`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
 def settings_file(folder: Path, prefix: str, kafka: dict[str, Any]) -> Path:

@@ -58,6 +58,13 @@ def test_the_changelog_tells_of_this_version() -> None:
     assert PROJECT["project"]["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_files_that_ci_names_are_there() -> None:
+    """A test that was moved is found where the log says."""
+    named = re.findall(r"\btests/\S+\.py\b", (ROOT / ".ci/run").read_text(encoding="utf-8"))
+    assert named
+    assert all((ROOT / name).is_file() for name in named)
+
+
 def test_image_and_package_have_one_version() -> None:
     """The compose file names the image after the version of the package."""
     compose = (ROOT / "deploy/compose.yaml").read_text(encoding="utf-8")

@@ -15,7 +15,6 @@ import queue
 import resource
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workers.errors import PackageError
@@ -32,7 +31,6 @@ def main(arguments: list[str]) -> int:
     """Serve one package; returns the exit status."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    sys.path.append(str(Path.cwd()))  # where functions and architectures are looked for, too
     folder, digest, threads, *flags = arguments
     _bound(flags)
     try:

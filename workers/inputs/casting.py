@@ -2,11 +2,12 @@
 
 float64 becomes float32 if finite numbers stay finite. Whole numbers become floats, and floats become whole numbers, if
 they stay equal. Another form with the same numbers in the same order, such as (1, 4) for (4,), is accepted. It also
-tells whether one version takes the inputs of another, as far as their records tell.
+tells whether one version takes the inputs of another, as far as their records or some rows tell.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -26,10 +27,13 @@ Numbers: TypeAlias = "NDArray[np.bool_ | np.integer | np.floating]"
 
 
 def takes_alike(model: Model, other: Model) -> bool:
-    """Tell whether one version takes the inputs of another; for texts the records do not say which texts."""
+    """Tell whether one version surely takes the inputs of another; for texts the records do not say which texts.
+
+    Floats for whole numbers are not sure: only the numbers tell whether they are whole (`takes_none`).
+    """
     if model.dtype is None or other.dtype is None:
         return model.dtype == other.dtype
-    return _takes_numbers(model, other.dtype, other.shape)
+    return is_same_form(other.shape, model.shape) and np.can_cast(other.dtype, model.dtype, "same_kind")
 
 
 def takes_none(model: Model, other: Model, rows: Sequence[Input]) -> bool:
@@ -47,11 +51,13 @@ def _takes(model: Model, row: Input) -> bool:
         return model.dtype is None
     if model.dtype is None:  # a row of a data frame's columns may be an array
         return True
-    return _takes_numbers(model, row.dtype, row.shape)
+    if not is_same_form(row.shape, model.shape) or len(row.data) != _bytes(row):
+        return False
+    return bool(cast(np.frombuffer(row.data, row.dtype), model.dtype)[1].all())
 
 
-def _takes_numbers(model: Model, dtype: str, shape: tuple[int, ...]) -> bool:
-    return is_same_form(shape, model.shape) and np.can_cast(dtype, str(model.dtype), "same_kind")
+def _bytes(row: Tensor) -> int:
+    return np.dtype(row.dtype).itemsize * math.prod(row.shape)
 
 
 def is_same_form(given: tuple[int, ...], wanted: tuple[int, ...]) -> bool:

@@ -144,7 +144,11 @@ def stored_examples(manifest: Manifest, files: Files) -> NDArray[np.generic]:
     """
     with refusing(f"{EXAMPLES_FILE} holds no rows: package the model again"):
         rows = _array(part(files, EXAMPLES_FILE))
-    if rows.dtype.name != manifest.input.dtype or rows.shape[1:] != manifest.input.shape or not len(rows):
+    if (
+        not rows.ndim
+        or not len(rows)
+        or (rows.dtype.name, rows.shape[1:]) != (manifest.input.dtype, manifest.input.shape)
+    ):
         raise PackageError(
             f"{EXAMPLES_FILE} holds {rows.dtype}{[*rows.shape]}, where the model takes rows of {manifest.input}: "
             "package the model again"

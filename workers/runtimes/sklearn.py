@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import threadpoolctl  # type: ignore[import-untyped] # has no annotations
 
+from workers.entry_point import look_here
 from workers.errors import PackageError
 from workers.runtimes.contract import Outputs, labels, part, scored, values
 from workers.runtimes.tables import shaper
@@ -129,6 +130,7 @@ def load(manifest: Manifest, files: Files, *, allow_pickle: bool, threads: int) 
                 "allow_pickle or, if you made it yourself, set worker.allow_pickle (from Python: allow_pickle=True and "
                 "its digest)"
             )
+        look_here()  # for modules that it names
         estimator: Estimator = pickle.loads(files[PICKLE_FILE])  # noqa: S301 - asked for, and its digest was checked
     else:
         content = part(files, SKOPS_FILE)

@@ -130,9 +130,12 @@ class StockSource:
                 continue
             try:
                 async with asyncio.timeout(_POSITION_S):
-                    self._positions[place] = await self._consumer.position(place)
+                    found = await self._consumer.position(place)
             except (TimeoutError, IllegalStateError):
                 _log.info("%s-%d: the position is not known now", *place)
+                continue
+            if self._positions.get(place) == position:  # else a rebalance came meanwhile
+                self._positions[place] = found
 
     async def _poll_one_by_one(self, places: Collection[KafkaPartition]) -> dict[KafkaPartition, list[Record]]:
         """Read partition by partition: one of them has a batch that aiokafka cannot unpack."""
@@ -141,22 +144,26 @@ class StockSource:
         for place in wanted:  # what was drained when it raised is gone
             self.seek(place, self._positions[place])
         for place in wanted:
-            if self._high_watermark(place) == self._positions[place]:
-                continue
-            try:
-                fetched = await self._consumer.getmany(place, timeout_ms=_TRY_MS)
-                records = self._records(place, fetched[place]) if place in fetched else []
-            except Exception as fault:
-                if not _is_of_a_batch(fault):
-                    raise
-                records = await self._unpacked_here(place)
-            if records:
+            if self._positions.get(place) in (None, self._high_watermark(place)):
+                continue  # None: a rebalance has taken it away meanwhile
+            if records := await self._read_alone(place):
                 found[place] = records
-        return found
+        return {place: records for place, records in found.items() if place in self._positions}
+
+    async def _read_alone(self, place: KafkaPartition) -> list[Record]:
+        try:
+            fetched = await self._consumer.getmany(place, timeout_ms=_TRY_MS)
+        except Exception as fault:
+            if not _is_of_a_batch(fault):
+                raise
+            return await self._unpacked_here(place)
+        return self._records(place, fetched[place]) if place in fetched and place in self._positions else []
 
     async def _unpacked_here(self, place: KafkaPartition) -> list[Record]:
         """Fetch from the position on with a client of its own, and unpack that without aiokafka."""
-        position = self._positions[place]
+        position = self._positions.get(place)
+        if position is None:
+            return []
         client = AIOKafkaClient(request_timeout_ms=self._settings.request_timeout_ms, **self._connection.options())
         try:
             await client.bootstrap()
@@ -164,6 +171,8 @@ class StockSource:
             data = await self._fetched(client, place, position)
         finally:
             await client.close()
+        if self._positions.get(place) != position:  # a rebalance came meanwhile
+            return []
         records, end = unpack(data, self._names[place.topic], place.partition, position)
         self.seek(place, end)
         return records

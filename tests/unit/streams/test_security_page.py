@@ -41,6 +41,13 @@ def test_each_topic_stands_there_with_the_roles_that_use_it(topic: str) -> None:
             assert word(node) in readers, node.role
 
 
+def test_the_acls_let_roles_see_how_their_topics_are_set() -> None:
+    """Without that a role starts on topics that are set dangerously, and only warns."""
+    commands = re.findall(r"^acl .*$", TEXT.replace("\\\n", " "), re.MULTILINE)
+    (rights,) = [line for line in commands if "User:role" in line and re.search(r"--topic shop\. .*prefixed", line)]
+    assert set(re.findall(r"--operation (\w+)", rights)) == {"Read", "Describe", "DescribeConfigs"}
+
+
 def test_the_acls_let_roles_write_what_they_write() -> None:
     """Dead letters of whatever they read, too."""
     allowed = {

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +31,6 @@ from workers.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 X = np.arange(24, dtype=np.float32).reshape(8, 3)
 Y = np.arange(8) % 2
@@ -48,6 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 DIGEST = "0" * 64
+ROOT = Path(__file__).parents[3]
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -209,6 +213,14 @@ def test_example_rows_that_are_none_are_refused_before_the_model_is_deployed(
             look(folder)
 
 
+def test_a_single_number_is_no_example_rows() -> None:
+    """Also where the model takes single numbers, whose rows have one dimension."""
+    manifest = Manifest("a", "1", "sklearn", Signature("tensor", "float32", ()), "label")
+    assert stored_examples(manifest, {"examples.npy": saved(X[:2, 0])}).shape == (2,)
+    with pytest.raises(PackageError, match="takes rows of float32"):
+        stored_examples(manifest, {"examples.npy": saved(np.array(1, np.float32))})
+
+
 def test_example_rows_are_read_as_they_were_written() -> None:
     """Whichever way they lay in memory."""
     manifest = Manifest("a", "1", "sklearn", Signature("tensor", "float32", (3,)), "label")
@@ -246,6 +258,20 @@ def test_a_pickle_needs_the_flag_and_the_digest(tmp_path: Path) -> None:
     with pytest.raises(PackageError, match="add the model again"):
         load_package(folder, allow_pickle=True, digest="0" * 64)
     assert load_package(folder, allow_pickle=True, digest=digest).manifest.output == "value"
+
+
+def test_a_pickle_finds_its_modules_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a dotted path does, whichever executor loads it."""
+    (tmp_path / "own_ridge.py").write_text("from sklearn.linear_model import Ridge\nclass Own(Ridge): ...\n")
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as here:
+        here.syspath_prepend(tmp_path)
+        own = importlib.import_module("own_ridge").Own().fit(X, Y)
+        package_sklearn(own, tmp_path / "package", "digits", "1", X[:2], output="value", allow_pickle=True)
+    monkeypatch.delitem(sys.modules, "own_ridge")
+    monkeypatch.setattr(sys, "path", [folder for folder in sys.path if folder not in {"", str(tmp_path)}])
+    loaded = load_package(tmp_path / "package", allow_pickle=True, digest=manifests.digest(tmp_path / "package"))
+    assert loaded.manifest.output == "value"
 
 
 def test_scores_need_an_estimator_that_gives_them(tmp_path: Path) -> None:
@@ -295,6 +321,15 @@ def test_a_dotted_path_that_names_no_model_is_refused(path: str, complaint: str)
     """With what to write instead; a shell is no model."""
     with pytest.raises(PackageError, match=complaint):
         resolve(path)
+
+
+def test_a_child_looks_into_the_current_folder_only_for_what_a_package_names(folder: Path, tmp_path: Path) -> None:
+    """A library that looks for another one must not find a file that happens to lie there."""
+    (tmp_path / "lz4.py").write_text("raise SystemExit('a stray file was imported')")  # joblib looks for it
+    child = (sys.executable, "-P", "-m", "workers.executors.child", str(folder), "", "1")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(child, cwd=tmp_path, env=environment, input=b"", capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
 @pytest.mark.parametrize("path", ["psutil:Popen", "tests.toys:Counting"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from schemas.records import Input, Tensor
-from workers.inputs.casting import cast, is_same_form
+from schemas.records import Input, Model, Tensor
+from workers.inputs.casting import cast, is_same_form, takes_alike, takes_none
 from workers.inputs.columns import Column, stacked
 from workers.inputs.rows import predict_rows
 from workers.inputs.validation import Checked, validate
@@ -236,3 +237,19 @@ def test_numbers_are_a_row_of_a_table_that_has_nothing_but_numbers() -> None:
     signature = Signature("table", columns=(("a", "float64"), ("b", "int64")))
     assert both(signature, tensor([0.5, 2], "float64")).rows == [(0.5, 2)] * 3
     assert both(signature, tensor([0.5, 2.5], "float64")).good == []
+
+
+FLOATS = Model("digits", "1", "function", "digits-1", "", "label", "float32", (2,))
+WHOLE = replace(FLOATS, version="2", dtype="int64")
+
+
+@pytest.mark.parametrize(("rows", "none"), [([[1, 2]], False), ([[0.5, 2]], True), ([[0.5, 2], [1, 2]], False)])
+def test_a_version_of_whole_numbers_takes_floats_that_are_whole(rows: list[list[float]], none: bool) -> None:
+    """Only the numbers tell; the records of the versions do not."""
+    assert not takes_alike(WHOLE, FLOATS)
+    assert takes_none(WHOLE, FLOATS, [tensor(row, "float32") for row in rows]) is none
+
+
+def test_a_row_with_missing_bytes_fits_no_version() -> None:
+    """It is refused whoever serves, so it speaks against no version."""
+    assert not takes_none(WHOLE, FLOATS, [Tensor("float32", (2,), b"\0" * 7)])
