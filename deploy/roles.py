@@ -150,9 +150,10 @@ def learner(common: Shared) -> RoleLoop:
     """Build the role that folds observations into policy states."""
     from streams.operators.learn.kernel import Learner
 
+    given = common.settings.learner
     return _loop(
         _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000, at_once=LEARNER_AT_ONCE),
-        Learner(common.codec, _joiner_settings(common).memory_us, common.settings.learner.states),
+        Learner(common.codec, _joiner_settings(common).memory_us, given.states, given.states_mib << 20),
         common,
         _store(common),
     )

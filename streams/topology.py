@@ -277,6 +277,11 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
     )
 
 
+def application_of(name: str) -> str:
+    """Return the application that a policy state belongs to."""
+    return name.partition("/")[0]
+
+
 def state_name(application: str, context: str | None) -> str:
     """Name a policy state: the application's own, or the one of a context (user, session, region) of it.
 
@@ -296,7 +301,7 @@ def state_partition(name: str, partitions: int) -> int:
     By the application: its contexts start from what all of them have taught, and that is one fold over one partition.
     CRC-32: both ends are ours, and it costs 0.1 us where Java's murmur2 in Python costs 5.
     """
-    return zlib.crc32(name.partition("/")[0].encode()) % partitions
+    return zlib.crc32(application_of(name).encode()) % partitions
 
 
 def describe(topology: Topology) -> str:

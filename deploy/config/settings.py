@@ -279,6 +279,9 @@ class Learner(Section):
     states: int = Field(default=100_000, gt=0)
     """How many policy states the role keeps in memory, about 1 KiB each. The least recently taught is read again when
     it is taught. With a state for each context, set it to the number of contexts taught within some minutes."""
+    states_mib: int = Field(default=256, gt=0)
+    """The memory that these states may take, estimated. Beyond it, the application that has most of them loses the
+    states that it has not taught for longest."""
 
 
 class Record(Section):

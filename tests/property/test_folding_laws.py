@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from math import isfinite
 
 from hypothesis import given, settings
@@ -87,7 +86,7 @@ def begun(common: PolicyState | None, policy: str) -> PolicyState | None:
     return common._replace(version=0, values=starting.start(common.values, len(common.arms)))
 
 
-def taken(states: OrderedDict[str, PolicyState | None], seen: Observation) -> bool:
+def taken(states: dict[str, PolicyState | None], seen: Observation) -> bool:
     """Do to all states what an observation teaches; tell whether it can be done."""
     decision = seen.decision
     names = [decision.state]
@@ -99,17 +98,15 @@ def taken(states: OrderedDict[str, PolicyState | None], seen: Observation) -> bo
     after = {name: stepped(state, seen) for name, state in before.items()}
     if None in after.values():
         return False
-    for name, state in after.items():
-        states[name] = state
-        states.move_to_end(name)
+    states |= after
     return True
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(observations(), max_size=12), st.lists(st.integers(1, 4), min_size=12, max_size=12))
 def test_a_run_of_observations_is_folded_as_one_by_one(log: list[Observation], copies: list[int]) -> None:
-    """Bit for bit, with the same ones refused, and with the states in the order in which they were used."""
-    states = OrderedDict[str, PolicyState | None](dict.fromkeys(["app", "other", "app/user"]))
+    """Bit for bit, with the same ones refused."""
+    states: dict[str, PolicyState | None] = dict.fromkeys(["app", "other", "app/user"])
     expected = states.copy()
     folding = Folding(states)
     for seen, times in zip(log, copies, strict=False):

@@ -14,7 +14,6 @@ from streams.operators.cold_start import started, states_of
 from streams.operators.ids import SeenIds
 
 if TYPE_CHECKING:
-    from collections import OrderedDict
     from collections.abc import Iterable, Mapping
 
     from policies.contract import Policy, State
@@ -83,7 +82,7 @@ class Folding:
     """Folds observations of one partition of the log into its states, by runs of one state.
 
     Args:
-        states: by name, those used longest ago first; changed by `settle`.
+        states: by name; changed by `settle`.
 
     Attributes:
         changed: what the observations have changed, by name.
@@ -92,7 +91,7 @@ class Folding:
 
     __slots__ = ("_fold", "_name", "_states", "changed", "numbers")
 
-    def __init__(self, states: OrderedDict[str, PolicyState | None]) -> None:
+    def __init__(self, states: dict[str, PolicyState | None]) -> None:
         self._states = states
         self._name: str | None = None
         self._fold = Fold(None)
@@ -126,7 +125,6 @@ class Folding:
         if name not in self.changed:
             self.numbers += len(state.values)
         self._states[name] = self.changed[name] = state
-        self._states.move_to_end(name)
 
 
 def apply(state: PolicyState | None, seen: Observation) -> PolicyState:

@@ -7,10 +7,11 @@ store that lost its last second rolls both back.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import ChainMap, Counter, deque
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
+from sys import maxsize
 from typing import TYPE_CHECKING
 
 from policies.errors import PolicyError
@@ -29,14 +30,18 @@ from streams.operators.contract import (
 )
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import Folding
+from streams.operators.learn.states import KnownStates
 from streams.operators.statistics import Counters, Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import Effects, Record, Unread
+
+    # With the observations in the record; None = it becomes a dead letter, which completes it.
+    _Queued = tuple[Record, Sequence[Observation] | None]
 
 _PARTITION = itemgetter(1)  # of a record
 # How soon a store that came back with older data is noticed without new observations; one round trip a partition.
@@ -45,12 +50,24 @@ CONFIRM_US = 5_000_000
 WRITE_NUMBERS = 125_000
 
 
-def _needed(seen: Observation) -> tuple[str, ...]:
-    """Return the states without which an observation cannot be folded; one of no policy becomes a dead letter."""
-    try:
-        return states_of(seen)
-    except PolicyError:
-        return (seen.decision.state,)
+def _gather(names: dict[str, None], observations: Sequence[Observation]) -> None:
+    """Add the states without which observations cannot be folded, in order; one of no policy is a dead letter."""
+    for seen in observations:
+        names[seen.decision.state] = None
+        if seen.context is not None:
+            try:
+                for name in states_of(seen):
+                    names[name] = None
+            except PolicyError:
+                continue
+
+
+def _names(records: Iterable[_Queued]) -> dict[str, None]:
+    """Return the states without which records cannot be folded, in order."""
+    names: dict[str, None] = {}
+    for _, observations in records:
+        _gather(names, observations or ())
+    return names
 
 
 @dataclass(slots=True)
@@ -61,12 +78,10 @@ class _Partition:
     stored: int | None  # what the store's offset will be once the writes asked for are done; None = nothing stored yet
     seen: SeenIds
     checked_us: int = 0  # when the store was last asked to confirm the offset
-    states: OrderedDict[str, PolicyState | None] = field(default_factory=OrderedDict)
-    # With the observations in each record; None = it becomes a dead letter, which completes it.
-    queue: deque[tuple[Record, Sequence[Observation] | None]] = field(default_factory=deque)
+    queue: deque[_Queued] = field(default_factory=deque)
     queued: int = 0  # observations in it
-    needed: set[str] = field(default_factory=set)  # states without which the queue cannot be folded
-    fetching: set[str] = field(default_factory=set)
+    needed: dict[str, None] = field(default_factory=dict)  # states without which the queue cannot be folded, in order
+    fetching: dict[str, None] = field(default_factory=dict)
 
 
 class Learner(Operator):
@@ -76,12 +91,15 @@ class Learner(Operator):
         codec: decodes observations.
         window_us: how long a query id is remembered; the joiner's `memory_us`.
         capacity: policy states cached, shared by its partitions.
+        capacity_bytes: that they may take, estimated.
     """
 
-    def __init__(self, codec: Codec, window_us: int = 1_380_000_000, capacity: int = 100_000) -> None:
+    def __init__(
+        self, codec: Codec, window_us: int = 1_380_000_000, capacity: int = 100_000, capacity_bytes: int = maxsize
+    ) -> None:
         self._codec = codec
         self._window_us = window_us
-        self._capacity = capacity
+        self._states = KnownStates(capacity, capacity_bytes)
         self._counters = Counters()
         self._applied: Counter[str] = Counter()  # by application
         self._losses = Losses()
@@ -121,6 +139,7 @@ class Learner(Operator):
         for number in touched:
             self._partitions[number].checked_us = now_us
             self._advance(number, effects)
+        self._trim()
         return effects
 
     def on_states(self, states: Mapping[StateKey, PolicyState | None], now_us: int) -> Effects:
@@ -129,21 +148,27 @@ class Learner(Operator):
         for key, state in states.items():
             partition = self._partitions.get(key.partition)
             if partition is not None and key.name in partition.fetching:
-                partition.fetching.discard(key.name)
-                partition.states[key.name] = state
+                del partition.fetching[key.name]
+                self._states.put(key.partition, {key.name: state})
         for number in {key.partition for key in states}:
-            if number in self._partitions:
-                self._advance(number, effects)
+            partition = self._partitions.get(number)
+            if partition is not None:
+                if is_read := not partition.fetching:  # some may have been dropped again meanwhile
+                    partition.needed = _names(partition.queue)
+                self._advance(number, effects, is_read=is_read)
+        self._trim()
         return effects
 
     def on_assigned(self, starts: Mapping[int, int]) -> None:
         """Start from what the store holds; ids of one window follow from before `starts`."""
         for number, start in starts.items():
+            self._states.forget(number)
             self._partitions[number] = _Partition(start, start or None, SeenIds(self._window_us))
 
     def on_revoked(self, partitions: Sequence[int]) -> None:
         """Forget these partitions, and what was folded on a state that the store does not have."""
         for number in partitions:
+            self._states.forget(number)
             self._partitions.pop(number, None)
 
     def statistics(self) -> Mapping[str, float]:
@@ -153,7 +178,8 @@ class Learner(Operator):
             **Counters(applied).rendered(),
             **self._counters.rendered(),
             **self._losses.rendered(),
-            "states_cached": float(sum(len(p.states) for p in self._partitions.values())),
+            "states_cached": float(len(self._states)),
+            "states_bytes": float(self._states.size),
             "observations_waiting": float(self.held),
         }
 
@@ -176,31 +202,75 @@ class Learner(Operator):
                 continue
             queue.append((record, observations))
             partition.queued += len(observations)
-            for seen in observations:
-                needed.add(seen.decision.state)
-                if seen.context is not None:
-                    needed.update(_needed(seen))
+            _gather(needed, observations)
         return len(queue) > before
 
-    def _advance(self, number: int, effects: Effects) -> None:
-        """Fold the queue and ask for one write, or ask for missing states first."""
-        partition = self._partitions[number]
-        if partition.fetching or not partition.queue:
-            return
-        # Not `needed - states.keys()`: that goes through all keys, which with 100,000 of them takes 2 to 8 ms a time.
-        missing = {name for name in partition.needed if name not in partition.states}
-        if missing:
-            partition.fetching |= missing
-            effects.append(FetchStates(tuple(StateKey(number, name) for name in sorted(missing))))
-            return
-        effects += self._folded(number, partition, effects)
-        self._trim()
+    def _advance(self, number: int, effects: Effects, *, is_read: bool = False) -> None:
+        """Fold the queue and ask for one write, or ask for missing states first.
 
-    def _folded(self, number: int, partition: _Partition, effects: Effects) -> list[WriteStates]:
-        """Fold the queue; records with impossible observations become dead letters, writes complete the others."""
-        folding, completes, applied, is_first = Folding(partition.states), [], [], partition.seen.add
+        The rest of a queue is waited for if there is room: one write takes less time than many. If all that was asked
+        for is read, and some had to be dropped meanwhile, its first records are folded all the same.
+        """
+        partition = self._partitions[number]
+        if not partition.queue:
+            return
+        if not partition.fetching:
+            states = self._states.known(number, partition.needed)
+            if len(states) == len(partition.needed):
+                self._fold(number, partition, partition.queue, states, effects)
+                partition.queue.clear()
+                partition.needed.clear()
+                partition.queued = 0
+                return
+            partition.fetching = dict.fromkeys([name for name in partition.needed if name not in states])
+            # In the order of the queue: what has been read can be folded, and makes room, before the rest is read.
+            effects.append(FetchStates(tuple(StateKey(number, name) for name in partition.fetching)))
+        if is_read or self._states.is_large:
+            self._fold_head(number, partition, effects)
+
+    def _fold_head(self, number: int, partition: _Partition, effects: Effects) -> None:
+        """Fold the first records of the queue, as far as their states are there."""
+        states: dict[str, PolicyState | None] = {}
+        head: list[_Queued] = []
+        for queued in partition.queue:
+            names = _names([queued])
+            found = self._states.known(number, names)
+            if len(found) < len(names):
+                break
+            states |= found
+            head.append(queued)
+        if head:
+            self._fold(number, partition, head, states, effects)
+        for _, observations in head:
+            partition.queue.popleft()
+            partition.queued -= len(observations or ())
+
+    def _fold(
+        self,
+        number: int,
+        partition: _Partition,
+        records: Sequence[_Queued],
+        states: dict[str, PolicyState | None],
+        effects: Effects,
+    ) -> None:
+        """Fold records on the states that they need; remember what comes of it, and ask for it to be written."""
+        writes = self._folded(number, partition, records, states, effects)
+        for write in writes:
+            self._states.put(number, write.states)
+        effects += writes
+
+    def _folded(
+        self,
+        number: int,
+        partition: _Partition,
+        records: Sequence[_Queued],
+        states: dict[str, PolicyState | None],
+        effects: Effects,
+    ) -> list[WriteStates]:
+        """Fold records; those with impossible observations become dead letters, writes complete the others."""
+        folding, completes, applied, is_first = Folding(states), [], [], partition.seen.add
         writes: list[WriteStates] = []
-        for record, observations in partition.queue:
+        for record, observations in records:
             if observations is None:
                 continue
             faults = []
@@ -220,22 +290,25 @@ class Learner(Operator):
                 completes.append(new_tuple(Position, record[:3]))
             if folding.numbers >= WRITE_NUMBERS:
                 writes.append(_write(number, partition, record.offset + 1, folding, completes))
-                folding, completes = Folding(partition.states), []
-        if (end := partition.queue[-1][0].offset + 1) != partition.stored:
+                folding, completes = Folding(states), []
+        if (end := records[-1][0].offset + 1) != partition.stored:
             writes.append(_write(number, partition, end, folding, completes))
         self._applied.update([seen.application for seen in applied])
         self._losses.add(applied)
-        partition.queue.clear()
-        partition.queued = 0
-        partition.needed.clear()
         return writes
 
     def _trim(self) -> None:
-        """Drop the least recently used states of the fullest partition; a later fetch sees every earlier write."""
-        while (excess := sum(len(each.states) for each in self._partitions.values()) - self._capacity) > 0:
-            largest = max((each.states for each in self._partitions.values()), key=len)
-            for _ in range(min(excess, len(largest))):
-                largest.popitem(last=False)
+        """Keep the bounds, but for what queues wait for.
+
+        If that alone takes too many bytes, only what is folded next stays: what the first record of each queue needs.
+        """
+        self._states.trim(self._waited_for)
+
+    def _waited_for(self) -> Container[str]:
+        waiting = [partition for partition in self._partitions.values() if partition.queue]
+        if not self._states.is_large:
+            return ChainMap(*(partition.needed for partition in waiting))
+        return ChainMap(*(_names([partition.queue[0]]) for partition in waiting))
 
 
 def _write(number: int, partition: _Partition, offset: int, folding: Folding, completes: list[Position]) -> WriteStates:

@@ -6,10 +6,8 @@ Once its state has been seen, a query never waits for Redis: a stale entry is us
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import attrgetter
 from sys import maxsize
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +19,8 @@ from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
+from streams.operators.shelves import Shelves
+from streams.topology import application_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,16 +138,6 @@ class _CachedState:
         self.size = 0
 
 
-class _ApplicationStates:
-    """The entries of one application, the least recently used first."""
-
-    __slots__ = ("entries", "size")
-
-    def __init__(self) -> None:
-        self.entries: OrderedDict[StateKey, _CachedState] = OrderedDict()
-        self.size = 0
-
-
 class StateView:
     """Least-recently-used view of policy states; if there are too many, the application with the most loses some.
 
@@ -156,17 +146,20 @@ class StateView:
         capacity_bytes: that they may take, estimated.
     """
 
-    __slots__ = ("_capacity", "_capacity_bytes", "_length", "_shelves", "size")
+    __slots__ = ("_shelves",)
 
     def __init__(self, capacity: int, capacity_bytes: int = maxsize) -> None:
-        self._capacity = capacity
-        self._capacity_bytes = capacity_bytes
-        self._shelves: defaultdict[str, _ApplicationStates] = defaultdict(_ApplicationStates)
-        self._length = 0
-        self.size = 0
+        self._shelves: Shelves[str, StateKey, _CachedState] = Shelves(
+            lambda _, entry: entry.size, capacity, capacity_bytes
+        )
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._shelves)
+
+    @property
+    def size(self) -> int:
+        """The bytes that the states take, estimated."""
+        return self._shelves.size
 
     def __contains__(self, key: StateKey) -> bool:
         return self._find(key) is not None
@@ -176,11 +169,11 @@ class StateView:
 
         If none is stored, it is the application's state if the policy has a `start`, else the initial one.
         """
-        entries = self._shelves[application].entries
-        entry = entries.get(key)
-        if entry is None:
+        shelf = self._shelves.find(application)
+        entry = None if shelf is None else shelf.entries.get(key)
+        if shelf is None or entry is None:
             return None
-        entries.move_to_end(key)
+        shelf.entries.move_to_end(key)
         arms = entry.arms
         if arms is None or arms.policy is not policy or arms.names is not names:
             state = entry.state or self._started(key, policy, application)
@@ -194,11 +187,11 @@ class StateView:
 
     def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
         name = StateKey(key.partition, application)
-        entries = self._shelves[application].entries
-        common = entries.get(name) if has_shared_prior(policy) else None
-        if common is None:
+        shelf = self._shelves.find(application)
+        common = shelf.entries.get(name) if shelf is not None and has_shared_prior(policy) else None
+        if shelf is None or common is None:
             return None
-        entries.move_to_end(name)  # however many contexts come, the state that they start from stays in the view
+        shelf.entries.move_to_end(name)  # however many contexts come, the state that they start from stays in the view
         return started(common.state, registry.spec(policy))
 
     def is_stale(self, key: StateKey, now_us: int) -> bool:
@@ -215,38 +208,20 @@ class StateView:
 
     def put(self, key: StateKey, state: PolicyState | None, now_us: int) -> None:
         """Store a state that was read."""
-        shelf = self._shelves[_application(key)]
-        entry = shelf.entries.get(key)
+        entry = self._find(key)
         if entry is None:
-            entry = shelf.entries[key] = _CachedState(state, now_us)
-            self._length += 1
+            entry = _CachedState(state, now_us)
         elif state is None or state != entry.state:  # without one of its own, the common state may have changed
             entry.state, entry.arms = state, None
         entry.read_us = now_us
         more = _size(key, state) - entry.size
         entry.size += more
-        shelf.size += more
-        self.size += more
-        while self._length > 1 and (self._length > self._capacity or self.size > self._capacity_bytes):
-            self._evict()
+        self._shelves.put(application_of(key.name), key, entry, more)
+        self._shelves.trim()
 
     def _find(self, key: StateKey) -> _CachedState | None:
-        shelf = self._shelves.get(_application(key))
+        shelf = self._shelves.find(application_of(key.name))
         return None if shelf is None else shelf.entries.get(key)
-
-    def _evict(self) -> None:
-        shelf = max(self._shelves.values(), key=_SIZE)
-        gone = shelf.entries.popitem(last=False)[1]
-        shelf.size -= gone.size
-        self.size -= gone.size
-        self._length -= 1
-
-
-_SIZE = attrgetter("size")
-
-
-def _application(key: StateKey) -> str:
-    return key.name.partition("/")[0]
 
 
 def _size(key: StateKey, state: PolicyState | None) -> int:

@@ -186,7 +186,7 @@ def test_cached_states_are_bounded_whichever_partition_needs_them() -> None:
 
     def fetched(partition: int, number: int) -> bool:
         """Teach a state; tell whether it had to be read."""
-        name = f"app-{number}"
+        name = f"app/{number}"
         seen = observation(query_id=f"q{next(ids)}")
         seen = seen._replace(decision=seen.decision._replace(state=name))
         record = Record(topics.OBSERVATIONS, partition, number, 1_000_000, None, CODEC.encode(seen))
