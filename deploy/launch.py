@@ -28,7 +28,7 @@ from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
 from deploy.local.logs import tail
-from deploy.local.process import free_port
+from deploy.local.process import ending, free_port
 from deploy.local.supervisor import Child, Supervisor
 from deploy.ports import fault_of, require_free
 from deploy.progress import Silent
@@ -284,10 +284,9 @@ class System:
                 if (name := self._announced(record.value)) in missing:
                     missing.discard(name)
                     self._progress.done(f"{name} is ready (process {self.pids.get(name)}, log {self.log(name)})")
-            dead = [child for child in self.status() if child.exit_code is not None and child.name in missing]
-            if dead:
-                name = dead[0].name
-                raise StartError(f"{name} ended with exit code {dead[0].exit_code}.\n{tail(self.log(name))}")
+            for name, code in [(child.name, child.exit_code) for child in self.status() if child.name in missing]:
+                if code is not None:
+                    raise StartError(f"{name} {ending(code)}.\n{tail(self.log(name))}")
             if asyncio.get_running_loop().time() > end:
                 name = min(missing)
                 raise StartError(

@@ -151,9 +151,9 @@ class Client:
         """
         try:
             counts = await self._transport.start((topics.PREDICTIONS,))
-        except BrokerUnavailableError as fault:
+        except BrokerUnavailableError:
             message = f"no Kafka broker answers at {self._bootstrap}; see `skysail doctor`, `skysail kafka start`"
-            raise BrokerUnavailableError(message) from fault
+            raise BrokerUnavailableError(message) from None  # the libraries' own tracebacks tell a user nothing more
         self._partitions = counts[topics.PREDICTIONS]  # `queries` and `feedback` have as many: the topology says so
         self._reader = asyncio.create_task(self._read(), name="client.reader")
         self._reader.add_done_callback(self._reader_ended)

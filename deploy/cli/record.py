@@ -6,7 +6,7 @@ import asyncio
 import re
 import signal
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,7 @@ SINCE = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
 def place_of(text: str, now_us: int) -> Place:
-    """Return the place that a text names: an offset, `now`, or an ISO time, local unless it says otherwise.
+    """Return the place that a text names: an offset, `now`, or an ISO time, UTC unless it says otherwise.
 
     Raises:
         UsageError: it names none.
@@ -59,7 +59,8 @@ def place_of(text: str, now_us: int) -> Place:
     if text == "now":
         return Time(now_us)
     try:
-        return Time(int(datetime.fromisoformat(text).timestamp() * 1e6))
+        moment = datetime.fromisoformat(text)
+        return Time(int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1e6))
     except ValueError:
         message = f"{text!r} is no place: write an offset, `now`, or a time such as 2026-11-23T14:00"
         raise UsageError(message) from None
@@ -97,8 +98,8 @@ def span_of(begin: str | None, ago: str | None, end: str | None, *, follow: bool
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--topics", "names", help="Names without the prefix, by commas [default: what replay needs].")
 @click.option("--since", "ago", help="Begin so long ago: 90s, 30m, 1.5h, 7d [default: the oldest record].")
-@click.option("--from", "begin", help="Begin at this time (ISO), at `now`, or at this offset of each partition.")
-@click.option("--until", "end", help="End before this time or offset [default: the present end].")
+@click.option("--from", "begin", help="Begin at this time (ISO, UTC), `now`, or this offset of each partition.")
+@click.option("--until", "end", help="End before this time (ISO, UTC) or offset [default: the present end].")
 @click.option("--follow", is_flag=True, help="Go on with what comes, until --until or Ctrl-C.")
 @json_option
 @with_settings

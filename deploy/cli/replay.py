@@ -75,7 +75,8 @@ def replay(
     """Ask a running deployment the queries of the trace in FOLDER again, each at its time divided by the speed.
 
     Feedback is sent when the answer to its query has come, after the delay that was recorded. Nobody waits for an
-    answer before the next query is sent; the last lines say how far the sending fell behind.
+    answer before the next query is sent; the last lines say how far the sending fell behind. If no answer came at all,
+    the exit status is 1.
 
     With --offline nobody is asked. The kernels do all again from what is recorded, in virtual time. Decisions, answers,
     observations and states must be the same, bit for bit; else every difference is printed, and the exit status is 1.
@@ -104,6 +105,13 @@ def replay(
         print_json(score)
     else:
         _print(score)
+    if score["sent"] and not score["answered"]:
+        click.echo(_nobody(there.prefix), err=True)
+        raise SystemExit(1)
+
+
+def _nobody(prefix: str) -> str:
+    return f"nobody answered at prefix {prefix}: is a deployment running there? SKYSAIL_PREFIX={prefix} skysail doctor"
 
 
 async def _played(settings: Settings, trace: Trace, play: Play) -> dict[str, Any]:

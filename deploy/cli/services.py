@@ -124,7 +124,7 @@ def _started(running: Running, what: str, verb: str, folder: Path, *, as_json: b
     if as_json:
         print_json({"address": running.address, "pid": running.pid, "data": str((folder / verb).resolve())})
         return
-    click.echo(f"{what} listens on {running.address} (process {running.pid}); its data are in {folder / verb}")
+    click.echo(f"{what} listens on {running.address} (process {running.pid}); its data is in {folder / verb}")
     click.echo(f"stop it, from this folder, with: skysail {verb} stop")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from deploy.cli.common import Verb, json_option, print_json, print_table
-from deploy.cli.simulation_page import describe
+from deploy.cli.simulation_page import describe, left_out
 from deploy.config import plan as plans
 from deploy.errors import UsageError
 from workers.simulation.calibration import Calibration, calibrate
@@ -122,6 +122,8 @@ def _sweep(given: plans.PlanOf, folder: Path, seed: int | None, sweep: Sweep, *,
     if as_json:
         print_json({"workers": {count: run.as_dict() for count, run in runs.items()}, "enough": enough})
     else:
+        for line in left_out(runs[sweep.least].plan):
+            click.echo(line)
         print_table(
             ("workers", "in time", "p50 ms", "p99 ms", "in time/s", "busy"),
             [_line(count, run) for count, run in runs.items()],

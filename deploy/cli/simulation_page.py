@@ -9,6 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from workers.simulation.plan import Plan
     from workers.simulation.run import Run
 
 _BARS = "▁▂▃▄▅▆▇█"
@@ -19,7 +20,17 @@ _POINTS = ("p50", "p90", "p95", "p99", "p999", "max")
 
 def describe(run: Run) -> str:
     """Return a simulation's figures and plots."""
-    return "\n".join([*_application(run), "", *_models(run), "", *_spread(run), "", *_over_time(run)])
+    return "\n".join(
+        [*left_out(run.plan), *_application(run), "", *_models(run), "", *_spread(run), "", *_over_time(run)]
+    )
+
+
+def left_out(plan: Plan) -> list[str]:
+    """Say how much of a trace is played, if it is not all."""
+    if not plan.left_out:
+        return []
+    played = len(plan.arrivals_us)
+    return [f"{played:,} of {played + plan.left_out:,} queries of the trace (seconds: {plan.seconds:g})"]
 
 
 def _application(run: Run) -> list[str]:
@@ -62,20 +73,21 @@ def _models(run: Run) -> list[str]:
 
 
 def _spread(run: Run) -> list[str]:
-    """Draw how many queries took how long, up to the 99.9th percentile; the objective is marked."""
+    """Draw how many queries took how long; what the slowest 0.1 % took is in the last line. The objective is marked."""
     latency_us = run.latency_us[run.counted]
     if not len(latency_us):
         return ["no query counts"]
     slo_us = run.plan.application.slo_us
     most_us = max(float(np.quantile(latency_us, 0.999)), 1.0)
     edges = np.linspace(0.0, most_us, _LINES + 1)
-    counts = np.histogram(latency_us, edges)[0]
+    counts = np.histogram(np.minimum(latency_us, most_us), edges)[0]
     lines = ["latency ms, share of the queries"]
     for low_us, high_us, count in zip(edges[:-1], edges[1:], counts, strict=True):
         mark = " ◀ objective" if low_us < slo_us <= high_us else ""
         share = count / len(latency_us)
         bar = "█" * round(_WIDTH * count / max(1, counts.max()))
-        lines.append(f"{low_us / 1e3:6.1f} to {high_us / 1e3:<6.1f} {bar} {share:.1%}{mark}")
+        end = f"to {high_us / 1e3:<6.1f}" if high_us < most_us else "and above"
+        lines.append(f"{low_us / 1e3:6.1f} {end} {bar} {share:.1%}{mark}")
     return lines
 
 

@@ -13,6 +13,7 @@ import yaml
 from deploy.cli.common import VerbGroup, json_option, print_json, print_table, with_settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from schemas import topics
 from streams.trace.contents import contents, plot
 from streams.trace.importing import imported
 from streams.trace.manifest import Manifest
@@ -37,7 +38,7 @@ A mapping says which columns make queries and feedback:
   label: {column: answer}
   delay: {value: 30}
 """
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 MOST = 8  # applications that are shown
 
 
@@ -60,7 +61,7 @@ def show(settings: Settings, folder: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({**summary(folder, opened.manifest), **found.summary()})
     else:
-        print_contents(folder, opened.manifest)
+        print_contents(folder, opened.manifest, found.observations)
         _print_found(found)
 
 
@@ -137,18 +138,30 @@ def summary(folder: Path, manifest: Manifest) -> dict[str, object]:
     }
 
 
-def print_contents(folder: Path, manifest: Manifest) -> None:
-    """Print what a trace holds as a table."""
+def print_contents(folder: Path, manifest: Manifest, observations: int = 0) -> None:
+    """Print what a trace holds as a table; observations that were counted stand beside their records."""
+    inside = {topics.OBSERVATIONS: f" ({observations:,} observations)"} if observations else {}
     rows = [
-        (topic.name, topic.partitions, f"{topic.count:,}", f"{topic.bytes / MIB:.1f}", topic.dropped, topic.missed)
-        for topic in manifest.topics.values()
+        (
+            topic.name,
+            topic.partitions,
+            f"{topic.count:,}{inside.get(topic.name, '')}",
+            _size(topic.bytes),
+            topic.dropped,
+            topic.missed,
+        )
+        for topic in sorted(manifest.topics.values(), key=lambda one: one.name)
     ]
-    print_table(("topic", "partitions", "records", "MiB", "dropped", "missed"), rows)
+    print_table(("topic", "partitions", "records", "size", "dropped", "missed"), rows)
     span = "nothing yet"
     if manifest.from_us is not None and manifest.until_us is not None:
         seconds = (manifest.until_us - manifest.from_us) / 1e6
         span = f"{_time(manifest.from_us)} to {_time(manifest.until_us)} ({seconds:,.0f} s)"
-    click.echo(f"{folder}: {manifest.prefix}, {manifest.count:,} records, {manifest.bytes / MIB:.1f} MiB, {span}")
+    click.echo(f"{folder}: {manifest.prefix}, {manifest.count:,} records, {_size(manifest.bytes)}, {span}")
+
+
+def _size(count: int) -> str:
+    return f"{count / MIB:,.1f} MiB" if count >= MIB else f"{count / KIB:.1f} KiB"
 
 
 def _time(time_us: int) -> str:

@@ -200,7 +200,7 @@ def made(given: PlanOf, folder: Path, seed: int | None = None) -> tuple[plan.Pla
     """
     of_arrivals, of_run = np.random.default_rng(given.seed if seed is None else seed).spawn(2)
     try:
-        arrivals_us, seconds = _arrivals(given, folder, of_arrivals)
+        arrivals_us, seconds, left_out = _arrivals(given, folder, of_arrivals)
         legs = _legs(given.overheads, folder)
         models = tuple(_model(name, model, folder) for name, model in given.models.items())
         found = plan.Plan(
@@ -212,6 +212,7 @@ def made(given: PlanOf, folder: Path, seed: int | None = None) -> tuple[plan.Pla
             given.selection.replicas,
             _us(given.selection.poll_ms),
             _us(given.warm_up_s * 1e3),
+            left_out,
         )
         found.policy()
         for model in models:
@@ -235,15 +236,17 @@ def calibration(path: Path) -> Calibration:
         raise SettingsError(f"{path}: {error}") from error
 
 
-def _arrivals(given: PlanOf, folder: Path, random: np.random.Generator) -> tuple[NDArray[np.int64], float]:
+def _arrivals(given: PlanOf, folder: Path, random: np.random.Generator) -> tuple[NDArray[np.int64], float, int]:
+    """Return when queries come (us), for how long (s), and how many of a trace come later."""
     of = given.arrivals
     if of.trace is not None:
-        found = arrivals.trace(_stamps(folder / of.trace.expanduser()), of.speed, given.seconds)
-        return found, given.seconds or (int(found[-1]) + 1) / 1e6
+        stamps_us = _stamps(folder / of.trace.expanduser())
+        found = arrivals.trace(stamps_us, of.speed, given.seconds)
+        return found, given.seconds or (int(found[-1]) + 1) / 1e6, len(stamps_us) - len(found)
     seconds = given.seconds or 60.0
     if of.poisson is not None:
-        return arrivals.poisson(of.poisson, seconds, random), seconds
-    return arrivals.constant(of.constant or 1.0, seconds), seconds
+        return arrivals.poisson(of.poisson, seconds, random), seconds, 0
+    return arrivals.constant(of.constant or 1.0, seconds), seconds, 0
 
 
 def _stamps(path: Path) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ from deploy.state.messages import messages
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import OBSERVATIONS, TOPICS, history
 from streams.operators.contract import Record
+from streams.runtime.clock import SystemClock
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def recorded(folder: Path, codec: Codec, application: str | None) -> History:
     if OBSERVATIONS not in trace.topics():
         there = ", ".join(trace.topics()) or "nothing"
         raise EvaluationError(f"{folder} holds {there}; record the topic {OBSERVATIONS} to evaluate policies")
-    return history(trace.merged([topic for topic in TOPICS if topic in trace.topics()]), codec, application)
+    topics = [topic for topic in TOPICS if topic in trace.topics()]
+    return history(trace.merged(topics), codec, application, trace.manifest.until_us or 0)
 
 
 def live(settings: Settings, codec: Codec, application: str) -> History:
@@ -42,8 +44,10 @@ def live(settings: Settings, codec: Codec, application: str) -> History:
         EvaluationError: there are no observations of the application.
         Unreachable: no broker answers.
     """
+    now_us = SystemClock().now_us()  # a deployment may be quiet: its newest record is no clock
     with answering(settings):
-        return history((each for topic in TOPICS for each in _records(settings, topic)), codec, application)
+        records = (each for topic in TOPICS for each in _records(settings, topic))
+        return history(records, codec, application, now_us)
 
 
 def _records(settings: Settings, topic: str) -> Iterator[Record]:

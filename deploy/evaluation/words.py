@@ -33,8 +33,9 @@ def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
 def story(evaluation: Evaluation) -> Iterator[str]:
     """Yield what was judged, what it has cost, how late feedback is."""
     by = " and ".join(evaluation.served_by)
+    decisions = "decision" if evaluation.decisions == 1 else "decisions"
     yield (
-        f"{evaluation.application}: {evaluation.decisions:,} decisions by {by}, {_time(evaluation.from_us)} to"
+        f"{evaluation.application}: {evaluation.decisions:,} {decisions} by {by}, {_time(evaluation.from_us)} to"
         f" {_time(evaluation.until_us)}; what if {evaluation.policy}?"
     )
     left = [f"{count:,} ({reason})" for reason, count in evaluation.left_out.items() if count]

@@ -78,6 +78,11 @@ def stop(process: Process, grace_s: float = 10.0) -> int:
     return process.wait()
 
 
+def ending(code: int) -> str:
+    """Say how a child ended, by its exit code; below 0 it is the signal that killed it."""
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
 def stop_all(processes: Iterable[Process], grace_s: float = 10.0) -> None:
     """Stop children together: SIGTERM to each, then, at the latest after `grace_s`, SIGKILL to each one's group."""
     processes = list(processes)
@@ -102,7 +107,7 @@ def wait_ready(process: Process, ready: Callable[[], bool], *, name: str, log: P
     deadline = time.monotonic() + timeout_s
     while not ready():
         if process.poll() is not None:
-            raise StartError(f"{name} ended with exit code {process.returncode} while starting.\n{tail(log)}")
+            raise StartError(f"{name} {ending(process.returncode)} while starting.\n{tail(log)}")
         if time.monotonic() > deadline:
             raise StartError(f"{name} was not ready after {timeout_s:g} s. Its log is {log}.\n{tail(log)}")
         time.sleep(_POLL_S)

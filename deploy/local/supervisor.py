@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 from deploy.local import logs
-from deploy.local.process import Process, spawn, stop_all
+from deploy.local.process import Process, ending, spawn, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,7 +113,7 @@ class _Slot:
     def _died(self, process: Process, code: int, now_s: float, backoff: Backoff) -> None:
         process.kill_group()  # what it had started itself must not outlive it
         self.process, self.exit_code = None, code
-        self._retry_later(f"(pid {process.pid}) ended with exit code {code}", now_s, backoff)
+        self._retry_later(f"(pid {process.pid}) {ending(code)}", now_s, backoff)
 
     def _retry_later(self, what: str, now_s: float, backoff: Backoff) -> None:
         self.deaths = backoff.deaths(self.deaths, now_s - self.started_s)

@@ -156,5 +156,6 @@ def _is_growing(lags: Series) -> bool:
 def _letters(letters: Sequence[LetterRow]) -> Iterator[Alert]:
     for row in letters:
         if row["minute"]:
-            text = f"{row['minute']:.0f} dead letters in the last minute: {row['topic']}, cause {row['cause']}"
+            letter = "dead letter" if round(row["minute"]) == 1 else "dead letters"
+            text = f"{row['minute']:.0f} {letter} in the last minute: {row['topic']}, cause {row['cause']}"
             yield Alert(level="warn", text=text, command=row["command"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from streams.evaluation.candidate import Candidate
     from streams.evaluation.history import History
 
+_MINUTE_US = 60_000_000
 _POINTS = 60  # of the course over time
 _MOST_UNKNOWN = 0.01  # share of a candidate's decisions of which nothing is known, above which nothing is recommended
 
@@ -121,10 +123,7 @@ def evaluate(
     closed = history.closed(window_s)
     judged = sorted([seen for seen in closed if _is_known(seen)], key=lambda seen: seen.predicted_us)
     if not judged:
-        raise EvaluationError(
-            f"none of {len(history.observations)} observations can be judged: their windows of {window_s:g} s have not"
-            " ended, or no loss is known"
-        )
+        raise EvaluationError(_why_none(history, closed, window_s))
     arms = _arms(judged)
     target = candidate.propensities(judged, history.observations, arms)
     log = _log(judged, target, arms)
@@ -153,6 +152,18 @@ def evaluate(
         window_s=window_s,
         alpha=alpha,
         recommendation=_recommend(candidate.name, course[-1], samples, log.unsupported, least, found),
+    )
+
+
+def _why_none(history: History, closed: Sequence[Observation], window_s: float) -> str:
+    """Say why no decision can be judged, and what to do."""
+    if closed:
+        return f"no loss is known of the {len(closed):,} observations whose windows of {window_s:g} s have ended"
+    first_us = min(seen.predicted_us for seen in history.observations) + int(window_s * 1e6)
+    ends = datetime.fromtimestamp(-(-first_us // _MINUTE_US) * 60, UTC)  # the next full minute
+    return (
+        f"none of {len(history.observations):,} observations can be judged: their windows of {window_s:g} s have not"
+        f" ended; wait until {ends:%H:%M} UTC (record a trace until then), or say --window SECONDS"
     )
 
 

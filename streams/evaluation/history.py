@@ -44,18 +44,19 @@ class History:
         return tuple([seen for seen in self.observations if seen.predicted_us <= end_us])
 
 
-def history(records: Iterable[Record], codec: Codec, application: str | None) -> History:
+def history(records: Iterable[Record], codec: Codec, application: str | None, until_us: int = 0) -> History:
     """Gather what the records of `TOPICS` say about an application; other topics and bytes are passed over.
 
     Args:
         records: in the order of each partition.
         codec: of the records.
         application: its name; None = the only one that there is.
+        until_us: a moment until which everything is known, even if no record is as late.
 
     Raises:
         EvaluationError: there are no observations of it, or several applications to choose from.
     """
-    gathered = _Gathered()
+    gathered = _Gathered(until_us)
     for record in records:
         if record.value is not None:
             gathered.take(record, codec)
@@ -65,11 +66,11 @@ def history(records: Iterable[Record], codec: Codec, application: str | None) ->
 class _Gathered:
     """What has been read so far, of all applications."""
 
-    def __init__(self) -> None:
+    def __init__(self, until_us: int) -> None:
         self._observations: dict[str, dict[str, Observation]] = {}
         self._predicted_us: dict[str, dict[str, int]] = {}
         self._windows_s: dict[str, float] = {}
-        self._until_us = 0
+        self._until_us = until_us
         self._topics: Counter[str] = Counter()
 
     def take(self, record: Record, codec: Codec) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.framing import peek_id, peek_texts
-from schemas.records import Outcome, Prediction, Status
+from schemas.records import Observations, Outcome, Prediction, Status
 from streams.trace.times import Times
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Contents:
         applications: queries by application.
         statuses: predictions by status.
         models: outputs by model, version and outcome.
+        observations: in all records of their topic, which hold several each.
         delays: from predictions to their feedback.
         unmatched: feedback whose prediction is not in the trace before it.
         undecodable: records that are no record of ours.
@@ -50,6 +51,7 @@ class Contents:
     applications: Counter[str] = field(default_factory=Counter)
     statuses: Counter[str] = field(default_factory=Counter)
     models: dict[str, Counter[str]] = field(default_factory=dict)
+    observations: int = 0
     delays: Times = field(default_factory=Times)
     unmatched: int = 0
     undecodable: int = 0
@@ -62,6 +64,7 @@ class Contents:
             "applications": dict(self.applications.most_common()),
             "statuses": dict(self.statuses),
             "models": {model: dict(outcomes) for model, outcomes in sorted(self.models.items())},
+            "observations": self.observations,
             "feedback_delay_ms": {name: self.delays.quantile_ms(share) for name, share in points.items()},
             "feedback_unmatched": self.unmatched,
             "undecodable": self.undecodable,
@@ -102,6 +105,8 @@ def _look(record: Record, found: Contents, answered: dict[str, int], codec: Code
                 found.unmatched += 1
             else:
                 found.delays.add(record.timestamp_us - at_us)
+        case topics.OBSERVATIONS:
+            found.observations += len(codec.decode(Observations, record.value).items)
 
 
 def _predicted(prediction: Prediction, found: Contents) -> None:

@@ -113,6 +113,7 @@ class Plan:
         selections: processes of the role `selection`.
         poll_us: the least time between two polls of one of them.
         warm_up_us: queries sent before this are simulated and not counted.
+        left_out: queries of the trace that come too late to be sent.
     """
 
     arrivals_us: NDArray[np.int64]
@@ -123,6 +124,7 @@ class Plan:
     selections: int = 1
     poll_us: int = 0
     warm_up_us: int = 0
+    left_out: int = 0
 
     def with_workers(self, replicas: int, model: str = "") -> Plan:
         """Return the plan with so many workers of a model, or of each.

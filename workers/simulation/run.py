@@ -166,6 +166,7 @@ class Run:
         names = [model.name for model in self.plan.models]
         return {
             **self.figures(),
+            "left_out": self.plan.left_out,
             "models": {name: self.model_figures(index) for index, name in enumerate(names)},
         }
 

@@ -330,7 +330,11 @@ class KafkaTail:
         except (TimeoutError, UnknownTopicOrPartitionError) as fault:
             await self.stop()
             where = f"{', '.join(names)} on {self._connection.bootstrap}"
-            raise MisconfiguredError(f"cannot find {where}; create the topics (`skysail topics create`)") from fault
+            prefix = self._connection.prefix
+            raise MisconfiguredError(
+                f"cannot find {where}; is the prefix {prefix!r} right? If so, create its topics:"
+                f" SKYSAIL_PREFIX={prefix} skysail topics create"
+            ) from fault
         except KafkaError as fault:
             await self.stop()
             where = f"no broker answers at {self._connection.bootstrap}"

@@ -130,6 +130,16 @@ def test_a_child_that_keeps_dying_is_started_ever_more_slowly() -> None:
     assert 60 <= len(machine.launched) <= 70
 
 
+@pytest.mark.parametrize(("code", "said"), [(3, "ended with exit code 3"), (-9, "was killed by signal 9")])
+def test_how_a_child_ended_is_said(caplog: pytest.LogCaptureFixture, code: int, said: str) -> None:
+    """A signal by its number, not as an exit code below 0."""
+    machine = Machine()
+    supervisor = machine.supervise("a")
+    machine.launched[0].returncode = code
+    supervisor.step()
+    assert f"a (pid 1) {said}; starts again" in caplog.text
+
+
 def test_a_child_that_ends_by_itself_is_quoted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The last lines of this life of it are told with its death; not those of an earlier one."""
     machine, log = Machine(), tmp_path / "a.log"

@@ -14,13 +14,13 @@ NOW_US = 1_766_000_000_000_000
 
 
 def test_places_are_offsets_times_and_now() -> None:
-    """A time without a zone is the machine's own."""
+    """A time without a zone is UTC, as are all times that are printed."""
     assert place_of("12", NOW_US) == Offset(12)
     assert place_of("now", NOW_US) == Time(NOW_US)
     assert place_of("2026-11-23T14:00+02:00", NOW_US) == Time(
         int(datetime(2026, 11, 23, 12, tzinfo=UTC).timestamp()) * 1_000_000
     )
-    assert place_of("2026-11-23", NOW_US) == Time(int(datetime(2026, 11, 23).timestamp()) * 1_000_000)  # noqa: DTZ001
+    assert place_of("2026-11-23", NOW_US) == Time(int(datetime(2026, 11, 23, tzinfo=UTC).timestamp()) * 1_000_000)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("30m", 1_800), ("1.5h", 5_400), ("7d", 604_800)])

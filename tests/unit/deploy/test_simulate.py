@@ -1,6 +1,7 @@
 """`skysail simulate`: plans are checked key by key, and its answers are those of the simulator."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,27 @@ def test_a_csv_trace_is_played(tmp_path: Path) -> None:
     text = PLAN.replace("{poisson: 300}", "{trace: azure.csv}").replace("seconds: 5", "seconds: 60")
     plan, _ = made(read(written(tmp_path, text)), tmp_path)
     assert plan.arrivals_us.tolist() == [0, 2_000_000]
+
+
+def test_a_trace_that_is_cut_is_told(tmp_path: Path) -> None:
+    """How many of its queries are played, in the page, in the table and in the JSON; nothing if all are."""
+    (tmp_path / "times.txt").write_text("0\n1\n7\n", encoding="utf-8")
+    text = PLAN.replace("{poisson: 300}", "{trace: times.txt}")
+    path = str(written(tmp_path, text))
+    for more in ((), ("--workers", "1..2")):
+        assert simulate(path, *more).output.startswith("2 of 3 queries of the trace (seconds: 5)\n")
+    assert json.loads(simulate(path, "--json").output)["left_out"] == 1
+    assert "of the trace" not in simulate(str(written(tmp_path, text.replace("seconds: 5", "")))).output
+
+
+def test_the_spread_holds_every_query(tmp_path: Path) -> None:
+    """Its last line is open: the slowest are there, too."""
+    lines = (
+        simulate(str(written(tmp_path, PLAN))).output.split("share of the queries\n")[1].split("\n\n")[0].splitlines()
+    )
+    assert "and above" in lines[-1]
+    shares = [float(re.findall(r"(\d+\.\d)%", line)[0]) for line in lines]
+    assert sum(shares) == pytest.approx(100.0, abs=0.05 * len(lines))
 
 
 def recorded(folder: Path) -> list[int]:

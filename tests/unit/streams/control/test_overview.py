@@ -274,6 +274,17 @@ def test_late_answers_are_told_with_what_helps(cores: float, command: str) -> No
     assert text.endswith(f"$ {command}")
 
 
+def test_one_dead_letter_is_not_many() -> None:
+    """The alert counts in plain English."""
+    page = Page()
+    page.everybody()
+    name = "dead_letters_total{cause=late,topic=feedback}"
+    page.report("joiner@2", {name: 3.0})
+    page.later(1)
+    page.report("joiner@2", {name: 4.0})
+    assert page.texts()[0].startswith("warn: 1 dead letter in the last minute: feedback")
+
+
 def test_dead_letters_of_the_last_minute_are_told_and_older_ones_only_listed() -> None:
     """What is in the topic since yesterday needs nobody tonight."""
     page = Page()

@@ -161,10 +161,25 @@ def test_a_history_holds_each_query_once_and_what_still_waits() -> None:
     records = [Record(topic, 0, at, at * STEP_US, None, value) for at, (topic, value) in enumerate(values)]
     found = history(records, codec, None)
     assert found == History("shop", UNIFORM[:3], {"q-9": 9 * STEP_US}, 5 * STEP_US, 5.0)
+    assert history(records, codec, None, until_us=99 * STEP_US).until_us == 99 * STEP_US
     with pytest.raises(EvaluationError, match="there are: shop"):
         history(records, codec, "shoe")
     with pytest.raises(EvaluationError, match="any application"):
         history([], codec, None)
+
+
+def test_windows_that_have_not_ended_are_waited_for() -> None:
+    """The refusal says until when; the first query was asked at the first second of 1970."""
+    young = past(UNIFORM[:3], until_us=UNIFORM[2].predicted_us)
+    with pytest.raises(EvaluationError, match=r"of 600 s have not ended; wait until 00:1[01] UTC .* --window SECONDS"):
+        evaluate(young, candidate("thompson"), 600.0)
+
+
+def test_losses_that_nobody_knows_are_another_reason() -> None:
+    """Waiting would not help."""
+    silent = tuple(seen._replace(losses=(None, None, None)) for seen in UNIFORM[:3])
+    with pytest.raises(EvaluationError, match="no loss is known of the 3 observations"):
+        evaluate(past(silent), candidate("thompson"), 60.0)
 
 
 def test_delays_count_what_waits_and_what_never_came() -> None:

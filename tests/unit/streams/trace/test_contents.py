@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from click.testing import CliRunner
 
+from deploy.cli import skysail
 from schemas.codec import Codec
-from schemas.records import Feedback, ModelOutput, Outcome, Prediction, Query, Status
+from schemas.records import Feedback, ModelOutput, Observations, Outcome, Prediction, Query, Status
 from streams.operators.contract import Record
 from streams.trace.contents import STEPS, contents, plot
 from streams.trace.manifest import Manifest
 from streams.trace.reader import Trace
 from streams.trace.writer import TraceWriter
+from tests.histories import served
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +41,7 @@ def answer(query_id: str, status: Status, reason: str | None, *outputs: ModelOut
 def recorded(folder: Path, records: Sequence[Record]) -> Trace:
     """Return records as a trace."""
     with TraceWriter(folder, Manifest("shop", "0"), CODEC) as writer:
-        for topic in ("queries", "predictions", "feedback"):
+        for topic in ("queries", "predictions", "feedback", "observations"):
             writer.expect(topic, {0: 0})
         writer.add(records)
     return Trace.open(folder)
@@ -64,6 +68,16 @@ def test_rates_applications_models_and_delays_are_counted(tmp_path: Path) -> Non
     assert sum(found.counts["queries"]) == 60
     assert len(found.counts["queries"]) == STEPS
     assert found.summary()["feedback_delay_ms"]["p99"] == pytest.approx(5_000, rel=0.01)
+
+
+def test_observations_are_counted_one_by_one(tmp_path: Path) -> None:
+    """A record holds several; the table says both, sorted by topic, small sizes in KiB."""
+    values = [Observations(served("exp3", 5)), Observations(served("exp3", 2))]
+    trace = recorded(tmp_path / "t", [record("observations", at, at, value) for at, value in enumerate(values)])
+    assert contents(trace, CODEC).observations == 7
+    shown = CliRunner().invoke(skysail, ["trace", "show", str(tmp_path / "t")]).stdout.splitlines()
+    assert re.search(r"observations +1 +2 \(7 observations\) +\d+\.\d KiB", "\n".join(shown))
+    assert [line.split()[0] for line in shown[1:5]] == ["feedback", "observations", "predictions", "queries"]
 
 
 def test_a_trace_without_records_has_no_rates(tmp_path: Path) -> None:
