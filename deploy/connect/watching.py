@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deploy.config.addresses import connection
@@ -17,6 +18,7 @@ from workers.simulation.calibration import Answer, Stamped
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
+    from streams.operators.contract import Record
 
 _POLL_MS = 100
 
@@ -37,14 +39,16 @@ async def watch(settings: Settings, codec: Codec, seconds: float) -> tuple[list[
             records = await tail.poll(_POLL_MS)
             read_us = clock.now_us()
             for record in records:
-                try:
-                    if record.topic == topics.PREDICTIONS:
-                        answers.append(Answer(codec.decode(Prediction, record.value), read_us))
-                    else:
-                        batches.append(Stamped(codec.decode(ModelPredictions, record.value), record.timestamp_us))
-                except DecodeError:  # another's record: it tells nothing about ours
-                    continue
+                _take(record, codec, read_us, answers, batches)
             await asyncio.sleep(0)
     finally:
         await tail.stop()
     return answers, batches
+
+
+def _take(record: Record, codec: Codec, read_us: int, answers: list[Answer], batches: list[Stamped]) -> None:
+    with suppress(DecodeError):  # another's record: it tells nothing about ours
+        if record.topic == topics.PREDICTIONS:
+            answers.append(Answer(codec.decode(Prediction, record.value), read_us))
+        else:
+            batches.append(Stamped(codec.decode(ModelPredictions, record.value), record.timestamp_us))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from deploy.config.addresses import connection
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from deploy.config.settings import Settings
     from schemas.codec import Codec
     from schemas.records import Candidate
+    from streams.operators.contract import Record
     from streams.promotion.lifecycle import Comparison
 
 _STOP_S = 2.0
@@ -48,11 +50,12 @@ async def _fold(settings: Settings, codec: Codec, since_us: int, into: Compariso
     try:
         while not reader.caught_up:
             for record in await reader.poll(200):
-                try:
-                    several = codec.decode(Observations, record.value).items
-                except DecodeError:
-                    continue  # the learner makes a dead letter of it
-                for seen in several:
-                    into.take(seen, record.timestamp_us, record.partition)
+                _take(record, codec, into)
     finally:
         await reader.stop(_STOP_S)
+
+
+def _take(record: Record, codec: Codec, into: Comparison) -> None:
+    with suppress(DecodeError):  # the learner makes a dead letter of it
+        for seen in codec.decode(Observations, record.value).items:
+            into.take(seen, record.timestamp_us, record.partition)

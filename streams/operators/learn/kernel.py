@@ -50,16 +50,21 @@ CONFIRM_US = 5_000_000
 WRITE_NUMBERS = 125_000
 
 
+def _needed(seen: Observation) -> Sequence[str]:
+    """Return the states of a context's observation; of no policy's only its own: it is a dead letter."""
+    try:
+        return states_of(seen)
+    except PolicyError:
+        return (seen.decision.state,)
+
+
 def _gather(names: dict[str, None], observations: Sequence[Observation]) -> None:
     """Add the states without which observations cannot be folded, in order; one of no policy is a dead letter."""
     for seen in observations:
         names[seen.decision.state] = None
         if seen.context is not None:
-            try:
-                for name in states_of(seen):
-                    names[name] = None
-            except PolicyError:
-                continue
+            for name in _needed(seen):
+                names[name] = None
 
 
 def _names(records: Iterable[_Queued]) -> dict[str, None]:

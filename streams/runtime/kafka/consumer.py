@@ -1,11 +1,13 @@
 """A member of a consumer group, on aiokafka; `source` says how its records are fetched.
 
-What this adapter makes up for (each measured, aiokafka 0.14): an exception in a poll loses records whose position
-has already advanced, so every position is set back to what was handed out; a cancelled `getmany()` disables
-`max_poll_interval` for good, so polls are never cancelled; records can be fetched while the assignment callback still
-decides where to start, so they are held back until it has; exceptions of rebalance callbacks are swallowed, so they
-are kept and raised by the next poll; commit and stop wait for a dead broker for ever, so both get a limit; a static
-member never leaves its group, so it becomes a dynamic one for its last request, unless it shall stay.
+What this adapter makes up for (each measured, aiokafka 0.14):
+
+- An exception in a poll loses records whose position has advanced. So positions are set back to what was handed out.
+- A cancelled `getmany()` disables `max_poll_interval` for good. So polls are never cancelled.
+- Records can be fetched while the assignment callback still decides where to start. So they are held back until then.
+- Exceptions of rebalance callbacks are swallowed. So they are kept, and the next poll raises them.
+- Commit and stop wait for a dead broker without end. So both get a limit.
+- A static member never leaves its group. So it becomes a dynamic one for its last request, unless it is to stay.
 """
 
 from __future__ import annotations
