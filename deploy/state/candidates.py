@@ -111,8 +111,8 @@ def carry_out(settings: Settings, codec: Codec, step: Promotion, holdback: float
     is_serving = serving.version == step.candidate
     if step.share == WHOLE:
         if not is_serving:
-            desired.use(settings, codec, step.name, step.candidate)
-        if holdback and serving.shares.get(step.incumbent) != holdback:
+            desired.use(settings, codec, step.name, step.candidate, holdback)
+        elif holdback and serving.shares.get(step.incumbent) != holdback:
             desired.run_beside(settings, codec, step.name, step.incumbent, holdback)
     elif step.action == Action.BACK.value:
         _take_back(settings, codec, step, serving)

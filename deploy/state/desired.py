@@ -295,19 +295,20 @@ def _version(settings: Settings, codec: Codec, name: str, version: str) -> Model
     return listed[version]
 
 
-def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tuple[str, str]:
-    """Let a known version of a model serve all queries; returns the former and the present one.
+def use(settings: Settings, codec: Codec, name: str, version: str | None, holdback: float = 0.0) -> tuple[str, str]:
+    """Let a known version of a model serve; returns the former and the present one.
 
-    Its canaries end; shadows go on.
+    Its canaries end; shadows go on. All in one record: a version that keeps a share is never unloaded for it.
 
     Args:
         settings: of the deployment.
         codec: of its records.
         name: of the model.
         version: that is to serve; None = the one that was added before the one that serves.
+        holdback: share of the queries that the former one keeps.
 
     Raises:
-        UsageError: there is no such model or version.
+        UsageError: there is no such model or version, or the two cannot share queries.
         DeployError: the broker refused it.
     """
     serving = _serving(settings, codec, name)
@@ -319,5 +320,6 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None) -> tup
             raise UsageError(f"{name} {serving.version} is the first version, so there is none to go back to{others}")
         version = order[at - 1]
     found = _version(settings, codec, name, version)
-    catalog.serve(settings, codec, shared(found, serving.shares, shadows_only=True))
+    news = shared(found, serving.shares, shadows_only=True)
+    catalog.serve(settings, codec, given(news, serving, holdback) if holdback else news)
     return serving.version, version

@@ -75,6 +75,12 @@ def test_a_version_is_added_with_a_share_beside_the_others(published: Published,
     assert published.versions == [version("1"), version("2"), version("3")]
 
 
+def test_a_version_takes_over_from_one_that_keeps_a_share_in_one_record(published: Published) -> None:
+    """Two would unload the former one between them, and load it again."""
+    assert desired.use(Settings(), CODEC, "digits", "2", holdback=0.1) == ("1", "2")
+    assert (published.serving, published.written) == (version("2", {"1": 0.1}), 1)
+
+
 @pytest.mark.parametrize("share", [float("nan"), -0.1, 1.1, float("inf")])
 def test_what_is_no_share_is_refused(published: Published, tmp_path: Path, share: float) -> None:
     """Not a number least of all: the whole would be taken for it."""
