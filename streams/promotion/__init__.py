@@ -1,6 +1,5 @@
 """Promotion on evidence: candidate → shadow → canary → stable → back, for versions of models and for policies.
 
-difference   bounds of a mean difference that hold at all times at once
 evidence     how a candidate compares: `Evidence`, and how many comparisons are missing
 versions     observations folded into the evidence on a version
 apprentice   observations folded into the evidence on a policy, which learns along and answers nothing

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
+from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import started
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
-from streams.promotion.difference import Difference
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ApprenticeEvidence:
             )
         self._seen = SeenIds(window_us)
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
-        self._difference = Difference()
+        self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
 
     def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
@@ -136,6 +136,6 @@ class ApprenticeEvidence:
         """Return what is known, at confidence 1 - alpha."""
         found = self._difference
         count = found.count
-        sums = found.below, found.above, found.total
         weights = self._weights, self._weight_squares
-        return Totals(count, *sums, *weights, self._own_loss, count, self._loss, count).evidence(alpha)
+        losses = self._own_loss, count, self._loss, count
+        return Totals(count, found.below, found.above, *weights, *losses).evidence(alpha)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.ids import SeenIds
-from streams.promotion.difference import Difference, is_above
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Run:
     def __init__(self) -> None:
         self.candidate: list[float] = []  # losses of the run
         self.incumbent: list[float] = []
-        self.difference = Difference()
+        self.difference = ConfidenceSequence()
         self.losses = (0.0, 0.0, 0.0, 0.0)  # sum and count of the candidate's, of the incumbent's
         self.cost = 0.0
 
@@ -60,7 +60,7 @@ class _Run:
         """What it comes to."""
         found = self.difference
         count = found.count
-        return Totals(count, found.below, found.above, found.total, count, count, *self.losses, self.cost)
+        return Totals(count, found.below, found.above, count, count, *self.losses, self.cost)
 
 
 class VersionEvidence:
@@ -119,8 +119,8 @@ class VersionEvidence:
         if self._watch is not None:
             self._renew(seen.application, run.difference, *self._watch)
 
-    def _renew(self, application: str, found: Difference, every: int, alpha: float) -> None:
-        if found.count and found.count % every == 0 and is_above(found.below, 0.0, alpha):
+    def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
+        if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
             self._runs[application] = _Run()
 
     @property
