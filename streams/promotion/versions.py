@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from policies.estimators.sequence import ConfidenceSequence
-from streams.operators.ids import SeenIds
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -64,13 +63,12 @@ class _Run:
 
 
 class VersionEvidence:
-    """Folds observations into the evidence on a version; copies of an observation count once.
+    """Folds observations into the evidence on a version; each is taken once.
 
     Args:
         model: name.
         candidate: version.
         incumbent: version that it is compared with.
-        window_us: how long copies may follow; the learner's.
         application: whose observations count; empty = of all that ask the model.
         watch: of a candidate that has taken over: how often to look (comparisons of an application), and alpha. As soon
             as it is shown to be better again, its comparisons begin anew: a good past must not hide a bad present.
@@ -81,33 +79,22 @@ class VersionEvidence:
         model: str,
         candidate: str,
         incumbent: str,
-        window_us: int,
         application: str = "",
         watch: tuple[int, float] | None = None,
     ) -> None:
         self._model = model
         self._names = candidate, incumbent
-        self._window_us = window_us
         self._application = application
         self._watch = watch
-        self._seen: dict[int, SeenIds] = {}  # by partition
         self._runs: dict[str, _Run] = {}  # by application, each in one partition
 
-    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
-        """Fold one observation; those of a partition come in its order.
-
-        Args:
-            seen: the observation.
-            timestamp_us: of its record.
-            partition: of its record.
-        """
+    def take(self, seen: Observation) -> None:
+        """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
         candidate, incumbent = self._names
         losses = {version: loss for model, version, loss in seen.versions if model == self._model}
         if candidate not in losses and incumbent not in losses:
-            return
-        if not self._seen.setdefault(partition, SeenIds(self._window_us)).add(seen.query_id, timestamp_us):
             return
         run = self._runs.setdefault(seen.application, _Run())
         if candidate in losses and incumbent in losses:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policies.estimators.sequence import ConfidenceSequence, Side, bounds
 from streams.promotion.versions import VersionEvidence
-from tests.comparisons import WINDOW_US, canary, seen
+from tests.comparisons import canary, seen
 
 if TYPE_CHECKING:
     from schemas.records import Observation
@@ -29,10 +29,10 @@ def logs(draw: st.DrawFn) -> list[Observation]:
 
 
 def folded(log: list[Observation]) -> VersionEvidence:
-    """Fold a log; applications lie in partitions of their own."""
-    fold = VersionEvidence("forest", "2", "1", WINDOW_US)
+    """Fold a log."""
+    fold = VersionEvidence("forest", "2", "1")
     for observation in log:
-        fold.take(observation, 1, partition=ord(observation.application))
+        fold.take(observation)
     return fold
 
 
@@ -41,13 +41,6 @@ def test_evidence_is_the_same_however_partitions_take_turns(log: list[Observatio
     """Bit for bit: what is compared lies in one partition, and the rest is added in the order of names."""
     apart = sorted(log, key=lambda observation: observation.application)
     assert folded(log).evidence(0.05) == folded(apart).evidence(0.05) == folded(log).evidence(0.05)
-
-
-@given(logs(), st.integers(0, 40))
-def test_copies_change_nothing(log: list[Observation], at: int) -> None:
-    """An observation may come again at any later place."""
-    copied = [*log, *log[at:]]
-    assert folded(log).evidence(0.05) == folded(copied).evidence(0.05)
 
 
 @given(st.lists(st.floats(-1.0, 1.0), max_size=60), st.floats(0.01, 0.5))
@@ -75,11 +68,11 @@ def test_a_version_that_is_no_better_hardly_ever_wins(share: float) -> None:
     """Of 60 looks at each of 100 equal pairs, at alpha 0.1: one side wins in 5 of them at most, the other in 5 more."""
     wrong = 0
     for seed in range(100):
-        fold = VersionEvidence("forest", "2", "1", WINDOW_US)
+        fold = VersionEvidence("forest", "2", "1")
         log = canary(seed, share, 0.2, 0.2)
         for _ in range(60):
             for observation in islice(log, 50):
-                fold.take(observation, 1)
+                fold.take(observation)
             found = fold.evidence(0.1)
             if found.lower > 0.0 or found.upper < 0.0:
                 wrong += 1
