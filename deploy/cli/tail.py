@@ -48,7 +48,7 @@ def tail(
     """
     codec, record = codec_for(settings), _record_of(topic)
     with answering(settings):
-        read = messages(settings, topic, from_beginning=from_beginning, stops_at_end=stops_at_end)
+        read = messages(settings, topic, since_us=0 if from_beginning else None, stops_at_end=stops_at_end)
         lines = (line for message in read for line in shown(message, None if raw else record, codec))
         for line in islice(lines, limit):
             click.echo(json.dumps(line))

@@ -27,9 +27,10 @@ def page(evaluation: Evaluation) -> str:
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
         policy=escape(evaluation.policy),
         recommendation=escape(evaluation.recommendation),
-        story="".join(f'<p class="dim">{escape(line)}</p>' for line in words.story(evaluation)),
+        story=_lines(words.story(evaluation)),
         level=f"{1 - evaluation.alpha:.0%}",
-        table=_table(words.HEADS, words.rows(evaluation)),
+        table=_table(words.HEADS, rows) if (rows := words.rows(evaluation)) else "",
+        refused=_lines(words.refused(evaluation)),
         bounds=_table(("at all times at once", "loss and bounds"), words.bounds(evaluation)),
         estimates=estimates(evaluation),
         course=course(evaluation),
@@ -77,6 +78,10 @@ def delay(evaluation: Evaluation) -> str:
         xlabel="seconds after the answer", ylabel="share of feedback", ylim=(0, 1.02), xlim=(0, 1.1 * longest or 1)
     )
     return svg(figure)
+
+
+def _lines(lines: Iterable[str]) -> str:
+    return "".join(f'<p class="dim">{escape(line)}</p>' for line in lines)
 
 
 def _table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

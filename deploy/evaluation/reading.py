@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deploy.connect.clients import answering
-from deploy.state.messages import messages
+from deploy.state.messages import records
 from streams.evaluation.errors import EvaluationError
 from streams.evaluation.history import OBSERVATIONS, TOPICS, history
-from streams.operators.contract import Record
 from streams.runtime.clock import SystemClock
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from deploy.config.settings import Settings
@@ -46,16 +44,5 @@ def live(settings: Settings, codec: Codec, application: str) -> History:
     """
     now_us = SystemClock().now_us()  # a deployment may be quiet: its newest record is no clock
     with answering(settings):
-        records = (each for topic in TOPICS for each in _records(settings, topic))
-        return history(records, codec, application, now_us)
-
-
-def _records(settings: Settings, topic: str) -> Iterator[Record]:
-    for message in messages(settings, topic, from_beginning=True, stops_at_end=True):
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
-        key, value = message.key(), message.value()
-        assert not isinstance(key, str)
-        assert not isinstance(value, str)
-        yield Record(topic, partition, offset, message.timestamp()[1] * 1_000, key, value)
+        found = (each for topic in TOPICS for each in records(settings, topic))
+        return history(found, codec, application, now_us)

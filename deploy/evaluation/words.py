@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from policies.estimators.errors import EstimateError, TooFewError
 from policies.estimators.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -18,16 +19,25 @@ _SHARES = (0.5, 0.9, 0.99)
 
 
 def rows(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """Return the table of estimators, a row each; a refusal has its reason in the last column."""
+    """Return the table of estimators, a row each; those that refused are told by `refused`."""
     found: list[tuple[str, ...]] = []
     for name, each in evaluation.estimates.items():
         if isinstance(each, Estimate):
             figures = (f"{each.value:.4f}", f"{each.error:.4f}", f"{each.low:.4f} to {each.high:.4f}")
             weights = (f"{each.effective:,.0f}", f"{each.largest:.3g}", f"{each.unsupported:.1%}", each.note)
             found.append((name, *figures, *weights))
-        else:
-            found.append((name, *("",) * (len(HEADS) - 2), f"refused: {each}"))
     return found
+
+
+def refused(evaluation: Evaluation) -> Iterator[str]:
+    """Yield why estimators refused: once for all that have too few effective samples, with how many each has."""
+    refusals = {name: each for name, each in evaluation.estimates.items() if isinstance(each, EstimateError)}
+    few = {name: each for name, each in refusals.items() if isinstance(each, TooFewError)}
+    if few:
+        needed = next(iter(few.values())).needed
+        counts = ", ".join(f"{name} {each.effective:,.0f}" for name, each in few.items())
+        yield f"refused, with fewer than {needed:g} effective samples: {counts}"
+    yield from (f"{name} refused: {each}" for name, each in refusals.items() if name not in few)
 
 
 def story(evaluation: Evaluation) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Reads a topic's messages without a group: from its beginning or its end, to its present end or for ever."""
+"""Reads a topic's messages without a group: from a time, its beginning or its end, to its present end or for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.connect.clients import TIMEOUT_S, librdkafka
 from deploy.errors import UsageError
+from deploy.state.catalog import END
 from deploy.state.topics import partition_counts
+from streams.operators.contract import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +22,20 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 
 
-def messages(settings: Settings, topic: str, *, from_beginning: bool, stops_at_end: bool) -> Iterator[Message]:
+def messages(
+    settings: Settings, topic: str, *, since_us: int | None = None, stops_at_end: bool = False
+) -> Iterator[Message]:
     """Yield a topic's messages, outside any group.
+
+    Args:
+        settings: of the deployment.
+        topic: its name without the prefix.
+        since_us: begin with the first of each partition that is as late; 0 = with the oldest, None = with the next.
+        stops_at_end: whether to stop at the present end instead of waiting for more.
 
     Raises:
         UsageError: there is no such topic.
+        KafkaException: no broker answers.
     """
     counts = partition_counts(settings)
     if topic not in counts:
@@ -32,43 +43,72 @@ def messages(settings: Settings, topic: str, *, from_beginning: bool, stops_at_e
         raise UsageError(message)
     group = f"{settings.prefix}.tail"  # never joined, never committed
     way = {"group.id": group, "group.protocol": "classic", "enable.auto.commit": False}
+    way |= {"enable.partition.eof": True}
     consumer = Consumer({**librdkafka(settings), **way})
     try:
-        yield from _read(consumer, _places(consumer, settings, topic, counts[topic]), from_beginning, stops_at_end)
+        bounds = _bounds(consumer, f"{settings.prefix}.{topic}", counts[topic])
+        yield from _read(consumer, _starts(consumer, bounds, since_us), bounds, stops_at_end=stops_at_end)
     finally:
         consumer.close()
 
 
-def _places(consumer: Consumer, settings: Settings, topic: str, count: int) -> dict[int, tuple[TopicPartition, int]]:
-    """Return by partition where it begins and the offset of its end."""
-    places = {}
-    for partition in range(count):
-        place = TopicPartition(f"{settings.prefix}.{topic}", partition)
-        place.offset, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
-        places[partition] = (place, high)
-    return places
+def records(settings: Settings, topic: str, since_us: int = 0) -> Iterator[Record]:
+    """Yield a topic's records that are as late as `since_us`, up to its present end; raises as `messages`."""
+    for message in messages(settings, topic, since_us=since_us, stops_at_end=True):
+        partition, offset = _place(message)
+        key, value = message.key(), message.value()
+        assert not isinstance(key, str)
+        assert not isinstance(value, str)
+        yield Record(topic, partition, offset, message.timestamp()[1] * 1_000, key, value)
+
+
+def _bounds(consumer: Consumer, name: str, count: int) -> dict[TopicPartition, tuple[int, int]]:
+    """Return by partition the offset of its oldest message, and the one after its newest."""
+    places = [TopicPartition(name, number) for number in range(count)]
+    return {place: consumer.get_watermark_offsets(place, timeout=TIMEOUT_S) for place in places}
+
+
+def _starts(
+    consumer: Consumer, bounds: dict[TopicPartition, tuple[int, int]], since_us: int | None
+) -> list[TopicPartition]:
+    """Return where to begin in each partition; at its end if nothing is as late."""
+    if since_us:
+        asked = [TopicPartition(place.topic, place.partition, -(-since_us // 1000)) for place in bounds]
+        found = {place.partition: place.offset for place in consumer.offsets_for_times(asked, timeout=TIMEOUT_S)}
+    else:
+        found = {place.partition: high if since_us is None else low for place, (low, high) in bounds.items()}
+    return [
+        TopicPartition(place.topic, place.partition, high if found[place.partition] < 0 else found[place.partition])
+        for place, (_, high) in bounds.items()
+    ]
 
 
 def _read(
-    consumer: Consumer, places: dict[int, tuple[TopicPartition, int]], from_beginning: bool, stops_at_end: bool
+    consumer: Consumer,
+    starts: list[TopicPartition],
+    bounds: dict[TopicPartition, tuple[int, int]],
+    *,
+    stops_at_end: bool,
 ) -> Iterator[Message]:
-    starts = [
-        TopicPartition(place.topic, place.partition, place.offset if from_beginning else high)
-        for place, high in places.values()
-    ]
-    ends = {
-        place.partition: places[place.partition][1] for place in starts if place.offset < places[place.partition][1]
-    }
+    ends = {place.partition: high for place, (_, high) in bounds.items()}
+    left = {place.partition for place in starts if place.offset < ends[place.partition]}
     consumer.assign(starts)
-    while ends or not stops_at_end:
+    while left or not stops_at_end:
         message = consumer.poll(POLL_S)
         if message is None:
             continue
-        if message.error():
-            raise KafkaException(message.error())
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
-        if offset + 1 >= ends.get(partition, 0):
-            ends.pop(partition, None)
-        yield message
+        partition, offset = _place(message)
+        error = message.error()
+        if error is not None and error.code() != END:
+            raise KafkaException(error)
+        if error is not None or offset + 1 >= ends[partition]:
+            left.discard(partition)  # its last records may be no messages, but markers of transactions
+        if error is None:
+            yield message
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return partition, offset

@@ -24,7 +24,7 @@ from streams.control.history import History
 from streams.control.host_guard import guard, headers, names, runner
 from streams.control.outages import fails
 from streams.control.overview import overview
-from streams.control.promotion_rows import candidate_rows, step_rows
+from streams.control.promotion_rows import promotion_rows
 from streams.control.report_filter import make_room, sound
 from streams.control.visibility import Deployment, Visibility
 from streams.runtime.metrics import Composer
@@ -88,7 +88,7 @@ def create(options: Options, codec: Codec) -> faust.App:
     state = _State(live, Visibility(place, _now_us()), options.promoting)
     _read(app, reports, state, codec)
     _show(app, state)
-    _report(app, reports, codec, options, state.sight)
+    _report(app, reports, codec, options, state)
     _listen(app, state)
     _promote(app, state)
     return app
@@ -187,8 +187,7 @@ def _show(app: faust.App, state: _State) -> None:
 def _status(state: _State, now_us: int) -> dict[str, object]:
     entries: list[Figures] = list(state.live.values())
     found = overview(heard_lately(entries, now_us), state.history, now_us, state.sight.view(now_us))
-    rows = {"candidates": candidate_rows(state.promoting), "steps": step_rows(state.promoting)}
-    return {**status(entries, now_us), "overview": {**found, **rows}}
+    return {**status(entries, now_us), "overview": {**found, **promotion_rows(state.promoting)}}
 
 
 def _listen(app: faust.App, state: _State) -> None:
@@ -222,15 +221,16 @@ def _promote(app: faust.App, state: _State) -> None:
     app.timer(PROMOTE_EVERY_S, name="promote")(promote)
 
 
-def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, sight: Visibility) -> None:
+def _report(app: faust.App, reports: TopicT, codec: Codec, options: Options, state: _State) -> None:
     composer = Composer(options.instance, "control")
 
     async def report() -> None:
         """Say once a second that this process is alive too."""
-        found = composer.compose(_now_us())
+        parts = () if state.promoting is None else (state.promoting.statistics(),)
+        found = composer.compose(_now_us(), *parts)
         for hook in options.hooks:
             hook(found)
-        sight.sent(found.time_us)
+        state.sight.sent(found.time_us)
         await reports.send(key=options.instance.encode(), value=codec.encode(found))
 
     app.timer(REPORT_EVERY_S, name="report")(report)

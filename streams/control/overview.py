@@ -223,7 +223,8 @@ def _process(entry: Figures, history: History, then_us: int, now_us: int) -> Pro
 def _is_held(full: str) -> bool:
     """Tell a gauge of what a process keeps from that of all its memory; those of applications are shown with them."""
     name, labels = parse(full)
-    return name.endswith("_bytes") and name != "resident_bytes" and "application" not in labels
+    is_room = name.removesuffix("_limit").endswith("_bytes")
+    return is_room and name != "resident_bytes" and "application" not in labels
 
 
 def holdings(gauges: Mapping[str, float]) -> list[Holding]:

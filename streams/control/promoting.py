@@ -1,9 +1,11 @@
 """Carries candidates from step to step: reads wishes, past steps and observations, and lets the kernel judge.
 
+What the serving policies cost is folded along, whether there are candidates or not.
+
 A timer of Faust's runs it, not an agent on these topics: an agent's group would go on behind what it has committed, and
 a restart must fold the observations since each wish again. So it follows the topics outside any group.
 
-    candidates, promotions ──▶ Lifecycle ◀── observations since the first wish
+    candidates, promotions ──▶ Lifecycle ◀── observations of the last minutes, or since the first wish ──▶ Serving
                                    │ step
                                    ▼
          Deployment: changes what is wanted, then writes the step to `promotions`, which comes back here
@@ -20,7 +22,11 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Candidate, Observations, Promotion
+from streams.control.history import STEP_US, STEPS
+from streams.operators.ids import ID_BYTES
+from streams.promotion.copies import Copies
 from streams.promotion.lifecycle import Lifecycle, step
+from streams.promotion.serving import Serving
 from streams.promotion.verdict import Action, Verdict
 from streams.runtime.errors import BrokerUnavailableError, StuckError
 
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from streams.operators.contract import Record
     from streams.promotion.lifecycle import Course
+    from streams.promotion.serving import Served
     from streams.promotion.verdict import Stage
     from streams.runtime.ports import Broadcast
 
@@ -40,6 +47,8 @@ _log = logging.getLogger(__name__)
 
 # Steps that are kept to be shown.
 SHOWN = 50
+# How far back what serving policies cost is read at first: as far as the page's other charts reach.
+BACK_US = STEPS * STEP_US
 # Polls in one tick: the page gets its turn in between.
 _POLLS = 50
 _STOP_S = 2.0
@@ -80,17 +89,23 @@ class Promoting:
         follow: follows topics.
         codec: of the records.
         window_us: how long copies of an observation may follow; the learner's.
+        ids_bytes: that the ids may take by which they are recognised.
         deployment: what steps change.
 
     Attributes:
         steps: the last ones, the newest last.
     """
 
-    def __init__(self, follow: Follow, codec: Codec, window_us: int, deployment: Deployment) -> None:
+    def __init__(self, follow: Follow, codec: Codec, window_us: int, ids_bytes: int, deployment: Deployment) -> None:
         self._follow = follow
         self._codec = codec
+        self._window_us = window_us
+        self._ids_bytes = ids_bytes
         self._deployment = deployment
-        self._lifecycle = Lifecycle(window_us)
+        self._lifecycle = Lifecycle()
+        self._serving = Serving()
+        self._copies = Copies(window_us, ids_bytes)
+        self._forgotten = 0  # by earlier ones
         self._wishes: Broadcast | None = None
         self._log: Broadcast | None = None
         self._must_reread = False
@@ -101,6 +116,24 @@ class Promoting:
         """The candidates that are under way, by key."""
         return self._lifecycle.courses
 
+    @property
+    def served(self) -> Mapping[str, Served]:
+        """What the policies that serve cost, by application."""
+        return self._serving.applications
+
+    @property
+    def forgotten(self) -> int:
+        """Ids that had to be forgotten before their time: a copy of such an observation counts once more."""
+        return self._forgotten + self._copies.forgotten
+
+    def statistics(self) -> Mapping[str, float]:
+        """Return what the ids take, and how many were forgotten before their time."""
+        return {
+            "ids_bytes": float(self._copies.held * ID_BYTES),
+            "ids_bytes_limit": float(self._ids_bytes),
+            "ids_forgotten_total": float(self.forgotten),
+        }
+
     async def tick(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
         """Read what is new and take the steps that follow; while Kafka is away nothing happens.
 
@@ -109,7 +142,7 @@ class Promoting:
             guards: measured values of each candidate, by key and name.
         """
         try:
-            if await self._read_wishes() and await self._read_observations():
+            if await self._read_wishes() and await self._read_observations(now_us):
                 await self._step(now_us, guards)
         except (BrokerUnavailableError, StuckError) as fault:
             _log.warning("candidates wait: %s", fault)
@@ -125,7 +158,7 @@ class Promoting:
     async def _read_wishes(self) -> bool:
         """Take wishes and past steps; tell whether all that were there are known."""
         if self._wishes is None:
-            self._lifecycle = self._lifecycle.anew()
+            self._lifecycle = Lifecycle()
             self.steps.clear()
             self._wishes = self._follow((topics.CANDIDATES, topics.PROMOTIONS), None)
             await self._wishes.start()
@@ -151,16 +184,13 @@ class Promoting:
         except DecodeError as error:
             _log.warning("skipped a record of %s: %s", record.topic, error)
 
-    async def _read_observations(self) -> bool:
+    async def _read_observations(self, now_us: int) -> bool:
         """Fold observations; tell whether all that were there have been."""
-        if self._log is not None and (self._must_reread or not self.courses):
+        if self._log is not None and self._must_reread:
             await self._log.stop(_STOP_S)
             self._log = None
-        if not self.courses:
-            return False
         if self._log is None:
-            self._lifecycle.fold_again()
-            since_us = min(course.from_us for course in self.courses.values())
+            since_us = self._fold_again(now_us)
             self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
             await self._log.start()
         async for records in _polls(self._log):
@@ -168,13 +198,22 @@ class Promoting:
                 self._observe(record)
         return self._log.caught_up
 
+    def _fold_again(self, now_us: int) -> int:
+        """Forget the observations; returns since when they come again."""
+        self._forgotten = self.forgotten
+        self._copies, self._serving = Copies(self._window_us, self._ids_bytes), Serving()
+        self._lifecycle.fold_again()
+        return min([now_us - BACK_US, *(course.from_us for course in self.courses.values())])
+
     def _observe(self, record: Record) -> None:
         try:
             several = self._codec.decode(Observations, record.value).items
         except DecodeError:
             return  # the learner makes a dead letter of it
         for seen in several:
-            self._lifecycle.observe(seen, record.timestamp_us, record.partition)
+            if not self._copies.has(seen.query_id, record.timestamp_us, record.partition):
+                self._lifecycle.observe(seen, record.timestamp_us)
+                self._serving.observe(seen, record.timestamp_us)
 
     async def _step(self, now_us: int, guards: Mapping[str, Mapping[str, float]]) -> None:
         for key, course in [*self.courses.items()]:

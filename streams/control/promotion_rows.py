@@ -1,13 +1,19 @@
-"""What the page shows of candidates: those under way with what is known now, and the last steps with their evidence."""
+"""What the page shows of evidence: candidates under way, the last steps, and what the policies that serve cost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from streams.promotion.lifecycle import POLICY
+from streams.promotion.serving import ALPHA
+from streams.promotion.trail import Moment
+
 if TYPE_CHECKING:
     from schemas.records import Promotion
     from streams.control.promoting import Promoting
     from streams.promotion.lifecycle import Course
+    from streams.promotion.serving import Served
+    from streams.promotion.trail import Trail
 
 # Steps on the page, the newest first.
 SHOWN = 10
@@ -27,6 +33,7 @@ class CandidateRow(TypedDict):
     upper: float
     cost: float  # errors
     reason: str  # why it is where it is
+    course: list[Moment]  # of the difference
 
 
 class StepRow(TypedDict):
@@ -45,14 +52,67 @@ class StepRow(TypedDict):
     reason: str
 
 
-def candidate_rows(promoting: Promoting | None) -> list[CandidateRow]:
-    """Return the candidates under way, by name."""
-    return [] if promoting is None else [_candidate(course) for _, course in sorted(promoting.courses.items())]
+class ServingRow(TypedDict):
+    """What an application's policy that serves costs, with bounds that hold at all times at once."""
+
+    policy: str
+    since_us: int
+    answers: int  # whose loss is known
+    loss: float  # their mean
+    lower: float
+    upper: float
+    course: list[Moment]  # of the mean
 
 
-def step_rows(promoting: Promoting | None) -> list[StepRow]:
-    """Return the last steps, the newest first."""
-    return [] if promoting is None else [_step(step) for step in reversed(promoting.steps[-SHOWN:])]
+class PromotionRows(TypedDict):
+    """All of it."""
+
+    candidates: list[CandidateRow]
+    steps: list[StepRow]
+    serving: dict[str, ServingRow]  # by application
+    forgotten: int  # ids of observations, before their time
+
+
+def promotion_rows(promoting: Promoting | None) -> PromotionRows:
+    """Return the candidates under way by name, the last steps, the newest first, and what serves.
+
+    What serves is of applications that have a candidate, or whose log can tell what other policies would have cost.
+    """
+    if promoting is None:
+        return PromotionRows(candidates=[], steps=[], serving={}, forgotten=0)
+    courses = [course for _, course in sorted(promoting.courses.items())]
+    compared = {name for course in courses for name in _applications(course)}
+    served = sorted(promoting.served.items())
+    return PromotionRows(
+        candidates=[_candidate(course) for course in courses],
+        steps=[_step(step) for step in reversed(promoting.steps[-SHOWN:])],
+        serving={name: _serving(found) for name, found in served if found.is_judged or name in compared},
+        forgotten=promoting.forgotten,
+    )
+
+
+def _applications(course: Course) -> tuple[str, ...]:
+    return (course.plan.name,) if course.plan.kind == POLICY else course.comparison.applications
+
+
+def _serving(served: Served) -> ServingRow:
+    losses, (lower, upper) = served.losses, served.losses.bounds(ALPHA)
+    return ServingRow(
+        policy=served.policy,
+        since_us=served.since_us,
+        answers=losses.count,
+        loss=round(losses.mean, 4),
+        lower=round(lower, 4),
+        upper=round(upper, 4),
+        course=_course(served.trail),
+    )
+
+
+def _course(trail: Trail) -> list[Moment]:
+    return [
+        Moment(time_us, round(mean, 4), round(lower, 4), round(upper, 4))
+        for time_us, mean, lower, upper in trail.moments
+    ]
 
 
 def _candidate(course: Course) -> CandidateRow:
@@ -69,6 +129,7 @@ def _candidate(course: Course) -> CandidateRow:
         upper=round(known.upper, 4),
         cost=round(known.cost, 1),
         reason="" if course.verdict is None else course.verdict.reason,
+        course=_course(course.trail),
     )
 
 

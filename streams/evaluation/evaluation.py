@@ -128,6 +128,9 @@ def evaluate(
     target = candidate.propensities(judged, history.observations, arms)
     log = _log(judged, target, arms)
     served = _served(judged, log)
+    paid, charged = ConfidenceSequence(low=0.0), ConfidenceSequence(low=0.0)
+    paid.extend(served)
+    charged.weigh(log.weights, _averages(log))
     course = _course(judged, log, served, alpha)
     return Evaluation(
         application=history.application,
@@ -141,9 +144,9 @@ def evaluate(
         },
         from_us=judged[0].predicted_us,
         until_us=judged[-1].predicted_us,
-        served=_interval(ConfidenceSequence(alpha).extend(np.ones_like(served), served)),
+        served=_interval(paid, alpha),
         estimates=(found := estimate(log, alpha=alpha, seed=seed, least=least)),
-        candidate=_interval(_weighed(log, alpha)),
+        candidate=_interval(charged, alpha),
         difference=course[-1].difference,
         effective=(samples := effective(log.weights)),
         unsupported=log.unsupported,
@@ -226,11 +229,6 @@ def _served(judged: Sequence[Observation], log: Log) -> Floats:
     return np.array([loss if seen.loss is None else seen.loss for seen, loss in zip(judged, own, strict=True)])
 
 
-def _weighed(log: Log, alpha: float) -> ConfidenceSequence:
-    """Return the confidence sequence of what the candidate would have cost."""
-    return ConfidenceSequence(alpha).extend(log.weights, _averages(log))
-
-
 def _averages(log: Log) -> Floats:
     """Return each row's loss, the mean by weight where several are known."""
     found: Floats = np.divide(log.costs, log.weights, out=np.zeros_like(log.costs), where=log.weights > 0.0)
@@ -244,24 +242,23 @@ def _course(judged: Sequence[Observation], log: Log, served: Floats, alpha: floa
     weights. Where all were asked, the difference is known row by row, and lies in [-1, 1].
     """
     singly = bool((log.known.sum(axis=1) == 1).all())
-    sequence = ConfidenceSequence.of_difference(alpha) if singly else ConfidenceSequence(alpha)
-    weights = log.weights - 1.0 if singly else np.ones_like(served)
-    rewards = log.seen.losses if singly else np.clip((log.costs - served + 1.0) / 2.0, 0.0, 1.0)
+    sequence = ConfidenceSequence()
     charged = np.cumsum(log.costs)
     paid = np.cumsum(log.seen.losses if singly else served)
     course, ends = [], np.unique(np.linspace(0, len(served), _POINTS + 1).astype(int))
     for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
-        sequence = sequence.extend(weights[start:end], rewards[start:end])
-        found = _interval(sequence)
-        if not singly:
-            found = Interval(*(2.0 * value - 1.0 for value in found))
+        part = slice(start, end)
+        if singly:
+            sequence.weigh(log.weights[part] - 1.0, log.seen.losses[part], mean_weight=0.0, most_negative=1.0)
+        else:
+            sequence.extend(np.clip(log.costs[part] - served[part], -1.0, 1.0))
         means = float(paid[end - 1]) / end, float(charged[end - 1]) / end
-        course.append(Moment(judged[end - 1].predicted_us, end, *means, found))
+        course.append(Moment(judged[end - 1].predicted_us, end, *means, _interval(sequence, alpha)))
     return tuple(course)
 
 
-def _interval(sequence: ConfidenceSequence) -> Interval:
-    return Interval(sequence.mean(), sequence.lower(), sequence.upper())
+def _interval(sequence: ConfidenceSequence, alpha: float) -> Interval:
+    return Interval(sequence.mean, *sequence.bounds(alpha))
 
 
 def _recommend(

@@ -16,7 +16,7 @@ from zlib import crc32  # not `hash`, which is another one in each process
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SECOND_US", "IdTimes", "PythonIdTimes", "seconds", "seconds_up"]
+__all__ = ["ID_BYTES", "SECOND_US", "IdTimes", "PythonIdTimes", "seconds", "seconds_up"]
 
 SECOND_US = 1_000_000
 _LAST = 2**32 - 1
@@ -65,6 +65,9 @@ else:
         from streams.operators.id_times import IdTimes
     except ImportError:
         IdTimes: Final = PythonIdTimes
+
+# Memory of an id at most, beside that of a table which is being copied.
+ID_BYTES = 180 if IdTimes.__name__ == PythonIdTimes.__name__ else 24
 
 
 def seconds(time_us: int) -> int:
@@ -145,5 +148,5 @@ class SeenIds:
         if time_us > self._newest_us:
             self._newest_us = time_us
             self._newest = seconds(time_us)
-            self._begin = seconds(time_us - self._window_us)
+            self._begin = max(self._begin, seconds(time_us - self._window_us))
         return self._times.put(query_id, self._newest, self._begin) < self._begin

@@ -1,9 +1,11 @@
 """Promotion on evidence: candidate → shadow → canary → stable → back, for versions of models and for policies.
 
-difference   bounds of a mean difference that hold at all times at once
 evidence     how a candidate compares: `Evidence`, and how many comparisons are missing
 versions     observations folded into the evidence on a version
 apprentice   observations folded into the evidence on a policy, which learns along and answers nothing
+serving      observations folded into what the policies that serve cost
+copies       tells copies of observations from first ones
+trail        how a mean and its bounds have stood over time
 verdict      evidence, guards and plan into one verdict: stay, step, promote, back
 lifecycle    the candidates of a deployment: observations in, steps out
 

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
+from policies.estimators.sequence import ConfidenceSequence
 from streams.operators.cold_start import started
-from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
-from streams.promotion.difference import Difference
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -43,13 +42,12 @@ class ApprenticeEvidence:
         application: name.
         policy: of the apprentice, as `policies.registry.spec()` writes it.
         incumbent: what is compared with: decisions of other policies teach, and do not judge.
-        window_us: how long copies may follow; the learner's.
 
     Raises:
         PolicyError: there is no such policy, or it asks all models and lets them vote.
     """
 
-    def __init__(self, application: str, policy: str, incumbent: str, window_us: int) -> None:
+    def __init__(self, application: str, policy: str, incumbent: str) -> None:
         self._application = application
         self._incumbent = incumbent
         self._policy: Policy = registry.parse(policy)
@@ -59,17 +57,13 @@ class ApprenticeEvidence:
                 f"{self._policy.name} asks all models: what their vote would have cost is not in the log of a policy"
                 " that asks one. Run it as an application of its own beside this one"
             )
-        self._seen = SeenIds(window_us)
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
-        self._difference = Difference()
+        self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
 
-    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
-        """Judge the apprentice by one observation, then teach it; see `VersionEvidence.take`.
-
-        An application's observations are in one partition.
-        """
-        if seen.application != self._application or not self._seen.add(seen.query_id, timestamp_us):
+    def take(self, seen: Observation) -> None:
+        """Judge the apprentice by one observation, then teach it; those of an application are in one partition."""
+        if seen.application != self._application:
             return
         if seen.decision.policy == self._incumbent:
             self._judge(seen)
@@ -136,6 +130,6 @@ class ApprenticeEvidence:
         """Return what is known, at confidence 1 - alpha."""
         found = self._difference
         count = found.count
-        sums = found.below, found.above, found.total
         weights = self._weights, self._weight_squares
-        return Totals(count, *sums, *weights, self._own_loss, count, self._loss, count).evidence(alpha)
+        losses = self._own_loss, count, self._loss, count
+        return Totals(count, found.below, found.above, *weights, *losses).evidence(alpha)

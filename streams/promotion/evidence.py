@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from streams.promotion.difference import Sums, is_above, lower_bound, upper_bound
+from policies.estimators.sequence import Side, bounds
 
 # More than these are "many": nobody waits for them.
 MOST = 100_000_000.0
@@ -47,9 +47,8 @@ class Totals(NamedTuple):
     """Everything that evidence is made of; totals of several applications add up to those of all."""
 
     pairs: int = 0
-    below: Sums = Sums()
-    above: Sums = Sums()
-    difference: float = 0.0  # sum
+    below: Side = Side()
+    above: Side = Side()
     weight: float = 0.0  # sum of the weights
     weight_squares: float = 0.0  # and of their squares
     candidate: float = 0.0  # loss, summed
@@ -70,13 +69,13 @@ class Totals(NamedTuple):
 
     def evidence(self, alpha: float) -> Evidence:
         """Return the evidence with bounds at confidence 1 - alpha."""
-        lower = lower_bound(self.below, alpha)
+        lower, upper = bounds(self.below, self.above, alpha)
         return Evidence(
             pairs=self.pairs,
             effective=self.weight**2 / self.weight_squares if self.weight_squares else 0.0,
-            difference=self.difference / self.pairs if self.pairs else 0.0,
+            difference=self.below.total / self.pairs if self.pairs else 0.0,
             lower=lower,
-            upper=upper_bound(self.above, alpha),
+            upper=upper,
             candidate_loss=self.candidate / self.candidates if self.candidates else None,
             incumbent_loss=self.incumbent / self.incumbents if self.incumbents else None,
             cost=self.cost,
@@ -84,7 +83,7 @@ class Totals(NamedTuple):
         )
 
 
-def missing(below: Sums, pairs: int, alpha: float) -> int | None:
+def missing(below: Side, pairs: int, alpha: float) -> int | None:
     """Return about how many more comparisons would show that a candidate is better, if all goes on as it has.
 
     None where none would: nothing speaks for the candidate, or so little that nobody waits for it.
@@ -92,9 +91,9 @@ def missing(below: Sums, pairs: int, alpha: float) -> int | None:
     if pairs == 0 or below.scaled <= 0.0:
         return None
     few, many = 1.0, MOST / pairs
-    if not is_above(below.times(many), 0.0, alpha):
+    if not below.times(many).is_above(0.0, alpha):
         return None
     while many / few > 1.01:
         middle = (few * many) ** 0.5
-        few, many = (few, middle) if is_above(below.times(middle), 0.0, alpha) else (middle, many)
+        few, many = (few, middle) if below.times(middle).is_above(0.0, alpha) else (middle, many)
     return max(1, round(pairs * (many - 1.0)))

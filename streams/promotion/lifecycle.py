@@ -8,13 +8,14 @@ baseline. A policy that has taken over is on its way no more: the log has nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from policies.errors import PolicyError
 from schemas import topics
 from schemas.records import Promotion
 from streams.promotion.apprentice import ApprenticeEvidence
+from streams.promotion.trail import Trail
 from streams.promotion.verdict import Action, Stage, Verdict, judge
 from streams.promotion.versions import VersionEvidence
 
@@ -36,8 +37,8 @@ class Comparison(Protocol):
         """Whose losses are compared."""
         ...
 
-    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
-        """Fold one observation."""
+    def take(self, seen: Observation) -> None:
+        """Fold one observation; each is taken once, and those of a partition in its order."""
         ...
 
     def evidence(self, alpha: float) -> Evidence:
@@ -45,12 +46,11 @@ class Comparison(Protocol):
         ...
 
 
-def comparison(plan: Candidate, window_us: int, application: str = "", *, has_taken_over: bool = False) -> Comparison:
+def comparison(plan: Candidate, application: str = "", *, has_taken_over: bool = False) -> Comparison:
     """Return the fold that compares a candidate with its incumbent.
 
     Args:
         plan: of the candidate.
-        window_us: how long copies of an observation may follow; the learner's.
         application: of a version: whose observations count; empty = of all.
         has_taken_over: whether the candidate has.
 
@@ -58,9 +58,9 @@ def comparison(plan: Candidate, window_us: int, application: str = "", *, has_ta
         PolicyError: it is a policy that cannot be compared.
     """
     if plan.kind == POLICY:
-        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us)
+        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent)
     watch = (plan.least, plan.alpha) if has_taken_over else None
-    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, window_us, application, watch)
+    return VersionEvidence(plan.name, plan.candidate, plan.incumbent, application, watch)
 
 
 @dataclass(slots=True)
@@ -73,6 +73,7 @@ class Course:
         comparison: of what counts since `from_us`.
         from_us: since when observations count.
         verdict: the last.
+        trail: how the difference has stood since then.
     """
 
     plan: Candidate
@@ -80,17 +81,27 @@ class Course:
     comparison: Comparison
     from_us: int
     verdict: Verdict | None = None
+    trail: Trail = field(default_factory=Trail)
+
+    def begin(self, *, has_taken_over: bool) -> None:
+        """Begin the comparison anew."""
+        self.comparison = comparison(self.plan, has_taken_over=has_taken_over)
+        self.trail = Trail()
+
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation; one from before the comparison began tells nothing."""
+        if timestamp_us >= self.from_us:
+            self.comparison.take(seen)
+            if self.trail.is_due(timestamp_us):
+                found = self.comparison.evidence(self.plan.alpha)
+                if found.pairs:
+                    self.trail.add(timestamp_us, found.difference, found.lower, found.upper)
 
 
 class Lifecycle:
-    """Folds wishes, steps and observations; pure.
+    """Folds wishes, steps and observations; pure. Of copies of an observation it is told once (`Copies`)."""
 
-    Args:
-        window_us: how long copies of an observation may follow; the learner's.
-    """
-
-    def __init__(self, window_us: int) -> None:
-        self._window_us = window_us
+    def __init__(self) -> None:
         self._courses: dict[str, Course] = {}
         self._over: dict[str, int] = {}  # by key: wishes up to this one have ended
         self._last: dict[str, Promotion] = {}  # by key: the last step, which may be known before its wish
@@ -107,7 +118,7 @@ class Lifecycle:
             self._courses.pop(key, None)
         elif plan.since_us > self._over.get(key, -1) and (known is None or known.plan != plan):
             try:
-                course = Course(plan, None, comparison(plan, self._window_us), plan.since_us)
+                course = Course(plan, None, comparison(plan), plan.since_us)
             except PolicyError:
                 self._courses.pop(key, None)  # of a release that could compare it
                 return
@@ -116,15 +127,10 @@ class Lifecycle:
             if last is not None and last.since_us == plan.since_us:
                 self._move(course, last)
 
-    def anew(self) -> Lifecycle:
-        """Return one that knows nothing."""
-        return Lifecycle(self._window_us)
-
     def fold_again(self) -> None:
         """Forget the observations: all since the earliest `from_us` of a course come again."""
         for course in self._courses.values():
-            has_taken_over = course.stage is not None and course.stage.is_promoted
-            course.comparison = comparison(course.plan, self._window_us, has_taken_over=has_taken_over)
+            course.begin(has_taken_over=course.stage is not None and course.stage.is_promoted)
 
     def past(self, step: Promotion) -> None:
         """Take a step that was taken; steps of earlier wishes are history."""
@@ -144,14 +150,13 @@ class Lifecycle:
         is_new = step.action == Action.PROMOTE.value
         course.stage = Stage(step.share, step.time_us, 0 if is_new else step.pairs)
         if is_new:
-            course.comparison = comparison(course.plan, self._window_us, has_taken_over=True)
+            course.begin(has_taken_over=True)
             course.from_us = step.time_us
 
-    def observe(self, seen: Observation, timestamp_us: int, partition: int) -> None:
-        """Fold one observation into whatever it tells about."""
+    def observe(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation into whatever it tells about; those of a partition come in its order."""
         for course in self._courses.values():
-            if timestamp_us >= course.from_us:
-                course.comparison.take(seen, timestamp_us, partition)
+            course.take(seen, timestamp_us)
 
     def steps(self, now_us: int, guards: Mapping[str, Mapping[str, float]] | None = None) -> list[Promotion]:
         """Return the steps that are to be taken now; each is told to `past` once it has been.

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streams.operators.ids import SeenIds
-from streams.promotion.difference import Difference, is_above
+from policies.estimators.sequence import ConfidenceSequence
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class _Run:
     def __init__(self) -> None:
         self.candidate: list[float] = []  # losses of the run
         self.incumbent: list[float] = []
-        self.difference = Difference()
+        self.difference = ConfidenceSequence()
         self.losses = (0.0, 0.0, 0.0, 0.0)  # sum and count of the candidate's, of the incumbent's
         self.cost = 0.0
 
@@ -60,17 +59,16 @@ class _Run:
         """What it comes to."""
         found = self.difference
         count = found.count
-        return Totals(count, found.below, found.above, found.total, count, count, *self.losses, self.cost)
+        return Totals(count, found.below, found.above, count, count, *self.losses, self.cost)
 
 
 class VersionEvidence:
-    """Folds observations into the evidence on a version; copies of an observation count once.
+    """Folds observations into the evidence on a version; each is taken once.
 
     Args:
         model: name.
         candidate: version.
         incumbent: version that it is compared with.
-        window_us: how long copies may follow; the learner's.
         application: whose observations count; empty = of all that ask the model.
         watch: of a candidate that has taken over: how often to look (comparisons of an application), and alpha. As soon
             as it is shown to be better again, its comparisons begin anew: a good past must not hide a bad present.
@@ -81,33 +79,22 @@ class VersionEvidence:
         model: str,
         candidate: str,
         incumbent: str,
-        window_us: int,
         application: str = "",
         watch: tuple[int, float] | None = None,
     ) -> None:
         self._model = model
         self._names = candidate, incumbent
-        self._window_us = window_us
         self._application = application
         self._watch = watch
-        self._seen: dict[int, SeenIds] = {}  # by partition
         self._runs: dict[str, _Run] = {}  # by application, each in one partition
 
-    def take(self, seen: Observation, timestamp_us: int, partition: int = 0) -> None:
-        """Fold one observation; those of a partition come in its order.
-
-        Args:
-            seen: the observation.
-            timestamp_us: of its record.
-            partition: of its record.
-        """
+    def take(self, seen: Observation) -> None:
+        """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return
         candidate, incumbent = self._names
         losses = {version: loss for model, version, loss in seen.versions if model == self._model}
         if candidate not in losses and incumbent not in losses:
-            return
-        if not self._seen.setdefault(partition, SeenIds(self._window_us)).add(seen.query_id, timestamp_us):
             return
         run = self._runs.setdefault(seen.application, _Run())
         if candidate in losses and incumbent in losses:
@@ -119,8 +106,8 @@ class VersionEvidence:
         if self._watch is not None:
             self._renew(seen.application, run.difference, *self._watch)
 
-    def _renew(self, application: str, found: Difference, every: int, alpha: float) -> None:
-        if found.count and found.count % every == 0 and is_above(found.below, 0.0, alpha):
+    def _renew(self, application: str, found: ConfidenceSequence, every: int, alpha: float) -> None:
+        if found.count and found.count % every == 0 and found.below.is_above(0.0, alpha):
             self._runs[application] = _Run()
 
     @property

@@ -23,7 +23,7 @@ MEANS, LOGGED, TARGET = np.array([0.5, 0.4, 0.2]), np.array([0.5, 0.3, 0.2]), np
 TRUE = float(TARGET @ MEANS)
 _ROWS = 2_000
 _EVERY = 100  # observations between two looks
-_NORMAL_95 = 1.959964
+_ALPHA, _NORMAL_95 = 0.05, 1.959964
 
 
 def bandit_log(seed: int, rows: int = _ROWS) -> Log:
@@ -55,11 +55,11 @@ def always_right(runs: int, rows: int) -> tuple[float, float]:
 
 
 def _looks(log: Log) -> Iterator[tuple[float, float]]:
-    sequence = ConfidenceSequence()
+    sequence = ConfidenceSequence(low=0.0)
     for start in range(0, len(log.weights), _EVERY):
         part = slice(start, start + _EVERY)
-        sequence = sequence.extend(log.weights[part], log.seen.losses[part])
-        yield sequence.lower(), sequence.upper()
+        sequence.weigh(log.weights[part], log.seen.losses[part])
+        yield sequence.bounds(_ALPHA)
 
 
 def _naive(costs: Floats) -> Iterator[tuple[float, float]]:
@@ -79,6 +79,7 @@ def seconds(rows: int, arms: int = 5) -> float:
     begun_s = process_time()
     log = Log(logged, target, losses, expected(losses))
     estimate(log)
-    sequence = ConfidenceSequence().extend(log.weights, log.seen.losses)
-    sequence.lower(), sequence.upper()
+    sequence = ConfidenceSequence(low=0.0)
+    sequence.weigh(log.weights, log.seen.losses)
+    sequence.bounds(_ALPHA)
     return process_time() - begun_s

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MODEL, CANDIDATE, INCUMBENT = "model", "2", "1"
 KEY = f"version/{MODEL}"
 _DECISION = Decision((0,), 0, "app", "single()", (MODEL,), (1.0,))
-_WINDOW_US = 600_000_000
 _LOOK_US = 2_000_000  # how often the control role judges
 _LOOK_PAIRS = 25
 _DRAWN = 4_096
@@ -81,7 +80,7 @@ def walk(plan: Candidate, errors: Errors, rate: float, delay_us: int, limit_us: 
         limit_us: the time.
         seed: of who answers, and what is wrong.
     """
-    lifecycle = Lifecycle(_WINDOW_US)
+    lifecycle = Lifecycle()
     lifecycle.wish(KEY, plan)
     share, answered, look_us, draws = 0.0, 0, 0, _draws(seed)
     told: list[tuple[int, int, str, float]] = []  # a heap of feedback that is on its way
@@ -94,7 +93,7 @@ def walk(plan: Candidate, errors: Errors, rate: float, delay_us: int, limit_us: 
         heappush(told, (now_us + delay_us, number, CANDIDATE if is_candidate else INCUMBENT, float(is_wrong)))
         while told and told[0][0] <= now_us:
             at_us, told_number, version, loss = heappop(told)
-            lifecycle.observe(observed(told_number, version, loss), at_us, 0)
+            lifecycle.observe(observed(told_number, version, loss), at_us)
         if now_us >= look_us:
             look_us = now_us + _LOOK_US
             step = next(iter(lifecycle.steps(now_us)), None)  # there is one candidate
@@ -123,15 +122,15 @@ def queries_to_tell(share: float, errors: Errors, alpha: float, limit: int, seed
         limit: queries; as many = the bounds told nothing.
         seed: as in `walk`.
     """
-    fold, draws, looked = VersionEvidence(MODEL, CANDIDATE, INCUMBENT, _WINDOW_US), _draws(seed), 0
+    fold, draws, looked = VersionEvidence(MODEL, CANDIDATE, INCUMBENT), _draws(seed), 0
     found = fold.evidence(alpha)
     for number in range(limit):
         who, how = next(draws)
         if not share:
-            fold.take(observed(number, INCUMBENT, float(who < errors.incumbent), float(how < errors.candidate)), 1)
+            fold.take(observed(number, INCUMBENT, float(who < errors.incumbent), float(how < errors.candidate)))
         else:
             version, error = (CANDIDATE, errors.candidate) if who < share else (INCUMBENT, errors.incumbent)
-            fold.take(observed(number, version, float(how < error)), 1)
+            fold.take(observed(number, version, float(how < error)))
         if (not share or who < share) and (looked := looked + 1) % _LOOK_PAIRS == 0:
             found = fold.evidence(alpha)
             if found.lower > 0.0 or found.upper < 0.0:

@@ -54,7 +54,7 @@ def test_it_prints_all_estimators_and_one_sentence(trace: Path) -> None:
     printed = run(trace, "--policy", "always:good")
     for name in ("replay", "ipw", "snipw", "clipped", "dr", "dr_os", "switch", "dm"):
         assert re.search(rf"^{name} +0\.\d{{4}} ", printed, re.MULTILINE), name
-    assert re.search(r"^full_information +refused: in \d+ of \d+ decisions", printed, re.MULTILINE)
+    assert re.search(r"^full_information refused: in \d+ of \d+ decisions", printed, re.MULTILINE)
     assert "50% of all within 0.5 s" in printed
     assert "not judged: 59 (window not ended)" in printed
     assert printed.splitlines()[-1].startswith("always:good would have cost less")
@@ -94,9 +94,18 @@ def test_a_page_of_refusals_has_its_plots_all_the_same(trace: Path, tmp_path: Pa
 
 def test_force_estimates_from_however_few(trace: Path) -> None:
     """Without it the estimators of a short log refuse."""
-    printed = run(trace, "--policy", "always:good", "--window", 1_480)
-    assert "needed: the log says too little" in printed
+    assert "needed" in run(trace, "--policy", "always:good", "--window", 1_480)
     assert "needed" not in run(trace, "--policy", "always:good", "--window", 1_480, "--force")
+
+
+def test_a_refusal_for_too_few_samples_is_said_once(trace: Path) -> None:
+    """With the number of each estimator, and once more what to do."""
+    printed = run(trace, "--policy", "always:good", "--window", 1_480).splitlines()
+    (refusal,) = [line for line in printed if line.startswith("refused, with fewer than 200 effective samples: ")]
+    for name in ("replay", "ipw", "snipw", "clipped", "dr", "dr_os", "switch", "dm"):
+        assert re.search(rf"\b{name} \d+", refusal), name
+    assert sum("record longer" in line for line in printed) == 1
+    assert not any("the log says too little" in line for line in printed)
 
 
 @pytest.mark.parametrize("words", [[], ["--live", "shop", "folder"]])

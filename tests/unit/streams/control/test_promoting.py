@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from schemas import topics
 from schemas.codec import Codec
+from schemas.records import Decision, JoinStatus, Observation
 from streams.control.promoting import Promoting
+from streams.control.promotion_rows import promotion_rows
 from streams.operators.contract import Record
+from streams.operators.ids import ID_BYTES
 from streams.runtime.errors import BrokerUnavailableError
 from tests.comparisons import SECOND_US, WINDOW_US, canary, plan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from schemas.records import Candidate, Observation, Promotion
+    from schemas.records import Candidate, Promotion
     from streams.promotion.verdict import Stage
 
 CODEC = Codec()
@@ -102,13 +105,16 @@ class Place:
         self.wanted = Wanted(self.log)
         self.now_us = 0
         self.rates = 0.05, 0.25
+        self.ids_bytes = 1 << 20
         self.promoting = self.started()
         if changes is not None:
             self.log.write(topics.CANDIDATES, KEY, plan(**changes), 0)
 
     def started(self) -> Promoting:
         """Return what a new process begins with."""
-        return Promoting(lambda names, since_us: Follower(self.log, names, since_us), CODEC, WINDOW_US, self.wanted)
+        return Promoting(
+            lambda names, since_us: Follower(self.log, names, since_us), CODEC, WINDOW_US, self.ids_bytes, self.wanted
+        )
 
     def observations(self) -> Iterator[Observation]:
         """Return what is observed from now on."""
@@ -191,3 +197,62 @@ async def test_a_withdrawn_wish_is_not_carried_on() -> None:
     place.log.write(topics.CANDIDATES, KEY, None, place.now_us)
     assert await place.run(100) == [("begin", 0.1)]
     assert not place.promoting.courses
+
+
+async def test_copies_count_once() -> None:
+    """An observation may come again at any later place of its log."""
+    place = Place()
+    await place.run(5)
+    before = promotion_rows(place.promoting)
+    place.log.records += [
+        record._replace(offset=record.offset + 10_000)
+        for record in place.log.records
+        if record.topic == topics.OBSERVATIONS
+    ]
+    await place.promoting.tick(place.now_us, {})
+    assert promotion_rows(place.promoting) == before
+
+
+async def test_ids_take_no_more_than_they_may_and_what_was_forgotten_is_told() -> None:
+    """Of 100 observations a second the last two seconds are remembered."""
+    place = Place()
+    place.ids_bytes = 300 * ID_BYTES
+    place.promoting = place.started()
+    await place.run(10)
+    found = place.promoting.statistics()
+    assert 200 * ID_BYTES <= found["ids_bytes"] <= found["ids_bytes_limit"] == 300 * ID_BYTES
+    assert found["ids_forgotten_total"] == promotion_rows(place.promoting)["forgotten"] == 700
+
+
+async def test_the_page_shows_how_a_difference_has_stood() -> None:
+    """With its bounds, which close in, and what the application's answers cost meanwhile."""
+    place = Place()
+    place.rates = 0.2, 0.2
+    await place.run(30)
+    rows = promotion_rows(place.promoting)
+    (candidate,) = rows["candidates"]
+    course = candidate["course"]
+    assert 10 < len(course) <= 16
+    assert course[-1].upper - course[-1].lower < course[1].upper - course[1].lower
+    assert all(moment.lower <= moment.mean <= moment.upper for moment in course)
+    served = rows["serving"]["digits"]
+    assert served["answers"] == 3_000
+    assert served["lower"] < served["loss"] < served["upper"]
+
+
+async def test_without_a_candidate_what_serves_is_shown_where_its_log_can_be_judged() -> None:
+    """One that asks a single model tells nothing about others; one that explores does."""
+    place = Place()
+    place.log.records.clear()
+    for number in range(600):
+        for name, shares in (("explores", (0.9, 0.1)), ("always", (1.0, 0.0))):
+            decision = Decision((0,), 0, name, "policy()", ("one", "other"), shares)
+            seen = Observation(
+                f"{name}{number}", name, None, decision, (0.0, None), number % 2, None, JoinStatus.JOINED, number, 0
+            )
+            place.log.write(topics.OBSERVATIONS, name.encode(), seen, number * SECOND_US)
+    await place.promoting.tick(600 * SECOND_US, {})
+    rows = promotion_rows(place.promoting)
+    assert [*rows["serving"]] == ["explores"]
+    assert rows["serving"]["explores"]["answers"] == 300  # of the last five minutes
+    assert rows["serving"]["explores"]["loss"] == 0.5

@@ -11,7 +11,6 @@ from policies.errors import PolicyError
 from schemas.records import Decision, JoinStatus, Observation
 from streams.operators.learn.fold import taught
 from streams.promotion.apprentice import ApprenticeEvidence
-from tests.comparisons import WINDOW_US
 
 ARMS = ("good", "bad")
 SERVING = registry.spec(registry.create("epsilon_greedy", {"epsilon": 0.5}))
@@ -40,9 +39,9 @@ def log(policy: str, count: int, seed: int = 0, context: str | None = None) -> l
 
 def folded(observations: list[Observation], policy: str = THOMPSON, incumbent: str = SERVING) -> ApprenticeEvidence:
     """Let an apprentice learn along."""
-    fold = ApprenticeEvidence("app", policy, incumbent, WINDOW_US)
+    fold = ApprenticeEvidence("app", policy, incumbent)
     for seen in observations:
-        fold.take(seen, 1)
+        fold.take(seen)
     return fold
 
 
@@ -78,12 +77,6 @@ def test_decisions_of_other_policies_teach_and_do_not_judge() -> None:
     """Before the incumbent there was another one."""
     found = folded(log(UNIFORM, 300)).evidence(0.05)
     assert found.pairs == 0
-
-
-def test_copies_count_once() -> None:
-    """As for the learner."""
-    observations = log(SERVING, 100)
-    assert folded(observations + observations).evidence(0.05) == folded(observations).evidence(0.05)
 
 
 def test_what_is_never_asked_speaks_against_an_apprentice() -> None:

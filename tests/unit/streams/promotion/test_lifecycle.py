@@ -6,7 +6,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streams.promotion.lifecycle import Lifecycle
-from tests.comparisons import SECOND_US, WINDOW_US, canary, plan
+from tests.comparisons import SECOND_US, canary, plan
 
 if TYPE_CHECKING:
     from schemas.records import Candidate, Observation, Promotion
@@ -27,12 +27,12 @@ class Way:
 
     def started(self) -> Lifecycle:
         """Return what a new process makes of the topics."""
-        lifecycle = Lifecycle(WINDOW_US)
+        lifecycle = Lifecycle()
         lifecycle.wish(KEY, self.wanted)
         for step in self.steps:
             lifecycle.past(step)
         for timestamp_us, observation in self.log:
-            lifecycle.observe(observation, timestamp_us, 0)
+            lifecycle.observe(observation, timestamp_us)
         return lifecycle
 
     @property
@@ -50,7 +50,7 @@ class Way:
             for number, observation in enumerate(islice(queries, 100)):
                 now_us = (begin + number) * 10_000
                 self.log.append((now_us, observation))
-                self.lifecycle.observe(observation, now_us, 0)
+                self.lifecycle.observe(observation, now_us)
             for step in self.lifecycle.steps(len(self.log) * 10_000):
                 self.steps.append(step)
                 self.lifecycle.past(step)
@@ -102,7 +102,7 @@ def test_steps_may_be_read_before_their_wish() -> None:
     way = Way(plan(holdback=0.1), 0.05, 0.25)
     way.run(100)
     assert way.actions[-1] == ("promote", 1.0)
-    lifecycle = Lifecycle(WINDOW_US)
+    lifecycle = Lifecycle()
     for step in way.steps:
         lifecycle.past(step)
     lifecycle.wish(KEY, way.wanted)
