@@ -17,8 +17,8 @@ from deploy.connect.schema_registry import codec_for
 from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
-from streams.replay.report import HOW, KINDS, WHY
+from streams.replay.as_it_was import READ, Deployment, replay
+from streams.replay.report import HOW, KINDS, MISSING, WAITING, WHY
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -63,7 +63,12 @@ def deployment(manifest: Manifest) -> Deployment:
     first = {} if known is None or known.name != topics.OBSERVATIONS else known.first
     return Deployment(
         SelectionSettings(partitions, margin_us=margin_us, cache_bytes=selection.cache_bytes),
-        JoinerSettings(partitions, int(joiner.window_s * 1e6), int(joiner.early_s * 1e6)),
+        JoinerSettings(
+            partitions,
+            int(joiner.window_s * 1e6),
+            int(joiner.early_s * 1e6),
+            large_bytes=joiner.large_mib << 20,
+        ),
         begun=frozenset(number for number in range(partitions) if not first.get(number, 0)),
     )
 
@@ -78,7 +83,9 @@ def summary(report: Report, took_s: float) -> dict[str, Any]:
         "undecodable": dict(report.undecodable),
         "checked": {kind: report.checked[kind] for kind in KINDS},
         "different": {kind: report.different[kind] for kind in KINDS},
+        "missing": {kind: report.missing[kind] for kind in MISSING},
         "unchecked": dict(report.unchecked),
+        "waiting": dict(report.waiting),
         "inferred": dict(report.inferred),
         "states": len(report.states),
         "differences": [difference._asdict() for difference in report.differences],
@@ -86,8 +93,7 @@ def summary(report: Report, took_s: float) -> dict[str, Any]:
 
 
 def _read(trace: Trace) -> Iterator[str]:
-    known = (topics.QUERIES, topics.FEEDBACK, topics.SHADOWS, topics.PREDICTIONS, topics.OBSERVATIONS)
-    return (name for name in known if name in trace.topics())
+    return (name for name in READ if name in trace.topics())
 
 
 def _show(bar: Progress, task: Any, report: Report) -> None:
@@ -111,16 +117,21 @@ def _print(report: Report, took_s: float) -> None:
     times = report.span_s / took_s
     click.echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
     print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in KINDS])
+    for kind in MISSING:
+        if report.missing[kind]:
+            click.echo(f"missing: {report.missing[kind]:,} {kind} that should have been written")
     for name, count in report.unchecked.most_common():
         click.echo(f"not checked: {count:,}: {WHY[name]}")
     for name, count in report.inferred.most_common():
         click.echo(f"checked with a part inferred: {count:,}: {HOW[name]}")
+    for name, count in report.waiting.most_common():
+        click.echo(f"not looked for: {count:,}: {WAITING[name]}")
     for topic, count in report.undecodable.most_common():
         click.echo(f"{topic}: {count:,} records are none of ours: dead letters")
     for difference in report.differences[:SHOWN]:
         click.echo(f"{difference.kind} of {difference.id}:")
         click.echo(f"  recorded  {difference.recorded}\n  replayed  {difference.replayed}")
-    left = report.different.total() - SHOWN
+    left = report.different.total() + report.missing.total() - SHOWN
     if left > 0:
         click.echo(f"and {left:,} more differences; --json has up to 1,000")
     click.echo("all is as it was" if report.is_equal else "it is not as it was")
