@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,26 +23,28 @@ from streams.replay.report import HOW, KINDS, MISSING, WAITING, WHY
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
     from streams.replay.report import Report
+    from streams.replay.run_again import Running
     from streams.trace.manifest import Manifest
 
 DIFFERENT = 1  # exit status
 SHOWN = 10  # differences that are printed; all are in --json, up to 1,000
 
 
-def as_it_was(settings: Settings, folder: Path, *, stored: bool, as_json: bool) -> None:
+def as_it_was(settings: Settings, folder: Path, packages: Sequence[Path], *, stored: bool, as_json: bool) -> None:
     """Replay a trace as it was, print what differs, and end with status 1 if anything does."""
     trace, codec = Trace.open(folder), codec_for(settings)
     begun_s = time.monotonic()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("replaying", total=sum(trace.manifest.topics[name].count for name in _read(trace)))
-        report = replay(trace, deployment(trace.manifest), codec, lambda so_far: _show(bar, task, so_far))
+        known = replace(deployment(trace.manifest), running=_running(packages))
+        report = replay(trace, known, codec, lambda so_far: _show(bar, task, so_far))
     took_s = time.monotonic() - begun_s
     if stored:
         report.compare_states(asyncio.run(_stored(settings, codec, report)), codec)
@@ -73,6 +76,22 @@ def deployment(manifest: Manifest) -> Deployment:
     )
 
 
+def _running(packages: Sequence[Path]) -> Running:
+    """Load models' packages, to be run on what was recorded.
+
+    Raises:
+        PackageError: one cannot be loaded.
+    """
+    if not packages:
+        return {}
+    from deploy.state.desired import model_record
+    from workers.executors.predictor import predictor
+    from workers.packages.loading import load_package
+
+    models = [(model_record(package), predictor(load_package(package))) for package in packages]
+    return {(model.name, model.version): answer for model, answer in models}
+
+
 def summary(report: Report, took_s: float) -> dict[str, Any]:
     """Return what a replay has shown, for scripts."""
     return {
@@ -87,6 +106,7 @@ def summary(report: Report, took_s: float) -> dict[str, Any]:
         "unchecked": dict(report.unchecked),
         "waiting": dict(report.waiting),
         "inferred": dict(report.inferred),
+        "gap": report.gap,
         "states": len(report.states),
         "differences": [difference._asdict() for difference in report.differences],
     }
@@ -124,6 +144,8 @@ def _print(report: Report, took_s: float) -> None:
         click.echo(f"not checked: {count:,}: {WHY[name]}")
     for name, count in report.inferred.most_common():
         click.echo(f"checked with a part inferred: {count:,}: {HOW[name]}")
+    if report.gap:
+        click.echo(f"models answer with numbers that differ by {report.gap:.2g} of them at most")
     for name, count in report.waiting.most_common():
         click.echo(f"not looked for: {count:,}: {WAITING[name]}")
     for topic, count in report.undecodable.most_common():

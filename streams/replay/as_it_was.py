@@ -22,6 +22,7 @@ from streams.replay.missing_answers import MissingAnswers
 from streams.replay.missing_observations import MissingObservations
 from streams.replay.report import PREDICTIONS, QUERIES, Report
 from streams.replay.rows import Rows
+from streams.replay.run_again import RunAgain
 from streams.replay.states import StateHistory
 from streams.replay.steps import WISHED, Steps
 from streams.replay.terms import terms_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from schemas.records import Observation, PolicyState
     from streams.operators.contract import Record, StateKey
     from streams.replay.recording import Recording
+    from streams.replay.run_again import Running
 
 _CONFIGURATION: Final = (topics.APPLICATIONS, topics.MODELS)
 # At the same time the one that is named first leads.
@@ -63,6 +65,7 @@ class Deployment:
         initial: policy states from before the trace.
         begun: partitions of `observations` that the trace has from the beginning; None = as their first records say.
         clocks_us: how far the clocks of those who wrote may have been apart.
+        running: models that are at hand, by name and version: they answer again.
     """
 
     selection: SelectionSettings = field(default_factory=SelectionSettings)
@@ -70,6 +73,7 @@ class Deployment:
     initial: Mapping[StateKey, PolicyState] = field(default_factory=dict)
     begun: frozenset[int] | None = None
     clocks_us: int = CLOCKS_US
+    running: Running = field(default_factory=dict)
 
 
 class AsItWas:
@@ -105,6 +109,7 @@ class AsItWas:
         models = [record for record in timeline.records if record.topic == topics.MODELS]
         is_cached = deployment.selection.cache_bytes > 0
         self._rows = Rows(codec, models, self._coverage, self.report, is_cached=is_cached)
+        self._run_again = RunAgain(codec, deployment.running, self.report)
         self._queries: Held[Record] = Held(_QUERY_BYTES)
         self._predictions: Held[Record] = Held(_JOIN_BYTES // 2)
         self._feedback: Held[Record] = Held(_JOIN_BYTES // 4)
@@ -159,6 +164,7 @@ class AsItWas:
         self._decisions.flush()
         self._joins.flush()
         self._steps.end()
+        self._run_again.flush()
         for record in self._again:
             self._give_up(record)
         look = SecondLook(self._trace, self._codec)
@@ -221,6 +227,7 @@ class AsItWas:
         query = self._query(prediction)
         self._answers.answered(record, prediction, query)
         self._rows.check(record.partition, prediction, query)
+        self._run_again.take(prediction, query)
         return self._check(record, prediction, query)
 
     def _check(self, record: Record, prediction: Prediction, query: Record | None) -> bool:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
 
-DECISIONS, ANSWERS, OBSERVATIONS, STATES, STEPS, OUTPUTS = KINDS = (
-    *("decisions", "answers", "observations", "states", "steps", "outputs"),
+DECISIONS, ANSWERS, OBSERVATIONS, STATES, STEPS, OUTPUTS, MODELS = KINDS = (
+    *("decisions", "answers", "observations", "states", "steps", "outputs", "models"),
 )
 # What may be missing, beside answers and observations: what they must have been made from.
 QUERIES, PREDICTIONS = "queries", "predictions"
@@ -43,6 +43,7 @@ HOW: Final[Mapping[str, str]] = {
     "new_context": "a new context: which common state it started from is inferred from its propensities",
     "learnt_span": "the error that costs 1 was learnt: it is taken as recorded",
     "configuration_near": "decided while a configuration changed: the one that fits is taken",
+    "near": "a model that is at hand answers with numbers that differ by less than 1e-5 of them",
     "repeated": "a step that was taken twice: two control roles ran at a time",
     "rounded": "a step whose bounds differ by less than 1e-8: processors round exponentials differently",
     "ended": "a step that says what somebody changed: the reason is taken as recorded",
@@ -85,6 +86,7 @@ class Report:
         records: that were read, by topic.
         undecodable: which of them are none of ours, and were dead letters, by topic.
         from_us, until_us: the times of the first record and the last.
+        gap: the largest of the small differences between what models answered and what they answer now.
         states: as they are after the last observation.
     """
 
@@ -99,6 +101,7 @@ class Report:
     undecodable: Counter[str] = field(default_factory=Counter)
     from_us: int = 0
     until_us: int = 0
+    gap: float = 0.0
     states: dict[StateKey, PolicyState] = field(default_factory=dict)
 
     @property
