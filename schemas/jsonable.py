@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import enum
 import math
+from collections.abc import Mapping
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from schemas.inputs import as_features, row_text
 from schemas.records import DTYPES, Feedback, Query, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from schemas.avsc import Json
     from schemas.records import Input
 
@@ -42,7 +41,7 @@ def _value(value: object, shown: int) -> Json:
             return value
         case list() | tuple() if not hasattr(value, "_fields"):
             return [_value(item, shown) for item in value]
-        case dict():
+        case Mapping():
             return {str(key): _value(item, shown) for key, item in value.items()}
         case enum.Enum():
             return str(value.value)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from itertools import repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # Element types a tensor may have; the wire carries the index into this tuple (an Avro enum of the same order).
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 _NAMES = {np.dtype(name): name for name in DTYPES}  # numpy makes a dtype's name anew each time it is asked: 1.7 us
+_NONE: Mapping[str, float] = MappingProxyType({})
 new_tuple = tuple.__new__  # makes a named tuple for a third of its constructor's cost
 
 
@@ -294,6 +296,8 @@ class Promotion(NamedTuple):
     candidate_loss: float | None = None
     incumbent_loss: float | None = None
     cost: float = 0.0  # errors that the candidate has cost so far, more than the incumbent would have
+    guards: Mapping[str, float] = _NONE  # measured values that were held against its limits
+    offsets: tuple[int, ...] = ()  # by partition of `observations`: behind the last that the evidence goes by; 0 = none
 
 
 STOPPED = "stopped"  # gauge of the last report of a process that stops by a signal

@@ -35,12 +35,15 @@ CONTROL_TABLE = "control-live-changelog"
 RECORDED = (
     topics.APPLICATIONS,
     topics.MODELS,
+    topics.CANDIDATES,
+    topics.PROMOTIONS,
     topics.QUERIES,
     topics.MODEL_PREDICTIONS,
     topics.SHADOWS,
     topics.PREDICTIONS,
     topics.FEEDBACK,
     topics.OBSERVATIONS,
+    *map(topics.dead_letters, (topics.QUERIES, topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)),
 )
 # Of murmur2, as in `org.apache.kafka.common.utils.Utils`; the tests hold its published values.
 _SEED = 0x9747B28C

@@ -128,7 +128,7 @@ FULL: tuple[object, ...] = (
     ),
     Promotion(
         *("version", "good", "2", "1", NOW_US, NOW_US + 9, "step", 0.1, "it may cost little", 412, 300.5),
-        *(0.01, -0.02, 0.04, 0.1, 0.11, -2.5),
+        *(0.01, -0.02, 0.04, 0.1, 0.11, -2.5, {"failures": 0.01}, (412, 0, 7)),
     ),
 )
 

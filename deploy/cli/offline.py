@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,36 +13,38 @@ from rich.progress import Progress
 
 from deploy.cli.common import print_json, print_table
 from deploy.config.addresses import redis_url
-from deploy.config.settings import Joiner, Selection, Settings
+from deploy.config.settings import Control, Joiner, Selection, Settings
 from deploy.connect.schema_registry import codec_for
 from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
-from streams.replay.as_it_was import Deployment, replay
-from streams.replay.report import HOW, KINDS, WHY
+from streams.replay.as_it_was import READ, Deployment, replay
+from streams.replay.report import HOW, KINDS, MISSING, WAITING, WHY
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from schemas.codec import Codec
     from schemas.records import PolicyState
     from streams.operators.contract import StateKey
     from streams.replay.report import Report
+    from streams.replay.run_again import Running
     from streams.trace.manifest import Manifest
 
 DIFFERENT = 1  # exit status
 SHOWN = 10  # differences that are printed; all are in --json, up to 1,000
 
 
-def as_it_was(settings: Settings, folder: Path, *, stored: bool, as_json: bool) -> None:
+def as_it_was(settings: Settings, folder: Path, packages: Sequence[Path], *, stored: bool, as_json: bool) -> None:
     """Replay a trace as it was, print what differs, and end with status 1 if anything does."""
     trace, codec = Trace.open(folder), codec_for(settings)
     begun_s = time.monotonic()
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("replaying", total=sum(trace.manifest.topics[name].count for name in _read(trace)))
-        report = replay(trace, deployment(trace.manifest), codec, lambda so_far: _show(bar, task, so_far))
+        known = replace(deployment(trace.manifest), running=_running(packages))
+        report = replay(trace, known, codec, lambda so_far: _show(bar, task, so_far))
     took_s = time.monotonic() - begun_s
     if stored:
         report.compare_states(asyncio.run(_stored(settings, codec, report)), codec)
@@ -63,9 +66,31 @@ def deployment(manifest: Manifest) -> Deployment:
     first = {} if known is None or known.name != topics.OBSERVATIONS else known.first
     return Deployment(
         SelectionSettings(partitions, margin_us=margin_us, cache_bytes=selection.cache_bytes),
-        JoinerSettings(partitions, int(joiner.window_s * 1e6), int(joiner.early_s * 1e6)),
+        JoinerSettings(
+            partitions,
+            int(joiner.window_s * 1e6),
+            int(joiner.early_s * 1e6),
+            large_bytes=joiner.large_mib << 20,
+        ),
         begun=frozenset(number for number in range(partitions) if not first.get(number, 0)),
+        copies_bytes=Control.model_validate(manifest.settings.get("control", {})).ids_mib << 20,
     )
+
+
+def _running(packages: Sequence[Path]) -> Running:
+    """Load models' packages, to be run on what was recorded.
+
+    Raises:
+        PackageError: one cannot be loaded.
+    """
+    if not packages:
+        return {}
+    from deploy.state.desired import model_record
+    from workers.executors.predictor import predictor
+    from workers.packages.loading import load_package
+
+    models = [(model_record(package), predictor(load_package(package))) for package in packages]
+    return {(model.name, model.version): answer for model, answer in models}
 
 
 def summary(report: Report, took_s: float) -> dict[str, Any]:
@@ -78,16 +103,18 @@ def summary(report: Report, took_s: float) -> dict[str, Any]:
         "undecodable": dict(report.undecodable),
         "checked": {kind: report.checked[kind] for kind in KINDS},
         "different": {kind: report.different[kind] for kind in KINDS},
+        "missing": {kind: report.missing[kind] for kind in MISSING},
         "unchecked": dict(report.unchecked),
+        "waiting": dict(report.waiting),
         "inferred": dict(report.inferred),
+        "gap": report.gap,
         "states": len(report.states),
         "differences": [difference._asdict() for difference in report.differences],
     }
 
 
 def _read(trace: Trace) -> Iterator[str]:
-    known = (topics.QUERIES, topics.FEEDBACK, topics.SHADOWS, topics.PREDICTIONS, topics.OBSERVATIONS)
-    return (name for name in known if name in trace.topics())
+    return (name for name in READ if name in trace.topics())
 
 
 def _show(bar: Progress, task: Any, report: Report) -> None:
@@ -111,16 +138,23 @@ def _print(report: Report, took_s: float) -> None:
     times = report.span_s / took_s
     click.echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
     print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in KINDS])
+    for kind in MISSING:
+        if report.missing[kind]:
+            click.echo(f"missing: {report.missing[kind]:,} {kind} that should have been written")
     for name, count in report.unchecked.most_common():
         click.echo(f"not checked: {count:,}: {WHY[name]}")
     for name, count in report.inferred.most_common():
         click.echo(f"checked with a part inferred: {count:,}: {HOW[name]}")
+    if report.gap:
+        click.echo(f"models answer with numbers that differ by {report.gap:.2g} of them at most")
+    for name, count in report.waiting.most_common():
+        click.echo(f"not looked for: {count:,}: {WAITING[name]}")
     for topic, count in report.undecodable.most_common():
         click.echo(f"{topic}: {count:,} records are none of ours: dead letters")
     for difference in report.differences[:SHOWN]:
         click.echo(f"{difference.kind} of {difference.id}:")
         click.echo(f"  recorded  {difference.recorded}\n  replayed  {difference.replayed}")
-    left = report.different.total() - SHOWN
+    left = report.different.total() + report.missing.total() - SHOWN
     if left > 0:
         click.echo(f"and {left:,} more differences; --json has up to 1,000")
     click.echo("all is as it was" if report.is_equal else "it is not as it was")

@@ -116,8 +116,8 @@ def record(
 ) -> None:
     """Record topics into FOLDER: Avro files that any Avro tool reads, and a manifest.
 
-    A recording that was interrupted goes on where it was. What is there already is not recorded again. `applications`
-    and `models` are recorded from their beginning.
+    A recording that was interrupted goes on where it was. What is there already is not recorded again. `applications`,
+    `models`, `candidates` and `promotions` are recorded from their beginning.
     """
     span = span_of(begin, ago, end, follow=follow, now_us=time.time_ns() // 1000)
     topics = _present(settings, names)

@@ -32,6 +32,7 @@ skysail replay yesterday --new-ids                        onto the one that was 
 skysail replay yesterday --speed 20 --json
 skysail replay yesterday --offline                        through the kernels alone: must come out as it was
 skysail replay yesterday --offline --stored               and the states as they are stored
+skysail replay yesterday --offline --packages models/forest   and that model answers the same today
 skysail replay yesterday --offline --set policy=thompson  what if that policy had chosen?
 """
 SHOW_S = 0.5
@@ -51,7 +52,7 @@ SHOW_S = 0.5
     "--packages",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     multiple=True,
-    help="With --set: a model's package; it runs where its answer is not recorded.",
+    help="With --offline: a model's package; it answers again. With --set it answers what is not recorded.",
 )
 @click.option("--stored", is_flag=True, help="With --offline: compare the last states with those in Redis.")
 @json_option
@@ -79,7 +80,8 @@ def replay(
     the exit status is 1.
 
     With --offline nobody is asked. The kernels do all again from what is recorded, in virtual time. Decisions, answers,
-    observations and states must be the same, bit for bit; else every difference is printed, and the exit status is 1.
+    observations, states and steps of candidates must be the same, bit for bit, and nothing may be missing. Else every
+    difference is printed, and the exit status is 1. Models whose --packages are given answer again.
 
     With --set one thing is changed, for one application: `policy=thompson`, `policy.eta=0.1`, `slo_ms=50`,
     `models=a,b`, `window_s`, `default_loss`, `combine`, `confidence_floor`, `missing` or `per_context`. The loop runs
@@ -92,7 +94,7 @@ def replay(
         what_if(settings, folder, Asked(changes, application, html, packages, as_json))
         return
     if offline:
-        as_it_was(settings, folder, stored=stored, as_json=as_json)
+        as_it_was(settings, folder, packages, stored=stored, as_json=as_json)
         return
     there = settings.model_copy(update={"prefix": prefix}) if prefix else settings
     trace = Trace.open(folder)

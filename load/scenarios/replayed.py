@@ -34,7 +34,7 @@ from streams.operators.selection.kernel import SelectionSettings
 from streams.recorder.recorder import FETCHING, Recorder
 from streams.recorder.span import Span
 from streams.replay import as_it_was
-from streams.replay.report import KINDS
+from streams.replay.report import KINDS, MISSING
 from streams.runtime.clock import SystemClock
 from streams.runtime.kafka.connection import KafkaConnection
 from streams.runtime.kafka.log_reader import KafkaLogs
@@ -70,8 +70,10 @@ _DRAIN_S = 60.0
 _LEARN_S = 60.0
 
 FIGURES = Figures(
-    SHOWN("queries", "predictions", "observations", "records", "unchecked", "inferred", "killed", "duplicates"),
-    FAULTS(*(f"different_{kind}" for kind in KINDS), must=NONE),
+    SHOWN(
+        "queries", "predictions", "observations", "records", "unchecked", "waiting", "inferred", "killed", "duplicates"
+    ),
+    FAULTS(*(f"different_{kind}" for kind in KINDS), *(f"missing_{kind}" for kind in MISSING), must=NONE),
     SHOWN(*(f"checked_{kind}" for kind in KINDS)),
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_s"),
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_core_s", must=at_least(10_000, IN_FULL)),
@@ -240,7 +242,9 @@ def _result(stage: Stage, workload: Troubled, report: Report, took: Took) -> Res
             "duplicates": float(workload.twice),
             **{f"checked_{kind}": float(report.checked[kind]) for kind in KINDS},
             **{f"different_{kind}": float(report.different[kind]) for kind in KINDS},
+            **{f"missing_{kind}": float(report.missing[kind]) for kind in MISSING},
             "unchecked": float(report.unchecked.total()),
+            "waiting": float(report.waiting.total()),
             "inferred": float(report.inferred.total()),
             "queries_per_s": queries / took.wall_s,
             "queries_per_core_s": queries / took.cpu_s,
@@ -256,6 +260,7 @@ def _result(stage: Stage, workload: Troubled, report: Report, took: Took) -> Res
         series={
             "differences": [each._asdict() for each in report.differences[:50]],
             "unchecked": [{"why": why, "count": count} for why, count in report.unchecked.items()],
+            "waiting": [{"why": why, "count": count} for why, count in report.waiting.items()],
             "inferred": [{"how": how, "count": count} for how, count in report.inferred.items()],
         },
     )

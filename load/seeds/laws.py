@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from schemas import topics
 from schemas.records import JoinStatus, PolicyState
 from streams.operators.learn.fold import fold
-from streams.replay.as_it_was import Deployment, replay
+from streams.replay.as_it_was import CLOCKS_US, Deployment, replay
 from streams.replay.memory import MemoryTrace
 
 if TYPE_CHECKING:
@@ -177,8 +177,11 @@ class Laws:
                 yield f"partition {key.partition}: {key.name} has {state.version} lessons, of {told} queries"
 
     def _replayed(self) -> Iterator[str]:
-        trace = MemoryTrace(record for log in self._broker.logs.values() for record in log)
-        report = replay(trace, Deployment(self._plan.selection, self._plan.joiner), self._codec)
+        written = (record for log in self._broker.logs.values() for record in log)
+        trace = MemoryTrace(written, self._broker.partitions)
+        clocks_us = max(self._tolerance_us, CLOCKS_US)
+        deployment = Deployment(self._plan.selection, self._plan.joiner, clocks_us=clocks_us)
+        report = replay(trace, deployment, self._codec)
         for kind, name, recorded, replayed in report.differences:
             yield f"{kind} of {name}: {recorded}, again: {replayed}"
 

@@ -109,6 +109,7 @@ class Promoting:
         self._wishes: Broadcast | None = None
         self._log: Broadcast | None = None
         self._must_reread = False
+        self._next: dict[int, int] = {}  # by partition of the log: behind the last observation that was folded
         self.steps: list[Promotion] = []
 
     @property
@@ -191,6 +192,7 @@ class Promoting:
             self._log = None
         if self._log is None:
             since_us = self._fold_again(now_us)
+            self._next.clear()
             self._log, self._must_reread = self._follow((topics.OBSERVATIONS,), since_us), False
             await self._log.start()
         async for records in _polls(self._log):
@@ -206,6 +208,7 @@ class Promoting:
         return min([now_us - BACK_US, *(course.from_us for course in self.courses.values())])
 
     def _observe(self, record: Record) -> None:
+        self._next[record.partition] = record.offset + 1
         try:
             several = self._codec.decode(Observations, record.value).items
         except DecodeError:
@@ -221,7 +224,7 @@ class Promoting:
                 fault = await asyncio.to_thread(self._deployment.fault_of, course.plan, course.stage)
                 if fault:
                     await self._end(key, course, fault, now_us)
-        for taken in self._lifecycle.steps(now_us, guards):
+        for taken in self._lifecycle.steps(now_us, guards, self._offsets()):
             key = topics.candidate(taken.kind, taken.name)
             course = self.courses[key]
             fault = await asyncio.to_thread(self._deployment.take, course.plan, taken)
@@ -230,14 +233,19 @@ class Promoting:
             else:
                 _log.info("%s %s: %s, share %g: %s", *taken[1:3], taken.action, taken.share, taken.reason)
                 self._lifecycle.past(taken)  # it comes back as a record, too, and changes nothing then
+                # What counts now may have been folded already: a restart would fold it again, so this does, too.
+                self._must_reread |= taken.action == Action.PROMOTE.value
 
     async def _end(self, key: str, course: Course, fault: str, now_us: int) -> None:
         share = course.stage.share if course.stage is not None else 0.0
         evidence = course.comparison.evidence(course.plan.alpha)
-        ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us)
+        ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us, offsets=self._offsets())
         _log.warning("%s is on its way no more: %s", key, fault)
         await asyncio.to_thread(self._deployment.note, ended)
         self._lifecycle.past(ended)
+
+    def _offsets(self) -> tuple[int, ...]:
+        return tuple([self._next.get(number, 0) for number in range(max(self._next, default=-1) + 1)])
 
 
 async def _polls(reader: Broadcast) -> AsyncIterator[list[Record]]:

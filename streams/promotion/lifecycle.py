@@ -20,7 +20,7 @@ from streams.promotion.verdict import Action, Stage, Verdict, judge
 from streams.promotion.versions import VersionEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from schemas.records import Candidate, Observation
     from streams.promotion.evidence import Evidence
@@ -147,9 +147,8 @@ class Lifecycle:
     def _move(self, course: Course, step: Promotion) -> None:
         if course.stage is not None and step.time_us <= course.stage.since_us:
             return  # the same step again
-        is_new = step.action == Action.PROMOTE.value
-        course.stage = Stage(step.share, step.time_us, 0 if is_new else step.pairs)
-        if is_new:
+        course.stage = next_stage(step)
+        if step.action == Action.PROMOTE.value:
             course.begin(has_taken_over=True)
             course.from_us = step.time_us
 
@@ -158,27 +157,48 @@ class Lifecycle:
         for course in self._courses.values():
             course.take(seen, timestamp_us)
 
-    def steps(self, now_us: int, guards: Mapping[str, Mapping[str, float]] | None = None) -> list[Promotion]:
+    def steps(
+        self, now_us: int, guards: Mapping[str, Mapping[str, float]] | None = None, offsets: Sequence[int] = ()
+    ) -> list[Promotion]:
         """Return the steps that are to be taken now; each is told to `past` once it has been.
 
         Args:
             now_us: the time.
             guards: measured values of each candidate, by key and name.
+            offsets: by partition of the log: behind the last observation that was folded.
         """
         found = []
         for key, course in sorted(self._courses.items()):
-            plan = course.plan
+            plan, measured = course.plan, (guards or {}).get(key, {})
             evidence = course.comparison.evidence(plan.alpha)
-            if course.stage is None:
-                course.verdict = Verdict(Action.BEGIN, plan.steps[0], "it begins")
-            else:
-                course.verdict = judge(plan, course.stage, evidence, now_us, (guards or {}).get(key))
+            course.verdict = next_verdict(plan, course.stage, evidence, now_us, measured)
             if course.verdict.action is not Action.STAY:
-                found.append(step(plan, course.verdict, evidence, now_us))
+                found.append(step(plan, course.verdict, evidence, now_us, measured, offsets))
         return found
 
 
-def step(plan: Candidate, verdict: Verdict, evidence: Evidence, now_us: int) -> Promotion:
+def next_verdict(
+    plan: Candidate, stage: Stage | None, evidence: Evidence, now_us: int, guards: Mapping[str, float]
+) -> Verdict:
+    """Return what to do with a candidate; without a stage it has not begun. Arguments are those of `judge`."""
+    if stage is None:
+        return Verdict(Action.BEGIN, plan.steps[0], "it begins")
+    return judge(plan, stage, evidence, now_us, guards)
+
+
+def next_stage(step: Promotion) -> Stage:
+    """Return where a candidate is after a step; the comparisons of one that takes over begin anew."""
+    return Stage(step.share, step.time_us, 0 if step.action == Action.PROMOTE.value else step.pairs)
+
+
+def step(
+    plan: Candidate,
+    verdict: Verdict,
+    evidence: Evidence,
+    now_us: int,
+    guards: Mapping[str, float] | None = None,
+    offsets: Sequence[int] = (),
+) -> Promotion:
     """Return a verdict and its evidence as a record."""
     return Promotion(
         kind=plan.kind,
@@ -198,4 +218,6 @@ def step(plan: Candidate, verdict: Verdict, evidence: Evidence, now_us: int) -> 
         candidate_loss=evidence.candidate_loss,
         incumbent_loss=evidence.incumbent_loss,
         cost=evidence.cost,
+        guards=dict(guards or {}),
+        offsets=tuple(offsets),
     )

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from streams.runtime.ports import Bounds, TopicPartition
 
-# Compacted topics say what holds until it is said anew: they are recorded from their beginning.
-WHOLE: Final = frozenset({topics.APPLICATIONS, topics.MODELS})
+# Compacted topics say what holds until it is said anew, and a candidate's step follows from those before it: they are
+# recorded from their beginning.
+WHOLE: Final = frozenset({topics.APPLICATIONS, topics.MODELS, topics.CANDIDATES, topics.PROMOTIONS})
 
 
 class Offset(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from schemas import topics
 from schemas.errors import DecodeError
@@ -13,43 +13,47 @@ from schemas.records import JoinStatus, ModelPredictions, Observations, Predicti
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.late_outputs import is_late
 from streams.operators.selection.kernel import SelectionSettings
+from streams.promotion.copies import Copies
 from streams.replay.configurations import Timeline
+from streams.replay.coverage import Coverage, SecondLook
 from streams.replay.decisions import Decisions
 from streams.replay.held import Held
 from streams.replay.joins import Joins, Seen, joined_by
-from streams.replay.report import Report
+from streams.replay.missing_answers import MissingAnswers
+from streams.replay.missing_observations import MissingObservations
+from streams.replay.report import PREDICTIONS, QUERIES, Report
+from streams.replay.rows import Rows
+from streams.replay.run_again import RunAgain
 from streams.replay.states import StateHistory
+from streams.replay.steps import WISHED, Steps
+from streams.replay.terms import terms_of
 from streams.runtime.process.gc_schedule import THRESHOLDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Observation, PolicyState
     from streams.operators.contract import Record, StateKey
+    from streams.replay.recording import Recording
+    from streams.replay.run_again import Running
 
 _CONFIGURATION: Final = (topics.APPLICATIONS, topics.MODELS)
-_READ: Final = (topics.QUERIES, topics.FEEDBACK, topics.SHADOWS, topics.PREDICTIONS, topics.OBSERVATIONS)
+# At the same time the one that is named first leads.
+READ: Final = (
+    topics.QUERIES,
+    topics.FEEDBACK,
+    topics.SHADOWS,
+    topics.MODEL_PREDICTIONS,
+    topics.PREDICTIONS,
+    topics.OBSERVATIONS,
+)
 # Queries wait for their predictions, predictions and feedback for their observations: as long as a window.
 _QUERY_BYTES, _JOIN_BYTES = 256 << 20, 256 << 20
 # What could not be looked up yet, as clocks disagree, is looked up again after so many records.
 _AGAIN: Final = 20_000
-
-
-class Recording(Protocol):
-    """A trace as far as a replay reads it."""
-
-    def topics(self) -> tuple[str, ...]:
-        """Return the topics that it holds."""
-        ...
-
-    def records(self, topic: str, partition: int | None = None) -> Iterator[Record]:
-        """Yield the records of a topic, in order of offset within a partition, of time across them."""
-        ...
-
-    def merged(self, topics: Iterable[str]) -> Iterator[Record]:
-        """Yield the records of several topics by time."""
-        ...
+# How far clocks may be apart: as far as a query may be ahead.
+CLOCKS_US: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,18 @@ class Deployment:
         joiner: settings of the role.
         initial: policy states from before the trace.
         begun: partitions of `observations` that the trace has from the beginning; None = as their first records say.
+        clocks_us: how far the clocks of those who wrote may have been apart.
+        running: models that are at hand, by name and version: they answer again.
+        copies_bytes: that the control role's ids of observations may take.
     """
 
     selection: SelectionSettings = field(default_factory=SelectionSettings)
     joiner: JoinerSettings = field(default_factory=JoinerSettings)
     initial: Mapping[StateKey, PolicyState] = field(default_factory=dict)
     begun: frozenset[int] | None = None
+    clocks_us: int = CLOCKS_US
+    running: Running = field(default_factory=dict)
+    copies_bytes: int = 32 << 20
 
 
 class AsItWas:
@@ -91,12 +101,25 @@ class AsItWas:
         self._history = StateHistory(partitions, deployment.joiner.memory_us, begun, deployment.initial)
         self._decisions = Decisions(codec, deployment.selection, timeline, self._history, self.report)
         self._joins = Joins(codec, deployment.joiner, timeline, self.report)
+        wished = [record for topic in WISHED if topic in held for record in trace.records(topic)]
+        copies = Copies(deployment.joiner.memory_us, deployment.copies_bytes)
+        self._steps = Steps(codec, wished, copies, begun, self.report)
+        terms = terms_of(timeline.records, codec, deployment.joiner.window_us)
+        self._coverage = Coverage()
+        self._answers = MissingAnswers(codec, deployment.selection.remembered, terms, self._coverage, self.report)
+        self._lessons = MissingObservations(
+            codec, deployment.joiner, terms, deployment.clocks_us, self._coverage, self.report
+        )
+        models = [record for record in timeline.records if record.topic == topics.MODELS]
+        is_cached = deployment.selection.cache_bytes > 0
+        self._rows = Rows(codec, models, self._coverage, self.report, is_cached=is_cached)
+        self._run_again = RunAgain(codec, deployment.running, self.report)
         self._queries: Held[Record] = Held(_QUERY_BYTES)
         self._predictions: Held[Record] = Held(_JOIN_BYTES // 2)
         self._feedback: Held[Record] = Held(_JOIN_BYTES // 4)
         self._late: Held[Record] = Held(_JOIN_BYTES // 4)
         self._again: list[Record] = []
-        self._topics = tuple(topic for topic in _READ if topic in held)
+        self._topics = tuple(topic for topic in READ if topic in held)
 
     def run(self, tell: Callable[[Report], None] = lambda _: None) -> Report:
         """Replay all of it.
@@ -108,6 +131,7 @@ class AsItWas:
             topics.QUERIES: self._on_query,
             topics.FEEDBACK: self._on_feedback,
             topics.SHADOWS: self._on_shadows,
+            topics.MODEL_PREDICTIONS: self._on_rows,
             topics.PREDICTIONS: self._on_prediction,
             topics.OBSERVATIONS: self._on_observations,
         }
@@ -116,6 +140,7 @@ class AsItWas:
             report.records[record.topic] += 1
             report.from_us = report.from_us or record.timestamp_us
             report.until_us = max(report.until_us, record.timestamp_us)
+            self._coverage.note(record)
             try:
                 if not take[record.topic](record):
                     self._again.append(record)
@@ -128,42 +153,68 @@ class AsItWas:
         return report
 
     def _retry(self) -> None:
+        self._rows.again()
         again, self._again = self._again, []
         self._again = [record for record in again if not self._looked_up(record)]
 
     def _looked_up(self, record: Record) -> bool:
         if record.topic == topics.PREDICTIONS:
-            return self._check(record)
+            prediction = self._codec.decode(Prediction, record.value)
+            return self._check(record, prediction, self._query(prediction))
         return self._join(record, self._codec.decode(Observations, record.value).items)
 
     def _end(self) -> None:
         self._retry()
         self._decisions.flush()
         self._joins.flush()
+        self._steps.end()
+        self._run_again.flush()
         for record in self._again:
             self._give_up(record)
+        look = SecondLook(self._trace, self._codec)
+        self._answers.end(look)
+        self._lessons.end(look)
         self.report.states = self._history.states
 
     def _give_up(self, record: Record) -> None:
         """Count what could not be looked up to the end."""
         if record.topic == topics.PREDICTIONS:
             prediction = self._codec.decode(Prediction, record.value)
-            known = self._query(prediction) is not None
-            self.report.unchecked["state_missing" if known else "query_missing"] += 1
+            if self._query(prediction) is not None:
+                self.report.unchecked["state_missing"] += 1
+            elif self._is_whole(topics.QUERIES, self._queries):
+                self.report.miss(QUERIES, prediction.query_id, "the query of its answer")
+            else:
+                self.report.unchecked["query_missing"] += 1
             return
         for seen in self._codec.decode(Observations, record.value).items:
             if self._seen(record.partition, seen, record.timestamp_us) is None:
-                known = self._predicted(seen) is not None
-                self.report.unchecked["feedback_missing" if known else "prediction_missing"] += 1
+                if self._predicted(seen) is not None:
+                    self.report.unchecked["feedback_missing"] += 1
+                elif self._is_whole(topics.PREDICTIONS, self._predictions):
+                    self.report.miss(PREDICTIONS, seen.query_id, "the answer that was observed")
+                else:
+                    self.report.unchecked["prediction_missing"] += 1
+
+    def _is_whole(self, topic: str, held: Held[Record]) -> bool:
+        """Tell whether the trace has all of a topic, and all of it was held."""
+        coverage = self._coverage
+        return topic in self._topics and coverage.has_begun(topic) and topic not in coverage.torn and not held.let_go
 
     def _on_query(self, record: Record) -> bool:
         (query_id,) = peek_texts(record.value, 1)
         self._queries.add(query_id, record, len(record.value or b""))
+        self._answers.asked(record, self._predictions.get(query_id))
         return True
 
     def _on_feedback(self, record: Record) -> bool:
         (query_id,) = peek_texts(record.value, 1)
+        self._lessons.told(record, query_id, is_first=not self._feedback.get(query_id))
         self._feedback.add(query_id, record, len(record.value or b""))
+        return True
+
+    def _on_rows(self, record: Record) -> bool:
+        self._rows.take(record)
         return True
 
     def _on_shadows(self, record: Record) -> bool:
@@ -173,14 +224,18 @@ class AsItWas:
         return True
 
     def _on_prediction(self, record: Record) -> bool:
-        (query_id,) = peek_texts(record.value, 1)
-        self._predictions.add(query_id, record, len(record.value or b""))
-        return self._check(record)
-
-    def _check(self, record: Record) -> bool:
-        """Have a prediction checked; False if its query or its state is still to come."""
         prediction = self._codec.decode(Prediction, record.value)
+        query_id = prediction.query_id
+        self._lessons.predicted(record, prediction, is_first=not self._predictions.get(query_id))
+        self._predictions.add(query_id, record, len(record.value or b""))
         query = self._query(prediction)
+        self._answers.answered(record, prediction, query)
+        self._rows.check(record.partition, prediction, query)
+        self._run_again.take(prediction, query)
+        return self._check(record, prediction, query)
+
+    def _check(self, record: Record, prediction: Prediction, query: Record | None) -> bool:
+        """Have a prediction checked; False if its query or its state is still to come."""
         if query is None:
             return False
         names_version = self._names_version(prediction, query)
@@ -209,6 +264,8 @@ class AsItWas:
         items = self._codec.decode(Observations, record.value).items
         for seen in items:
             self._history.fold(record.partition, record.timestamp_us, seen)
+            self._lessons.observed(seen.query_id)
+        self._steps.take(record, items)
         return self._join(record, items)
 
     def _join(self, record: Record, items: Sequence[Observation]) -> bool:
@@ -219,6 +276,7 @@ class AsItWas:
         for one in found:
             assert one is not None
             self._joins.take(one)
+            self._lessons.made(one, record.timestamp_us)
         return True
 
     def _seen(self, partition: int, seen: Observation, written_us: int) -> Seen | None:

@@ -18,14 +18,18 @@ class Held(Generic[T]):
 
     Args:
         bound_bytes: that all of it may take, estimated.
+
+    Attributes:
+        let_go: queries whose records are held no longer.
     """
 
-    __slots__ = ("_bound_bytes", "_bytes", "_entries")
+    __slots__ = ("_bound_bytes", "_bytes", "_entries", "let_go")
 
     def __init__(self, bound_bytes: int) -> None:
         self._bound_bytes = bound_bytes
         self._bytes = 0
         self._entries: dict[str, tuple[tuple[T, ...], int]] = {}
+        self.let_go = 0
 
     def add(self, query_id: str, value: T, size: int) -> None:
         """Hold one more value for a query."""
@@ -35,12 +39,21 @@ class Held(Generic[T]):
         self._bytes += size
         while self._bytes > self._bound_bytes and len(self._entries) > 1:
             self._bytes -= self._entries.pop(next(iter(self._entries)))[1]
+            self.let_go += 1
 
     def get(self, query_id: str) -> tuple[T, ...]:
         """Return what is held for a query, in order."""
         known = self._entries.get(query_id)
         return () if known is None else known[0]
 
-    def __iter__(self) -> Iterator[tuple[T, ...]]:
-        for values, _ in self._entries.values():
-            yield values
+    def pop(self, query_id: str) -> tuple[T, ...]:
+        """Return what is held for a query, and hold it no longer."""
+        known = self._entries.pop(query_id, None)
+        if known is None:
+            return ()
+        self._bytes -= known[1]
+        return known[0]
+
+    def __iter__(self) -> Iterator[tuple[str, tuple[T, ...]]]:
+        for query_id, (values, _) in self._entries.items():
+            yield query_id, values

@@ -16,16 +16,26 @@ _TIME = attrgetter("timestamp_us")
 
 
 class MemoryTrace:
-    """Records by topic and partition."""
+    """Records by topic and partition.
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    Args:
+        records: of all topics, those of a partition in order.
+        topics: that it has, beside those of the records.
+    """
+
+    def __init__(self, records: Iterable[Record], topics: Iterable[str] = ()) -> None:
+        self.empty = frozenset(topics)
         self.logs: dict[tuple[str, int], list[Record]] = defaultdict(list)
         for record in records:
             self.logs[record.topic, record.partition].append(record)
 
+    def copy(self) -> MemoryTrace:
+        """Return another one with the same records."""
+        return MemoryTrace((record for log in self.logs.values() for record in log), self.empty)
+
     def topics(self) -> tuple[str, ...]:
         """Return the topics that it holds."""
-        return tuple(sorted({topic for topic, _ in self.logs}))
+        return tuple(sorted(self.empty.union(topic for topic, _ in self.logs)))
 
     def records(self, topic: str, partition: int | None = None) -> Iterator[Record]:
         """Yield the records of a topic by time, those of a partition in order."""

@@ -82,7 +82,7 @@ class RecordedModels:
         if model in self._measured or model not in self._times_us:
             self._measured.add(model)
             self._times_us[model][len(rows)].append(took_us)
-        for given, output in zip(rows, _outputs(model, batch.version, predicted), strict=True):
+        for given, output in zip(rows, outputs_of_run(model, batch.version, predicted), strict=True):
             self._outputs[model, given] = output
 
     def _took_us(self, model: str, rows: int) -> int:
@@ -110,7 +110,8 @@ def _predicted(found: Sequence[ModelOutput | None]) -> Predicted:
     )
 
 
-def _outputs(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:
+def outputs_of_run(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:
+    """Yield the output of each row that a model has answered."""
     answers = predicted.answers if isinstance(predicted.answers, tuple) else predicted.answers.tolist()
     for row, (outcome, answer) in enumerate(zip(predicted.outcomes, answers, strict=True)):
         is_ok = outcome is Outcome.OK

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
     from schemas.records import Input
     from streams.operators.contract import Operator, Predicted, Record
-    from streams.replay.as_it_was import Deployment, Recording
+    from streams.replay.as_it_was import Deployment
+    from streams.replay.recording import Recording
 
 
 class AtHand(NamedTuple):

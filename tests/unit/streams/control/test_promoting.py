@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -26,15 +27,19 @@ KEY = b"version/forest"
 
 
 class Log:
-    """Topics of one partition each, in memory."""
+    """Topics in memory; each application's observations have a partition of their own."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.applications: dict[bytes, int] = {}
+        self.ends: Counter[tuple[str, int]] = Counter()
 
     def write(self, topic: str, key: bytes, value: object | None, now_us: int) -> None:
         """Append a record."""
         encoded = None if value is None else CODEC.encode(value)
-        self.records.append(Record(topic, 0, len(self.records), now_us, key, encoded))
+        partition = self.applications.setdefault(key, len(self.applications)) if topic == topics.OBSERVATIONS else 0
+        self.records.append(Record(topic, partition, self.ends[topic, partition], now_us, key, encoded))
+        self.ends[topic, partition] += 1
 
 
 class Follower:
@@ -124,7 +129,7 @@ class Place:
         """Let time go by; returns what has been done so far."""
         for _ in range(seconds):
             for seen in islice(self.observations(), 100):
-                self.log.write(topics.OBSERVATIONS, b"digits", seen, self.now_us)
+                self.log.write(topics.OBSERVATIONS, seen.application.encode(), seen, self.now_us)
                 self.now_us += SECOND_US // 100
             self.wanted.now_us = self.now_us
             await self.promoting.tick(self.now_us, {KEY.decode(): guards})

@@ -1,0 +1,131 @@
+"""Outputs of predictions, held against the rows that workers wrote: each is one of them, bit for bit.
+
+model-predictions ─▶ rows by query and model ─▶ an output of a prediction: one of them, or a difference
+
+A row whose id another query has is asked under a longer id, `ID@OFFSET`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Model, ModelPredictions, Outcome, outputs_of
+from streams.replay.held import Held
+from streams.replay.report import OUTPUTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from schemas.codec import Codec
+    from schemas.records import ModelOutput, Prediction
+    from streams.operators.contract import Record
+    from streams.replay.coverage import Coverage
+    from streams.replay.report import Report
+
+_BYTES: Final = 64 << 20
+# Selection gives these itself.
+_OWN: Final = (Outcome.MISSING, Outcome.OVERLOADED)
+
+
+class _Open(NamedTuple):
+    """An output whose row has not come yet, as clocks disagree or the cache had it."""
+
+    ids: tuple[str, ...]  # under which its row may have been asked
+    partition: int
+    received_us: int
+    output: ModelOutput
+
+
+class Rows:
+    """Checks outputs.
+
+    Args:
+        codec: of the trace's records.
+        models: records of `models`.
+        is_cached: whether outputs may come from selection's cache.
+        coverage: of the trace.
+        report: that is told what differs.
+    """
+
+    def __init__(
+        self, codec: Codec, models: Iterable[Record], coverage: Coverage, report: Report, *, is_cached: bool
+    ) -> None:
+        self._codec = codec
+        self._is_cached = is_cached
+        self._coverage = coverage
+        self._report = report
+        self._rows: Held[tuple[int, ModelOutput]] = Held(_BYTES)
+        self._versions = _versions(codec, models)
+        self._open: list[_Open] = []
+
+    def take(self, record: Record) -> None:
+        """Take a batch that a worker wrote."""
+        batch = self._codec.decode(ModelPredictions, record.value)
+        if (batch.model, batch.version) not in self._versions:
+            self._report.unchecked["version_missing"] += len(batch.query_ids)
+        for query_id, output in zip(batch.query_ids, outputs_of(batch), strict=True):
+            size = 0 if output.scores is None else len(output.scores.data)
+            self._rows.add(query_id, (record.partition, output), size)
+
+    def check(self, partition: int, prediction: Prediction, query: Record | None) -> None:
+        """Hold the outputs of a prediction against the rows."""
+        query_id = prediction.query_id
+        ids = (query_id,) if query is None else (query_id, f"{query_id}@{query.offset}")
+        for output in prediction.outputs:
+            if output.outcome not in _OWN:
+                one = _Open(ids, partition, prediction.received_us, output)
+                if not self._is_found(one):
+                    self._open.append(one)
+
+    def again(self) -> None:
+        """Look again for what was not found; by now its row has come."""
+        open_, self._open = self._open, []
+        for one in open_:
+            if not self._is_found(one):
+                self._give_up(one)
+
+    def _found(self, one: _Open) -> list[ModelOutput]:
+        rows = [found for query_id in one.ids for found in self._rows.get(query_id)]
+        return [row for place, row in rows if place == one.partition and row.model == one.output.model]
+
+    def _is_found(self, one: _Open) -> bool:
+        is_found = any(_is_same(row, one.output) for row in self._found(one))
+        self._report.checked[OUTPUTS] += is_found
+        return is_found
+
+    def _give_up(self, one: _Open) -> None:
+        """Tell of an output that is none of the rows, if it must be."""
+        report, rows = self._report, self._found(one)
+        if self._is_cached:
+            report.unchecked["cached_output"] += 1
+        elif rows:
+            report.checked[OUTPUTS] += 1
+            report.add(OUTPUTS, one.ids[0], one.output, rows[-1])
+        elif self._is_whole(one.received_us):
+            report.miss(OUTPUTS, one.ids[0], f"a row of {one.output.model} {one.output.version}")
+        else:
+            report.unchecked["row_missing"] += 1
+
+    def _is_whole(self, received_us: int) -> bool:
+        """Tell whether the trace has all rows from a time on, and all of them were held."""
+        topic, coverage = topics.MODEL_PREDICTIONS, self._coverage
+        is_there = self._report.records[topic] and topic not in coverage.torn and not self._rows.let_go
+        return bool(is_there) and received_us > coverage.from_us(topic)
+
+
+def _is_same(row: ModelOutput, output: ModelOutput) -> bool:
+    """Tell whether an output is a row; a running mean may stand in for the answer of one that failed."""
+    return row == output if output.outcome is Outcome.OK else row[:3] == output[:3]
+
+
+def _versions(codec: Codec, records: Iterable[Record]) -> set[tuple[str, str]]:
+    found = set()
+    for record in records:
+        with suppress(DecodeError):
+            if record.value is not None:
+                model = codec.decode(Model, record.value)
+                found.add((model.name, model.version))
+    return found

@@ -1,0 +1,227 @@
+"""Steps of candidates again: the observations that a step goes by, folded by the same kernel into the same verdict.
+
+candidates ─▶ plan ─┐
+promotions ─▶ stage ┼▶ evidence up to the step's offsets ─▶ verdict ─▶ a step: the same bytes, or a difference
+observations ───────┘
+
+A version that has taken over is compared anew from then on, so its course has two parts, each a fold of its own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+from math import isclose
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from policies.errors import PolicyError
+from schemas import topics
+from schemas.errors import DecodeError
+from schemas.records import Candidate, Promotion
+from streams.promotion.lifecycle import VERSION, comparison, next_stage, next_verdict, step
+from streams.promotion.verdict import Action, Verdict
+from streams.replay.report import STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from schemas.codec import Codec
+    from schemas.records import Observation
+    from streams.operators.contract import Record
+    from streams.promotion.copies import Copies
+    from streams.promotion.lifecycle import Comparison
+    from streams.promotion.verdict import Stage
+    from streams.replay.report import Report
+
+WISHED: Final = (topics.CANDIDATES, topics.PROMOTIONS)
+# A step that goes by observations which come later than this is wrong: the clocks of broker and control role disagree
+# by less, and reading takes less.
+_LATE_US: Final = 60_000_000
+# Bounds are found to 1e-9. Exponentials of another processor differ in the last bit, and the bounds by as much as that.
+_CLOSE: Final = 1e-8
+_Wish: TypeAlias = "tuple[str, int]"  # key and `since_us`
+
+
+@dataclass(slots=True)
+class _Part:
+    """A part of a candidate's course.
+
+    Attributes:
+        plan: of the candidate.
+        from_us: since when observations count.
+        comparison: of these.
+        steps: still to be held against it.
+        stages: where the candidate was after each step; None = it had not begun.
+        held: observations behind the next step's offsets.
+    """
+
+    plan: Candidate
+    from_us: int
+    comparison: Comparison
+    steps: deque[Promotion] = field(default_factory=deque)
+    stages: list[Stage | None] = field(default_factory=lambda: [None])
+    held: deque[tuple[Record, Sequence[Observation]]] = field(default_factory=deque)
+
+
+class Steps:
+    """Checks the steps of a trace.
+
+    Args:
+        codec: of the trace's records.
+        records: of `candidates` and `promotions`.
+        copies: tells copies of observations from first ones, as the control role's does.
+        begun: partitions of `observations` that the trace has from the beginning.
+        report: that is told what differs.
+    """
+
+    def __init__(
+        self, codec: Codec, records: Iterable[Record], copies: Copies, begun: frozenset[int], report: Report
+    ) -> None:
+        self._codec = codec
+        self._copies = copies
+        self._report = report
+        self._begun = begun
+        self._first_us: dict[int, int] = {}  # by partition: of the first observation in the trace
+        self._next: dict[int, int] = {}  # by partition: behind the last observation
+        self._parts = _parts(*_decoded(codec, records), report)
+
+    def take(self, record: Record, items: Sequence[Observation]) -> None:
+        """Take the next record of observations."""
+        if not self._parts:
+            return
+        self._first_us.setdefault(record.partition, record.timestamp_us)
+        self._next[record.partition] = record.offset + 1
+        has = self._copies.has
+        first = [seen for seen in items if not has(seen.query_id, record.timestamp_us, record.partition)]
+        for part in self._parts:
+            self._fold(part, record, first)
+        self._parts = [part for part in self._parts if part.steps]
+
+    def end(self) -> None:
+        """Count the steps whose observations are not all in the trace."""
+        for part in self._parts:
+            while part.steps and self._is_reached(part.steps[0]):
+                self._take_up(part)
+                self._judge(part)
+            self._report.unchecked["observations_missing"] += len(part.steps)
+        self._parts = []
+
+    def _fold(self, part: _Part, record: Record, items: Sequence[Observation]) -> None:
+        part.held.append((record, items))
+        while part.steps and (self._is_reached(part.steps[0]) or self._is_late(part, record)):
+            self._take_up(part)
+            self._judge(part)
+        self._take_up(part)
+
+    def _is_reached(self, one: Promotion) -> bool:
+        return all(self._next.get(number, 0) >= offset for number, offset in enumerate(one.offsets))
+
+    def _is_late(self, part: _Part, record: Record) -> bool:
+        return record.timestamp_us > part.steps[0].time_us + _LATE_US
+
+    def _take_up(self, part: _Part) -> None:
+        """Fold what lies before the next step's offsets; without a step nothing more is needed."""
+        held, part.held = part.held, deque()
+        offsets = part.steps[0].offsets if part.steps else ()
+        for record, items in held:
+            if not _is_before(record, offsets):
+                if part.steps:
+                    part.held.append((record, items))
+            elif record.timestamp_us >= part.from_us:
+                for seen in items:
+                    part.comparison.take(seen)
+
+    def _judge(self, part: _Part) -> None:
+        """Hold the next step against what the kernel says."""
+        report, recorded = self._report, part.steps.popleft()
+        if not recorded.offsets and recorded.pairs:
+            report.unchecked["offsets_missing"] += 1
+        elif not self._is_whole(part, recorded):
+            report.unchecked["observations_missing"] += 1
+        else:
+            report.checked[STEPS] += 1
+            report.inferred.update(["ended"] if recorded.action == Action.END.value else [])
+            made = [self._made(part, stage, recorded) for stage in reversed(part.stages[-2:])]
+            fitting = next((each for each in made if self._is_same(recorded, each)), None)
+            if fitting is None:
+                name = f"{topics.candidate(recorded.kind, recorded.name)}@{recorded.candidate}"
+                report.add(STEPS, name, recorded, made[0])
+            elif fitting is not made[0]:
+                report.inferred["repeated"] += 1
+        part.stages.append(next_stage(recorded))
+
+    def _made(self, part: _Part, stage: Stage | None, recorded: Promotion) -> Promotion:
+        plan, now_us = part.plan, recorded.time_us
+        evidence = part.comparison.evidence(plan.alpha)
+        if recorded.action == Action.END.value:
+            verdict = Verdict(Action.END, 0.0 if stage is None else stage.share, recorded.reason)
+        else:
+            verdict = next_verdict(plan, stage, evidence, now_us, recorded.guards)
+        reached = [self._next.get(number, 0) for number in range(len(recorded.offsets))]
+        offsets = [min(pair) for pair in zip(recorded.offsets, reached, strict=True)]
+        return step(plan, verdict, evidence, now_us, recorded.guards, offsets)
+
+    def _is_same(self, recorded: Promotion, made: Promotion) -> bool:
+        encode = self._codec.encode
+        if encode(recorded) == encode(made):
+            return True
+        ends = (recorded.lower, made.lower), (recorded.upper, made.upper)
+        if not all(isclose(*pair, rel_tol=0.0, abs_tol=_CLOSE) for pair in ends):
+            return False
+        if encode(recorded) != encode(made._replace(lower=recorded.lower, upper=recorded.upper)):
+            return False
+        self._report.inferred["rounded"] += 1
+        return True
+
+    def _is_whole(self, part: _Part, recorded: Promotion) -> bool:
+        """Tell whether the trace has all the observations that a step goes by."""
+        return all(
+            not offset or number in self._begun or self._first_us.get(number, part.from_us) < part.from_us
+            for number, offset in enumerate(recorded.offsets)
+        )
+
+
+def _is_before(record: Record, offsets: Sequence[int]) -> bool:
+    return record.partition < len(offsets) and record.offset < offsets[record.partition]
+
+
+def _decoded(
+    codec: Codec, records: Iterable[Record]
+) -> tuple[Mapping[_Wish, Candidate], Mapping[_Wish, list[Promotion]]]:
+    """Return plans and steps by the wish that they belong to."""
+    plans: dict[_Wish, Candidate] = {}
+    steps: defaultdict[_Wish, list[Promotion]] = defaultdict(list)
+    for record in records:
+        try:
+            if record.topic == topics.PROMOTIONS:
+                taken = codec.decode(Promotion, record.value)
+                steps[topics.candidate(taken.kind, taken.name), taken.since_us].append(taken)
+            elif record.value is not None:
+                plan = codec.decode(Candidate, record.value)
+                plans[topics.candidate(plan.kind, plan.name), plan.since_us] = plan
+        except DecodeError:
+            continue  # the control role skips it, too
+    return plans, steps
+
+
+def _parts(plans: Mapping[_Wish, Candidate], steps: Mapping[_Wish, Sequence[Promotion]], report: Report) -> list[_Part]:
+    found: list[_Part] = []
+    for wish, taken in steps.items():
+        plan = plans.get(wish)
+        try:
+            if plan is not None:
+                found += _course(plan, taken)
+                continue
+        except PolicyError:
+            pass  # of a release that could compare it
+        report.unchecked["wish_missing"] += len(taken)
+    return found
+
+
+def _course(plan: Candidate, taken: Sequence[Promotion]) -> list[_Part]:
+    parts = [_Part(plan, plan.since_us, comparison(plan))]
+    for one in taken:
+        parts[-1].steps.append(one)
+        if one.action == Action.PROMOTE.value and one.kind == VERSION:
+            parts.append(_Part(plan, one.time_us, comparison(plan, has_taken_over=True), stages=[next_stage(one)]))
+    return [part for part in parts if part.steps]
