@@ -18,7 +18,7 @@ from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment, replay
-from streams.replay.report import HOW, KINDS, WHY
+from streams.replay.report import HOW, KINDS, STATES, WHY
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ def _print(report: Report, took_s: float) -> None:
     queries = report.records[topics.QUERIES]
     times = report.span_s / took_s
     click.echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
-    print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in KINDS])
+    kinds = [
+        kind for kind in KINDS if kind != STATES or report.checked[kind]
+    ]  # states are compared with --stored alone
+    print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in kinds])
     for name, count in report.unchecked.most_common():
         click.echo(f"not checked: {count:,}: {WHY[name]}")
     for name, count in report.inferred.most_common():
