@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
+import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -57,10 +59,11 @@ def owner(port: int) -> str | None:
     if not process:
         return "a process of another user"
     try:
-        command = " ".join(psutil.Process(process).cmdline()) or psutil.Process(process).name()
+        program, *words = psutil.Process(process).cmdline() or [psutil.Process(process).name()]
     except psutil.Error:
         return f"process {process}"
-    return f"process {process} ({without_secrets(command)[:SHOWN]})"
+    command = without_secrets(" ".join([Path(program).name, *words]))
+    return f"process {process} ({textwrap.shorten(command, SHOWN, placeholder=' ...')})"
 
 
 def is_ours(port: int) -> bool:

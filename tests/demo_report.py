@@ -34,6 +34,8 @@ NUMBERS = (
     "first_prediction_s",
 )
 MODEL = ("share_before", "share_during", "share_after", "batch_cap_max", "batches", "rows", "cached")
+MOST_JUDGED = 0.9  # of what was joined: the loss of the rest is not known
+FEWEST_EFFECTIVE = 200  # samples: of fewer nothing is estimated
 CANARY = ("share", "answered", "answered_beside", "answered_since")
 PEN = ("answered", "error", "late_error", "late_share", "error_best")
 QUANTILES = ("p50", "p95", "p99")
@@ -67,6 +69,7 @@ def _missing(report: dict[str, Any]) -> Iterator[str]:
         if name not in report.get("latency_ms", {}):
             yield f"latency_ms.{name} is missing"
     parts: list[tuple[str, Sequence[str], dict[str, Any]]] = [("canary", CANARY, report.get("canary", {}))]
+    parts.append(("what_if", ("decisions", "effective", "served"), report.get("what_if", {})))
     contexts = report.get("contexts") or {}
     parts.append(("contexts", ("queries_sent", "lost", "defaults", "late_error"), contexts))
     parts += [(f"contexts.pens.{pen}", PEN, row) for pen, row in contexts.get("pens", {}).items()]
@@ -82,6 +85,7 @@ def _claims(report: dict[str, Any]) -> Iterator[Claim]:
     yield from _models(report)
     yield from _remembered_and_tried(report)
     yield from _by_context(report["contexts"])
+    yield from _judged(report["what_if"], report["observations_joined"])
 
 
 def _ran(report: dict[str, Any]) -> Iterator[Claim]:
@@ -163,6 +167,15 @@ def _by_context(contexts: dict[str, Any]) -> Iterator[Claim]:
         f"their error is at most {ERROR_MARGIN:g} over that of each pen's best model",
         contexts["late_error"] - 2 * defaults <= best + ERROR_MARGIN,  # all defaults may have come in the second half
     )
+
+
+def _judged(found: dict[str, Any], joined: int) -> Iterator[Claim]:
+    yield "another policy was judged by what was joined", MOST_JUDGED * joined <= found["decisions"] <= joined
+    if found["effective"] < FEWEST_EFFECTIVE:
+        said = found["value"] is None and "needed" in found["sentence"]
+        yield "few samples give no number, and the sentence says so", said
+    else:
+        yield "its interval is around its error", found["low"] <= found["value"] <= found["high"]
 
 
 def main() -> None:

@@ -44,14 +44,17 @@ class VerbGroup(Examples, click.Group):
     command_class = Verb
 
 
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Settings file [default: SKYSAIL_CONFIG, else skysail.yaml].",
+)
+
+
 def with_settings(function: Callable[..., R]) -> Callable[..., R]:
     """Give a verb `--config` and pass it the loaded settings as its first argument."""
 
-    @click.option(
-        "--config",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Settings file [default: SKYSAIL_CONFIG, else skysail.yaml].",
-    )
+    @config_option
     @functools.wraps(function)
     def wrapped(*args: object, config: Path | None, **options: object) -> R:
         return function(load(config), *args, **options)

@@ -13,7 +13,7 @@ from deploy.demo.stage import Plan
 
 EXAMPLES = """\
 skysail demo
-skysail demo --seconds 120 --rate 200
+skysail demo --seconds 1800 --rate 50       with time to record, evaluate and promote: docs/replay.md
 skysail demo --broker embedded              without Java and jars
 skysail demo --broker 127.0.0.1:9092        on a broker that runs already
 DEMO_SECONDS=20 BROKER=apache make demo     the same from a fresh clone
@@ -34,6 +34,9 @@ def demo(broker: str, seconds: float, rate: float, seed: int, reports: Path) -> 
     Then a new version of another model answers a share of its queries (a canary), and later all of them. A third of the
     queries repeat a recent image; the prediction cache answers many. In a second act, a quarter as long, two contexts
     send queries. A different model is best for each, and each learns that.
+
+    Other commands can look at it while it runs, and record it: it says what to export for them. `--seconds 1800` leaves
+    time for that. The last line says what another policy would have cost, by the run's own log.
 
     The demo starts a broker, Redis and every role, sends queries and feedback, writes a report and stops everything.
     Ctrl-C ends it early, with a report of what ran so far. A second Ctrl-C ends it at once.

@@ -19,7 +19,7 @@ from schemas import topics
 from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import READ, Deployment, replay
-from streams.replay.report import HOW, KINDS, MISSING, WAITING, WHY
+from streams.replay.report import HOW, KINDS, MISSING, STATES, WAITING, WHY
 from streams.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ def _print(report: Report, took_s: float) -> None:
     queries = report.records[topics.QUERIES]
     times = report.span_s / took_s
     click.echo(f"{queries:,} queries of {report.span_s:,.1f} s in {took_s:,.1f} s: {times:,.1f} times real time")
-    print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in KINDS])
+    # States are compared with --stored alone.
+    kinds = [kind for kind in KINDS if kind != STATES or report.checked[kind]]
+    print_table(("WHAT", "CHECKED", "DIFFERENT"), [(k, f"{report.checked[k]:,}", report.different[k]) for k in kinds])
     for kind in MISSING:
         if report.missing[kind]:
             click.echo(f"missing: {report.missing[kind]:,} {kind} that should have been written")

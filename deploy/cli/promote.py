@@ -146,14 +146,16 @@ def take_over(
     is_proven = evidence.lower > -plan.tolerance
     if not is_proven and not unproven:
         raise UsageError(refusal(plan, evidence))
-    reason = proof(plan, evidence) if is_proven else f"without evidence, as asked: {bounds(evidence)}"
+    reason = proof(plan, evidence) if is_proven else "without evidence, as asked"
     taken = step(plan, Verdict(Action.PROMOTE, WHOLE, reason), evidence, time.time_ns() // 1000)
     candidates.carry_out(settings, codec, taken, plan.holdback)
     candidates.note(settings, codec, taken)
     if as_json:
         print_json(taken._asdict())
         return
-    click.echo(f"{_named(plan)} takes over from {plan.incumbent}: {reason}, {evidence.pairs:,} comparisons")
+    click.echo(
+        f"{_named(plan)} takes over from {plan.incumbent}: {reason}: {bounds(evidence)}, {evidence.pairs:,} comparisons"
+    )
     click.echo(f"to go back: {_back(plan)}")
 
 

@@ -20,7 +20,7 @@ from deploy.state import catalog
 from schemas import topics
 from schemas.inputs import as_features
 from schemas.jsonable import query_from_json, to_json
-from schemas.records import Application, Input, Query, Tensor
+from schemas.records import Application, Input, Query, Status, Tensor
 
 if TYPE_CHECKING:
     from deploy.config.settings import Settings
@@ -53,6 +53,7 @@ ADVICE = {
     "unknown_version": "that version of the model does not run, or not yet: see `skysail model list`",
     "unknown_model": "a model of the application is not deployed: see `skysail model list`, `skysail model add`",
 }
+WRONG, BY_DEFAULT = 1, 3  # exit codes; 2 is click's for wrong usage
 # The caller can mend these.
 MISTAKES = frozenset({"invalid_input", "too_many_features", "unknown_model", "unknown_version"})
 
@@ -97,8 +98,9 @@ def query(
 ) -> None:
     """Ask APPLICATION and print the prediction.
 
-    The exit code is 1 without an answer, or if the query itself is wrong: no such application, model or version, or an
-    input that no model takes.
+    Exit codes: 0 if models have answered. 1 without an answer, or if the query itself is wrong: no such application,
+    model or version, or an input that no model takes. 3 if the application's default output was answered instead; the
+    reason is printed.
     """
     row, codec = _input(application, text, npy), codec_for(settings)
     numbers = _features(features)
@@ -116,7 +118,9 @@ def query(
     if not as_json:
         _show(prediction)
     if prediction.answer is None or prediction.reason in MISTAKES:
-        raise SystemExit(1)
+        raise SystemExit(WRONG)
+    if prediction.status is Status.DEFAULT:
+        raise SystemExit(BY_DEFAULT)
 
 
 def _write_record(settings: Settings, codec: Codec, query: Query) -> None:

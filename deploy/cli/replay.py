@@ -148,7 +148,8 @@ async def _show(player: Player, trace: Trace, speed: float) -> None:
 def _print(score: dict[str, Any]) -> None:
     share = score["share_in_time"]
     lost = score["lost"]
-    click.echo(f"{score['sent']:,} queries sent, {score['answered']:,} answered, {lost:,} without an answer")
+    again = f" ({score['repeated']:,} with an id that was sent before)" if score["repeated"] else ""
+    click.echo(f"{score['sent']:,} queries sent{again}, {score['answered']:,} answered, {lost:,} without an answer")
     if share is not None:
         click.echo(f"in time: {share:.2%}; p50 {_ms(score['p50_ms'])}, p99 {_ms(score['p99_ms'])}")
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in score["reasons"].items())

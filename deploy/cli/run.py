@@ -87,8 +87,9 @@ def run(
         from deploy.state.desired import verify
 
         verify(settings)  # before the settings are printed, so that a fault is the last line
-    if not quiet:
-        click.echo(_told(settings, verbose=verbose))
+    told = "" if quiet else _told(settings, verbose=verbose)
+    if roles and told:
+        click.echo(told)
     for doubt in doubts(settings):
         logging.getLogger(__name__).warning("%s", doubt)
     codec = codec_for(settings)
@@ -99,7 +100,7 @@ def run(
     else:
         from deploy.cli.supervise import supervise
 
-        supervise(settings, codec)
+        supervise(settings, codec, told)
 
 
 def _prepared(

@@ -35,13 +35,20 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 
-def supervise(settings: Settings, codec: Codec) -> None:
+def supervise(settings: Settings, codec: Codec, told: str) -> None:
     """Run every role as a child process until a signal comes.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        told: printed once it is known that it does not run already from this folder; empty = nothing is.
 
     Raises:
         DeployError: the deployment cannot start, or runs already; the message says what to do.
     """
     with held(settings.prefix) as place:
+        if told:
+            click.echo(told)
         uvloop.run(_supervise(settings, codec, place))
 
 

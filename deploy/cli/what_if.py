@@ -149,31 +149,38 @@ def _said(given: Mapping[str, Any]) -> str:
 def _print(given: Mapping[str, Any]) -> None:
     click.echo(_said(given))
     print_table(("", *(name.upper() for name in COLUMNS), "DIFFERENCE"), rows(given))
-    click.echo("error over time")
+    top = _top(given["error_over_time"])
+    click.echo(f"error over time, at most {top:.1%}")
     for name in COLUMNS:
         curve = given["error_over_time"][name]
-        click.echo(f"{name:<10}{_bars(curve)}")
+        click.echo(f"{name:<10}{_bars(curve, top)}")
     click.echo(NOTE)
 
 
-def _bars(curve: Sequence[float | None]) -> str:
-    """Return losses of 0 to 1 as a line of bars."""
-    return "".join(" " if loss is None else BARS[round(loss * (len(BARS) - 1))] for loss in curve)
+def _top(curves: Mapping[str, Sequence[float | None]]) -> float:
+    """Return the largest loss, for the scale of all curves; 1 if there is none."""
+    return max((loss for curve in curves.values() for loss in curve if loss is not None), default=0.0) or 1.0
+
+
+def _bars(curve: Sequence[float | None], top: float) -> str:
+    """Return losses of 0 to `top` as a line of bars."""
+    return "".join(" " if loss is None else BARS[round(loss / top * (len(BARS) - 1))] for loss in curve)
 
 
 def _curves(curves: Mapping[str, Sequence[float | None]]) -> str:
+    top = _top(curves)
     lines = "".join(
-        f'<polyline fill="none" stroke-width="2" stroke="{COLOURS[name]}" points="{_points(curve)}"/>'
+        f'<polyline fill="none" stroke-width="2" stroke="{COLOURS[name]}" points="{_points(curve, top)}"/>'
         for name, curve in curves.items()
     )
-    axis = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#ccc"/><text x="4" y="14">1</text>'
+    axis = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#ccc"/><text x="4" y="14">{top:.1%}</text>'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%">{axis}{lines}</svg>'
 
 
-def _points(curve: Sequence[float | None]) -> str:
+def _points(curve: Sequence[float | None], top: float) -> str:
     step = WIDTH / max(1, len(curve) - 1)
     known = [(at, loss) for at, loss in enumerate(curve) if loss is not None]
-    return " ".join(f"{at * step:.1f},{HEIGHT * (1 - loss):.1f}" for at, loss in known)
+    return " ".join(f"{at * step:.1f},{HEIGHT * (1 - loss / top):.1f}" for at, loss in known)
 
 
 def _shares(given: Mapping[str, Any]) -> str:

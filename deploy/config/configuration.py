@@ -101,11 +101,13 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
 
 
 def _find(path: Path | None, variables: Mapping[str, str]) -> Path | None:
-    named = path or (Path(variables["SKYSAIL_CONFIG"]) if variables.get("SKYSAIL_CONFIG") else None)
+    by_variable = variables.get("SKYSAIL_CONFIG", "")
+    named = path or (Path(by_variable) if by_variable else None)
     if named is None:
         return DEFAULT_FILE if DEFAULT_FILE.is_file() else None
     if not named.is_file():
-        message = f"there is no settings file {named}; write one (`skysail run --help` shows one) or leave --config out"
+        without = "leave --config out" if path else "`unset SKYSAIL_CONFIG`, which names it"
+        message = f"there is no settings file {named}; write one (`skysail run --help` shows one) or {without}"
         raise SettingsError(message)
     return named
 

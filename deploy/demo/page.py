@@ -30,7 +30,7 @@ SIZE_INCHES = (8.6, 2.7)
 PLACE = (0.075, 0.17, 0.75, 0.73)  # left, bottom, width, height: the same in every plot, so that their times align
 SMOOTHED_S = 5
 LATENCY_TICKS_MS = [step * 10**power for power in range(-1, 6) for step in (1, 2, 5)]
-OWN_PLACE = ("models", "notes")
+OWN_PLACE = ("models", "notes", "what_if")
 TEMPLATE = Path(__file__).with_name("page.html")
 _MANY_DEFAULTS = 0.2  # from this share on the defaults are the story
 
@@ -192,6 +192,7 @@ def page(report: Mapping[str, Any], series: Series, pens: Mapping[str, Mapping[s
         trial=escape(trial(report)),
         contexts=escape(sentence(report["contexts"])),
         pens=pen_shares(pens) if pens else "",
+        what_if=escape(report["what_if"]["sentence"]),
         tiles=_tiles(report),
         models=_models(report),
         figures=_figures(report),

@@ -16,7 +16,13 @@ from deploy.demo.models import ENSEMBLE, INNER, Says, alone, best, broken, votin
 from deploy.demo.page import Series, page, story, trial
 from deploy.demo.stage import POLICY
 from deploy.demo.tally import tried
+from deploy.evaluation.words import judgement
+from policies.estimators.estimate import Estimate
 from policies.registry import create, parse, spec
+from streams.evaluation.candidate import candidate
+from streams.evaluation.errors import EvaluationError
+from streams.evaluation.evaluation import evaluate
+from streams.evaluation.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from deploy.demo.tally import Phase, Tally
     from load.harness.recorder import Recorder
 
+OTHER_POLICY = "thompson"  # what the run is asked: had this one decided?
 PHASES: tuple[Phase, ...] = ("before", "during", "after")
 # The source of each figure, for readers of the report.
 NOTES = {
@@ -71,6 +78,8 @@ NOTES = {
     "contexts": "a second act, in which two pens ask application `pens` by turns, each with a policy state of its own:"
     " in `predictions`, answers by context; `late_*` is of its second half; `error_by_model` each packaged model run"
     " offline on all held-out rows as that pen writes them",
+    "what_if": f"what `skysail evaluate --policy {OTHER_POLICY}` says of this run's `observations`: doubly robust,"
+    " with an interval of 95 %; null = too few effective samples",
     "rows": "in `model-predictions`, rows with another outcome than `expired`",
     "batches": "in `model-predictions`, a row counts as one part of the `batch_rows` that it was predicted with",
     "batch_cap_max": "in `model-predictions`, the largest `batch_cap`",
@@ -113,6 +122,7 @@ def write(plan: Plan, stage: Stage, ran: Ran, folder: Path) -> dict[str, Any]:
         **figures(ran, {name: model.error for name, model in judged.items()}),
         "error_voting": round(voting_error(questions, [*says.values()], create(ENSEMBLE)), 5),
         "contexts": None if ran.pens is None else contexts.content(ran.pens, _errors_by_pen(stage)),
+        "what_if": what_if(ran.tally),
         "notes": NOTES,
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,6 +184,40 @@ def _canary(tally: Tally) -> dict[str, Any]:
         **dict(zip(("error", "error_beside"), errors, strict=True)),
         "answered_since": done.since,
     }
+
+
+def what_if(tally: Tally) -> dict[str, Any]:
+    """Judge another policy by the run's own log, as `skysail evaluate` does.
+
+    No window is waited for: every answer had its feedback at once, and the run has waited until all was joined.
+    """
+    try:
+        found = evaluate(history(tally), candidate(OTHER_POLICY), window_s=0.0)
+    except EvaluationError as error:
+        nothing = f"What {OTHER_POLICY} would have cost cannot be said: {error}."
+        return {"policy": OTHER_POLICY, "decisions": 0, "sentence": nothing}
+    robust = found.estimates["dr"]
+    is_known = isinstance(robust, Estimate)
+    return {
+        "policy": found.policy,
+        "decisions": found.decisions,
+        "effective": round(found.effective, 1),
+        "served": round(found.served.mean, 5),
+        **{name: round(getattr(robust, name), 5) if is_known else None for name in ("value", "low", "high")},
+        "sentence": judgement(found),
+    }
+
+
+def history(tally: Tally) -> History:
+    """Return what was observed; all of it is old enough to be judged.
+
+    Raises:
+        EvaluationError: there is nothing.
+    """
+    if not tally.log:
+        raise EvaluationError("no feedback was joined")
+    until_us = max(seen.observed_us for seen in tally.log)
+    return History(tally.application, tally.log, predicted_us=None, until_us=until_us, window_s=None)
 
 
 def keep_logs(scratch: Path, folder: Path) -> Path | None:
@@ -301,6 +345,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if first_s is not None:
         steps = ", ".join(f"{name} {report['steps_s'][name]:.1f}" for name in ("broker", "models", "roles"))
         yield "start", f"first prediction after {first_s:.1f} s ({steps})"
+    yield "what if", report["what_if"]["sentence"]
 
 
 def _model_table(report: Mapping[str, Any]) -> Table:

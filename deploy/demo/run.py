@@ -223,7 +223,11 @@ async def _perform(run: Run, folder: Path) -> Ran:
         await system.__aenter__()
         say(f"{len(system.pids)} roles: {', '.join(system.pids)}")
     page = stage.settings.control
-    run.console.print(f"  live page while it runs: http://{page.host}:{page.port}/", highlight=False, soft_wrap=True)
+    for words in (
+        f"live page while it runs: http://{page.host}:{page.port}/",
+        f"other commands reach it with: export SKYSAIL_CONFIG={system.settings_file}",
+    ):
+        run.console.print(f"  {words}", highlight=False, soft_wrap=True)
     try:
         run.interrupts.then(_nothing)
         await asyncio.sleep(0)  # an interrupt of a moment ago cancels here, where no thread is at work
@@ -239,6 +243,7 @@ async def _perform(run: Run, folder: Path) -> Ran:
     finally:
         run.interrupts.then(_nothing)
         await system.__aexit__(None, None, None)
+        system.settings_file.unlink(missing_ok=True)  # it holds the password of a Redis that is gone
 
 
 def _nothing() -> None:

@@ -192,9 +192,8 @@ def _application(now: Snapshot) -> Table:
 
 
 def _counts(now: Snapshot) -> Table:
-    table = _table(
-        "since the start", "in time", "default", "late", "waiting", "joined of sent", "learnt", "dead letters"
-    )
+    heads = ("in time", "default", "late", "waiting", "joined of sent", "learnt", "dead\nletters")
+    table = _table("so far", *heads)
     joined = f"{now.joined} of {now.feedback_sent}"
     queries = (str(now.in_time), _count(now.defaults), _count(now.late), str(now.waiting))
     table.add_row("", *queries, joined, str(now.applied), _count(now.dead_letters))
@@ -220,7 +219,7 @@ def _model_table(now: Snapshot) -> Table:
 
 def _trial_table(now: Snapshot) -> Table:
     trial, done = now.trial, now.tried
-    table = _table("a new version", "", "as canary", "error", f"version {trial.before}'s", "serving")
+    table = _table("new version", "", "as canary", "error", f"version {trial.before}'s", "serving")
     errors = (_number(error, ".1%") for error in (done.error, done.error_beside))
     table.columns[1].min_width = len("canary 20%")  # its widest state: the columns behind it must not move
     table.add_row(trial.name, trial.state(now.second), str(done.answered), *errors, str(done.since))
@@ -228,10 +227,10 @@ def _trial_table(now: Snapshot) -> Table:
 
 
 def _table(*heads: str) -> Table:
-    table = Table(box=None, padding=(0, 1), header_style="dim")
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")  # whole in 80 columns
     for place, head in enumerate(heads):
         # A figure that grows a digit must not move its neighbours.
-        table.add_column(head, justify="left" if place == 0 else "right", no_wrap=True, min_width=7 if place else 18)
+        table.add_column(head, justify="left" if place == 0 else "right", no_wrap=True, min_width=6 if place else 12)
     return table
 
 

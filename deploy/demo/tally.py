@@ -178,7 +178,7 @@ class Tally:
         self.judged_by_second: Counter[int] = Counter()
         self.dead_letters = 0
         self.applied = 0  # observations in the policy state that decided last
-        self._joined: set[str] = set()
+        self._joined: dict[str, Observation] = {}
         self._remembered = Remembered()
 
     @property
@@ -190,6 +190,11 @@ class Tally:
     def joined(self) -> int:
         """Distinct queries whose feedback was joined."""
         return len(self._joined)
+
+    @property
+    def log(self) -> tuple[Observation, ...]:
+        """What was joined, the first record of each query."""
+        return (*self._joined.values(),)
 
     @property
     def read(self) -> tuple[int, int, int]:
@@ -262,8 +267,9 @@ class Tally:
 
     def observations(self, records: Iterable[Observation]) -> None:
         """Count what was joined; a record that was written twice counts once."""
-        joined = (o.query_id for o in records if o.status is JoinStatus.JOINED)
-        self._joined.update(query_id for query_id in joined if query_id in self.questions)
+        for seen in records:
+            if seen.status is JoinStatus.JOINED and seen.query_id in self.questions:
+                self._joined.setdefault(seen.query_id, seen)
 
     def cached(self, name: str) -> int:
         """Return how many of a model's outputs it was not asked for: it had predicted the same row before."""

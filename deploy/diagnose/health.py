@@ -28,9 +28,10 @@ from streams.runtime.kafka.log_reader import KafkaRecent, KafkaTail
 from streams.topology import worker_role
 from workers import manifest as manifests
 from workers.errors import PackageError
+from workers.kernel.routing import label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -56,10 +57,10 @@ def examine(settings: Settings) -> tuple[Check, ...]:
         return (*found, Check("schema registry", Level.DOWN, "not usable", str(error)))
     if not topics.partition_counts(settings):
         return (*found, _fresh(settings))
-    models = catalog.read(settings, codec, Model)
+    models, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
     applications = catalog.read(settings, codec, Application)
     found += check_topics(settings, codec)
-    found += check_models(models)
+    found += check_models(models, versions)
     found += check_applications(applications, models)
     found += check_roles(settings, codec, models)
     return tuple(found)
@@ -73,11 +74,13 @@ def _fresh(settings: Settings) -> Check:
     return Check("topics", Level.DOWN, f"{settings.prefix} has none yet", f"{first}skysail run")
 
 
-def advise(checks: tuple[Check, ...], settings: Settings) -> str:
-    """Return the next step: advice on the first fault, else a query to try."""
+def advise(checks: tuple[Check, ...], settings: Settings | None) -> str:
+    """Return the next step: advice on the first fault, else a query to try; nothing without settings."""
     wrong = [check for check in checks if check.level in {Level.MISSING, Level.DOWN}]
     if wrong:
         return f"{wrong[0].name}: {wrong[0].advice}"
+    if settings is None:
+        return ""
     application = next(
         (c.name.removeprefix("application ") for c in checks if c.name.startswith("application ")), "APP"
     )
@@ -96,21 +99,32 @@ def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
         yield Check("topics", Level.DOWN if finding.fault else Level.WARN, finding.aspect, finding.message)
 
 
-def check_models(models: Mapping[str, Model]) -> Iterator[Check]:
-    """Check that the deployed packages are on this machine and unchanged."""
+def check_models(models: Mapping[str, Model], versions: Mapping[str, Sequence[Model]] = {}) -> Iterator[Check]:
+    """Check that the packages that serve, and those of canaries and shadows, are on this machine and unchanged."""
     if not models:
         advice = "package one (skysail model package --help) and name it under `models` in skysail.yaml"
         yield Check("models", Level.DOWN, "none is deployed", advice)
     for name, model in sorted(models.items()):
-        found = f"{model.version}, {model.runtime}, {model.path}"
-        try:
-            same = manifests.digest(Path(model.path)) == model.digest
-        except PackageError:
-            yield Check(f"model {name}", Level.WARN, found, "this package is not on this machine; its worker needs it")
-            continue
-        told = f"its files have changed, so workers refuse it: skysail model rollback {name}, or add another version"
-        advice = "" if same else told
-        yield Check(f"model {name}", Level.OK if same else Level.DOWN, found, advice)
+        yield _package(model, "serves", f"skysail model rollback {name}, or add another version")
+        for beside in versions.get(name, ()):
+            share = model.shares.get(beside.version)
+            if share is not None:
+                stands = f"{label(share)} {share:.0%}" if share else label(share)
+                ended = (
+                    f"canary {name} {beside.version} --share 0" if share else f"shadow {name} {beside.version} --end"
+                )
+                yield _package(beside, stands, f"skysail model {ended}")
+
+
+def _package(model: Model, stands: str, instead: str) -> Check:
+    """Check one version's package; `stands` says what the version is for, `instead` what to do if it has changed."""
+    name, found = f"model {model.name}", f"{model.version} ({stands}), {model.runtime}, {model.path}"
+    try:
+        is_same = manifests.digest(Path(model.path)) == model.digest
+    except PackageError:
+        return Check(name, Level.WARN, found, "this package is not on this machine; its worker needs it")
+    advice = "" if is_same else f"its files have changed, so workers refuse it: {instead}"
+    return Check(name, Level.OK if is_same else Level.DOWN, found, advice)
 
 
 def check_applications(applications: Mapping[str, Application], models: Mapping[str, Model]) -> Iterator[Check]:

@@ -63,6 +63,20 @@ def feedback(evaluation: Evaluation) -> str:
     return f"feedback: {', '.join(known) or 'hardly any'}; {waiting} (window {evaluation.window_s:g} s)"
 
 
+def judgement(evaluation: Evaluation) -> str:
+    """Say what the candidate would have cost, doubly robust, where a loss is a wrong answer; or why nobody knows."""
+    policy, *served = (name.partition("(")[0] for name in (evaluation.policy, *evaluation.served_by))
+    found, decisions = evaluation.estimates["dr"], f"{evaluation.decisions:,} decisions"
+    if not isinstance(found, Estimate):
+        return (
+            f"What {policy} would have cost instead of {' and '.join(served)}: not to be said of {decisions}; {found}."
+        )
+    return (
+        f"Had {policy} decided instead of {' and '.join(served)}, {found.value:.1%} would have been wrong"
+        f" [{found.low:.1%}, {found.high:.1%}], not {evaluation.served.mean:.1%} (doubly robust, {decisions})."
+    )
+
+
 def bounds(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     """Yield what holds at all times, however often one looks: by its name."""
     yield "served", _bounded(evaluation.served)

@@ -79,6 +79,7 @@ class _Asked:
     Attributes:
         recorded_us: when it was asked; once that is known, when it was answered.
         due_us: when it is meant to be sent now.
+        is_sent: whether a query of this id has left.
         seen_us: when its answer came now.
         feedback: that waits for the answer, with its recorded time.
     """
@@ -86,6 +87,7 @@ class _Asked:
     context: str | None
     recorded_us: int
     due_us: int
+    is_sent: bool = False
     seen_us: int | None = None
     feedback: list[tuple[Feedback, int]] = field(default_factory=list)
 
@@ -212,6 +214,8 @@ class Player:
         due_us = max(self._at(recorded_us), self._queries[-1].sent_us if self._queries else 0)
         query = query._replace(query_id=self._id(query.query_id), sent_us=due_us, reply_token=self._play.token)
         self._queries.append(query)
+        if query.query_id in self._asked:
+            return  # asked twice, as clients do that have seen no answer: one answer is due
         self._asked[query.query_id] = _Asked(query.context, recorded_us, due_us)
         if len(self._asked) > REMEMBERED:
             forgotten = self._asked.pop(next(iter(self._asked)))
@@ -230,10 +234,17 @@ class Player:
             query = self._queries.popleft()
             due.append(query)
             self.score.behind.add(now_us - query.sent_us)
+            self._note_sent(query.query_id)
         if due:
             self.score.sent += len(due)
             self._on_the_way += len(due)
             tasks.create_task(self._sent(due))
+
+    def _note_sent(self, query_id: str) -> None:
+        asked = self._asked.get(query_id)
+        if asked is not None:
+            self.score.repeated += asked.is_sent
+            asked.is_sent = True
 
     async def _sent(self, queries: Sequence[Query]) -> None:
         try:

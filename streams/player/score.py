@@ -18,7 +18,8 @@ class Score:
 
     Attributes:
         sent: queries.
-        answered: of them, answers that came.
+        repeated: of them, those whose id had been sent before: one answer is due for all.
+        answered: answers that came, one for each id.
         in_time: of them, those by their deadline that are no default output.
         defaults: default outputs, by reason.
         partial: answers without some of the models that were asked.
@@ -32,6 +33,7 @@ class Score:
     """
 
     sent: int = 0
+    repeated: int = 0
     answered: int = 0
     in_time: int = 0
     defaults: Counter[str] = field(default_factory=Counter)
@@ -57,13 +59,14 @@ class Score:
 
     def summary(self) -> dict[str, Any]:
         """Return the score as JSON values."""
+        ids = self.sent - self.repeated
         counts = {one.name: value for one in fields(self) if isinstance(value := getattr(self, one.name), int)}
         return {
             **counts,
             "defaults": self.defaults.total(),
             "reasons": dict(self.defaults),
-            "lost": self.sent - self.answered,
-            "share_in_time": self.in_time / self.sent if self.sent else None,
+            "lost": ids - self.answered,
+            "share_in_time": self.in_time / ids if ids else None,
             "p50_ms": self.latency.quantile_ms(0.5),
             "p99_ms": self.latency.quantile_ms(0.99),
             "max_ms": self.latency.largest_us / 1e3,

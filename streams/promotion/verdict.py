@@ -110,11 +110,11 @@ def _forward(plan: Candidate, stage: Stage, evidence: Evidence) -> Verdict:
     if following == WHOLE:
         if evidence.lower > -plan.tolerance:
             return Verdict(Action.PROMOTE, WHOLE, proof(plan, evidence))
-        return _stay(stage, f"not shown to be better yet: {bounds(evidence)}{_more(evidence)}")
+        return _stay(stage, f"not shown to be better yet{_more(evidence)}")
     risk = following * max(0.0, -evidence.lower)
     if risk > plan.risk:
-        return _stay(stage, f"a share of {following:g} might cost {risk:.3g} errors a query: {bounds(evidence)}")
-    return Verdict(Action.STEP, following, f"it costs {risk:.3g} errors a query at most: {bounds(evidence)}")
+        return _stay(stage, f"a share of {following:g} might cost {risk:.3g} errors a query")
+    return Verdict(Action.STEP, following, f"it costs {risk:.3g} errors a query at most")
 
 
 def _fault(plan: Candidate, evidence: Evidence, guards: Mapping[str, float]) -> str:
@@ -126,10 +126,8 @@ def _fault(plan: Candidate, evidence: Evidence, guards: Mapping[str, float]) -> 
         if value is not None and not value <= limit:  # nor NaN
             return f"{name} {value:.3g} is over its limit of {limit:g}: {GUARDS.get(name, name)}"
     if evidence.cost > plan.budget:
-        return f"it has cost {evidence.cost:.1f} errors, over its budget of {plan.budget:g}: {bounds(evidence)}"
-    if evidence.upper < 0.0:
-        return f"it is worse: {bounds(evidence)}"
-    return ""
+        return f"it has cost {evidence.cost:.1f} errors, over its budget of {plan.budget:g}"
+    return "it is worse" if evidence.upper < 0.0 else ""
 
 
 def _stay(stage: Stage, reason: str) -> Verdict:
@@ -137,9 +135,8 @@ def _stay(stage: Stage, reason: str) -> Verdict:
 
 
 def proof(plan: Candidate, evidence: Evidence) -> str:
-    """Say why a candidate may take over, for a person."""
-    said = "it is better" if evidence.is_better else f"it costs {plan.tolerance:g} errors a query at most"
-    return f"{said}: {bounds(evidence)}"
+    """Say why a candidate may take over, for a person; what `bounds` says stands beside it."""
+    return "it is better" if evidence.is_better else f"it costs {plan.tolerance:g} errors a query at most"
 
 
 def bounds(evidence: Evidence) -> str:

@@ -454,16 +454,18 @@ def test_reasons_for_a_default_have_words_where_they_are_printed_as_where_they_a
     ("changes", "code"),
     [
         ({}, 0),
-        ({"status": Status.DEFAULT, "reason": "deadline"}, 0),
+        ({"status": Status.PARTIAL}, 0),
+        ({"status": Status.DEFAULT, "reason": "deadline"}, 3),
+        ({"status": Status.DEFAULT, "reason": "low_confidence"}, 3),
         ({"status": Status.DEFAULT, "reason": "deadline", "answer": None}, 1),
         ({"status": Status.DEFAULT, "reason": "invalid_input"}, 1),
         ({"status": Status.DEFAULT, "reason": "unknown_version"}, 1),
     ],
 )
-def test_a_query_fails_where_the_caller_erred_or_there_is_no_answer(
+def test_a_query_fails_where_the_caller_erred_or_no_model_has_answered(
     changes: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And says what a model has said about the input."""
+    """Scripts tell a default output from both by its code; what a model has said about the input is printed."""
     found = Prediction("q", "digits", None, None, Status.COMPLETE, None, 3, 1.0, (), 0, 0, 0, 0, "", "takes float32[4]")
 
     async def ask(*_: object) -> Prediction:

@@ -109,6 +109,12 @@ def test_a_missing_file_says_what_to_do(tmp_path: Path) -> None:
         load(tmp_path / "none.yaml", {})
 
 
+def test_a_variable_that_names_a_file_which_is_gone_is_named_itself(tmp_path: Path) -> None:
+    """As after the end of a deployment whose settings other commands were given."""
+    with pytest.raises(SettingsError, match="unset SKYSAIL_CONFIG"):
+        load(None, {"SKYSAIL_CONFIG": str(tmp_path / "gone.yaml")})
+
+
 def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
     """A file of comments only is no error."""
     assert settings_from(tmp_path, "# nothing yet\n") == Settings()

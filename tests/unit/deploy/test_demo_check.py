@@ -21,6 +21,10 @@ EACH = {
 INK = {"answered": 250, "error": 0.05, "late_error": 0.02, "late_share": 0.6, "error_best": 0.01, "best_model": "svc"}
 PENCIL = {**INK, "late_error": 0.12, "error_best": 0.09, "best_model": "logistic"}
 CONTEXTS = {"queries_sent": 500, "lost": 0, "defaults": 5, "late_error": 0.07, "pens": {"ink": INK, "pencil": PENCIL}}
+WHAT_IF = {
+    "decisions": 1990, "effective": 800.0, "served": 0.12, "value": 0.08, "low": 0.06, "high": 0.1,
+    "sentence": "Had thompson decided",
+}  # fmt: skip
 GOOD: dict[str, Any] = {
     "broker": "Apache Kafka 4.3.1 (KRaft, one node)",
     "redis": "redis-server",
@@ -49,6 +53,7 @@ GOOD: dict[str, Any] = {
     "cache_hit_ratio": 0.15,
     "canary": {"share": 0.2, "answered": 60, "answered_beside": 240, "answered_since": 120},
     "contexts": CONTEXTS,
+    "what_if": {**WHAT_IF},
     "models": dict.fromkeys(MODELS, EACH)
     | {"svc": {**EACH, "share_before": 0.4, "share_during": 0.04, "share_after": 0.12}},
 }
@@ -70,7 +75,14 @@ def test_a_good_run_passes() -> None:
 def test_a_busy_machine_passes() -> None:
     """A fifth answered late or by default; those are wrong for want of time, which is no fault of the policy."""
     busy = {"defaults": 400, "late": 380, "within_slo": 0.75, "error": 0.33, "observations_joined": 1700}
-    assert demo_report.faults({**GOOD, **busy, "observations_applied": 1700}) == []
+    judged = {"what_if": {**WHAT_IF, "decisions": 1650}}
+    assert demo_report.faults({**GOOD, **busy, **judged, "observations_applied": 1700}) == []
+
+
+def test_a_log_that_says_too_little_passes_if_it_says_so() -> None:
+    """A short demo has few effective samples."""
+    few = {**WHAT_IF, "effective": 90.0, "value": None, "sentence": "90 effective samples, 200 are needed"}
+    assert demo_report.faults({**GOOD, "what_if": few}) == []
 
 
 @pytest.mark.parametrize(
@@ -102,6 +114,9 @@ def test_a_busy_machine_passes() -> None:
         ({"canary": {**GOOD["canary"], "answered": 0}}, "the canary answered some queries, if it was to answer a few"),
         ({"canary": {**GOOD["canary"], "answered": 240}}, "and fewer than the version beside it"),
         ({"canary": {**GOOD["canary"], "answered_since": 0}}, "then it served"),
+        ({"what_if": {**WHAT_IF, "decisions": 1500}}, "another policy was judged by what was joined"),
+        ({"what_if": {**WHAT_IF, "high": 0.07}}, "its interval is around its error"),
+        ({"what_if": {**WHAT_IF, "effective": 90.0}}, "few samples give no number, and the sentence says so"),
         ({"contexts": {**CONTEXTS, "lost": 1}}, "every query of theirs was answered"),
         ({"contexts": {**CONTEXTS, "late_error": 0.27}}, PENS_LEARN),
         ({"contexts": {**CONTEXTS, "pens": {"ink": INK, "pencil": {**INK, "answered": 0}}}}, "two pens asked"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,10 @@ from schemas.records import (
     Status,
     Tensor,
 )
+from tests.histories import ARMS, served
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SECOND = 1_000_000
@@ -290,7 +293,7 @@ def whole_report(ran: Ran) -> dict[str, Any]:
     figures = report.figures(ran, {"svc": 0.33, "tree": 0.2})
     head = {"stamp": "now", "broker": "Apache Kafka 4.3.1", "redis": "redis", "seconds": 9.0, "rate": 100.0}
     told = {"policy": "exp3", "broken_model": "svc", "best_model": "tree", "notes": NOTES, "interrupted": False}
-    told |= {"error_voting": 0.125, "contexts": None}
+    told |= {"error_voting": 0.125, "contexts": None, "what_if": report.what_if(ran.tally)}
     start = {"first_prediction_s": 3.5, "steps_s": dict(ran.reached_s), "roles_restarted": {}, "slo_ms": 100.0}
     return {**head, **start, **told, **figures}
 
@@ -329,6 +332,7 @@ def test_the_page_is_one_file_with_every_plot() -> None:
     assert "always asking svc would have meant 33.0%" in text
     assert "and asking all 2 to vote (policy exp4), for 2 times the work, 12.5%." in text
     assert "records in all <code>&lt;topic&gt;.dlq</code>" in text
+    assert "Had thompson decided instead of exp3," in text
 
 
 def test_a_run_that_was_ended_early_tells_only_of_what_there_was() -> None:
@@ -354,6 +358,35 @@ def test_the_summary_names_the_figures_and_both_files(tmp_path: Path) -> None:
     assert f"{tmp_path / 'report.json'}\n" in words
     assert f"{tmp_path / 'report.html'}\n" in words
     assert f"joiner 2 times; why is in {tmp_path / 'logs'}" in words
+
+
+def test_another_policy_is_judged_by_the_runs_own_log() -> None:
+    """As `skysail evaluate` judges it: what it would have cost, between which bounds, of how many decisions."""
+    found = report.what_if(logged(served("epsilon_greedy(epsilon=0.5)", 1_500)))
+    assert found["low"] < found["value"] < found["high"] < found["served"]
+    assert (found["decisions"], found["policy"]) == (1_500, "thompson(gamma=0.01)")
+    shown = f"{found['value']:.1%} would have been wrong [{found['low']:.1%}, {found['high']:.1%}]"
+    assert found["sentence"] == (
+        f"Had thompson decided instead of epsilon_greedy, {shown}, not {found['served']:.1%} (doubly robust, 1,500"
+        " decisions)."
+    )
+
+
+def test_a_log_that_says_too_little_gives_no_number() -> None:
+    """Neither a few decisions nor none at all are an estimate."""
+    few = report.what_if(logged(served("epsilon_greedy(epsilon=0.5)", 100)))
+    assert (few["value"], few["decisions"]) == (None, 100)
+    assert re.search(r"not to be said of 100 decisions; \d+ effective samples, 200 are needed", few["sentence"])
+    assert report.what_if(logged(()))["sentence"].endswith("cannot be said: no feedback was joined.")
+
+
+def logged(seen: Sequence[Observation]) -> Tally:
+    """Return a tally that has read these observations of its own queries."""
+    tally = Tally("shop", ARMS, 0, (1.0, 2.0), TRIAL)
+    for each in seen:
+        tally.asked(each.query_id, 0, 1, each.predicted_us)
+    tally.observations(seen)
+    return tally
 
 
 def test_after_a_failure_all_logs_are_in_the_report_folder(tmp_path: Path) -> None:

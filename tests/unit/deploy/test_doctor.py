@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -168,6 +169,28 @@ def test_an_application_whose_models_are_not_deployed_is_down() -> None:
     assert "not deployed: net" in bad.advice
     assert [check.level for check in check_models({"svc": model})] == [Level.WARN]
     assert [check.level for check in (*check_models({}), *check_applications({}, {}))] == [Level.DOWN, Level.DOWN]
+
+
+def test_every_version_that_sees_queries_has_a_line() -> None:
+    """The one that serves, and canaries and shadows with what they are for; a version that is only known has none."""
+    serving = Model("svc", "1", "sklearn", "/no/such/one", "0" * 64, "label", "float32", (2,))
+    serving = replace(serving, shares={"2": 0.1, "3": 0.0})
+    known = [replace(serving, version=version, shares={}) for version in "1234"]
+    found = [check.found for check in check_models({"svc": serving}, {"svc": known})]
+    assert [text.partition(", ")[0] for text in found] == ["1 (serves)", "2 (canary 10%)", "3 (shadow)"]
+
+
+def test_settings_that_cannot_be_read_are_one_fault_of_several(tmp_path: Path) -> None:
+    """Each fault is a line; the machine is looked at all the same, and with --machine the settings are not read."""
+    file = tmp_path / "skysail.yaml"
+    file.write_text("prefx: a\nreplication: many\n", encoding="utf-8")
+    told = CliRunner().invoke(skysail, ["doctor", "--config", str(file)])
+    assert "DOWN     settings                   unknown setting `prefx`" in told.output
+    assert "setting `replication`" in told.output
+    assert "Python" in told.output
+    assert told.output.splitlines()[-1].startswith("next: ")
+    assert told.exit_code != 0
+    assert "settings" not in CliRunner().invoke(skysail, ["doctor", "--machine", "--config", str(file)]).output
 
 
 def test_what_to_do_next_is_to_ask_when_all_is_well() -> None:

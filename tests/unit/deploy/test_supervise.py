@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from deploy.cli.supervise import errors_since, tell
+import pytest
+
+from deploy.cli.supervise import errors_since, supervise, tell
+from deploy.config.folder import held
 from deploy.config.settings import Settings
+from deploy.errors import UsageError
+from schemas.codec import Codec
 
 if TYPE_CHECKING:
-    import pytest
-
     from deploy.launch import System
 
 LOG = """2026-01-01 10:00:00,000 INFO streams.runtime.role.effects: forest 2 is ready
@@ -30,6 +33,16 @@ def test_errors_are_passed_on_once_and_whole(tmp_path: Path) -> None:
     log.write_text(LOG + "2026-01-01 10:00:02,000 CRITICAL root: the end\n")
     assert errors_since(log, place) == (["2026-01-01 10:00:02,000 CRITICAL root: the end"], log.stat().st_size)
     assert errors_since(log, log.stat().st_size) == ([], log.stat().st_size)
+
+
+def test_a_second_one_says_only_that_one_runs_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The settings are printed by the one that starts."""
+    monkeypatch.chdir(tmp_path)
+    with held("skysail"), pytest.raises(UsageError, match="runs already"):
+        supervise(Settings(), Codec(), "settings: the defaults")
+    assert not capsys.readouterr().out
 
 
 class Running:

@@ -146,6 +146,19 @@ async def test_feedback_without_an_answer_is_not_sent() -> None:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("copies", [1, 0])
+async def test_a_query_that_was_asked_twice_is_sent_twice_and_owed_one_answer(copies: int) -> None:
+    """As a client asks again that has seen no answer; its feedback follows the first answer."""
+    deployment = FakeDeployment(took_us=1)
+    deployment.copies = copies
+    score = await play(deployment, [asked(0, "a"), asked(1, "a"), told(2, "a"), asked(3, "b")], drain_s=2)
+    said = score.summary()
+    assert (said["sent"], said["repeated"], len(deployment.queries)) == (3, 1, 3)
+    assert (said["answered"], said["lost"], said["feedback"]) == ((2, 0, 1) if copies else (0, 2, 0))
+    assert said["share_in_time"] == copies
+
+
+@in_virtual_time
 async def test_ids_are_kept_or_made_new_and_feedback_follows_them() -> None:
     """The same run gives the same ids; another run others."""
     seen = []

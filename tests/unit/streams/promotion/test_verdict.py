@@ -36,9 +36,7 @@ def test_the_last_step_is_a_promotion_and_needs_a_lower_bound_above_0() -> None:
     found = verdict(0.25, evidence(lower=-0.01, missing=900))
     assert found.action is Action.STAY
     assert found.share == 0.25
-    assert found.reason == (
-        "not shown to be better yet: difference 0.050 [-0.010, 0.090], about 900 more comparisons needed"
-    )
+    assert found.reason == ("not shown to be better yet, about 900 more comparisons needed")
 
 
 def test_a_larger_share_waits_until_it_can_cost_little() -> None:
@@ -52,7 +50,7 @@ def test_a_larger_share_waits_until_it_can_cost_little() -> None:
 def test_a_worse_candidate_goes_back_at_once_from_anywhere(share: float) -> None:
     """It does not wait for comparisons or time at its share."""
     found = verdict(share, evidence(difference=-0.05, lower=-0.09, upper=-0.01, pairs=7), now_us=0)
-    assert found == Verdict(Action.BACK, 0.0, "it is worse: difference -0.050 [-0.090, -0.010]")
+    assert found == Verdict(Action.BACK, 0.0, "it is worse")
 
 
 def test_a_candidate_that_has_cost_its_budget_goes_back() -> None:
