@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,7 +18,7 @@ from streams.replay.held import Held
 from streams.replay.joins import Joins, Seen, joined_by
 from streams.replay.report import Report
 from streams.replay.states import StateHistory
-from streams.runtime.process.gc_schedule import THRESHOLDS
+from streams.runtime.process.gc_schedule import seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -260,9 +259,5 @@ def replay(
 
     What is held is many and has no cycles: looking for them as often as usual took a fifth of the time.
     """
-    usual = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
-    try:
+    with seldom():
         return AsItWas(trace, deployment, codec).run(tell)
-    finally:
-        gc.set_threshold(*usual)

@@ -42,7 +42,7 @@ from streams.testing.models import Services
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from streams.operators.contract import Effects, Operator, Unread
+    from streams.operators.contract import Effects, Operator, Position, Unread
     from streams.testing.faults import Fault
     from streams.testing.models import Service
     from streams.topology import Node, Topology
@@ -231,8 +231,10 @@ class Driver:
             if self._faults:
                 self._strike()
             polling = [role for role in self._roles if role.unread and not role.is_blocked]
-            busy = any([self._deliver(role) for role in polling if role.poll_us <= self.now_us])
-            busy = busy or self._fire() or self._tell() or self._ask_store() or self._logs.release(self.now_us)
+            delivered = [self._deliver(role) for role in polling if role.poll_us <= self.now_us]
+            busy = (
+                any(delivered) or self._fire() or self._tell() or self._ask_store() or self._logs.release(self.now_us)
+            )
             if self.now_us >= self._next_commit_us:
                 self._commit()
 
@@ -290,24 +292,21 @@ class Driver:
     def _perform(self, role: _Role, effects: Effects) -> None:
         """Do what an operator asks after a call, and note when its timer is due."""
         role.due_us = role.operator.needs().deadline_us
-        keeps = self._pace.keeps
         for effect in effects:
             match effect:
                 case Emit():
                     assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
                     self._logs.append(effect, effect.value, self.now_us)
-                    if keeps:
-                        role.tracker.complete(effect.completes)
+                    self._complete(role, effect.completes)
                 case DeadLetter(record, cause, _):
                     dead = topics.dead_letters(record.topic)
                     headers = (*record.headers, ("skysail.error.cause", cause.encode()))
                     copy = Emit(dead, 0, record.key, record.value or b"", (), headers)
                     self._logs.append(copy, record.value, self.now_us)
-                    role.tracker.complete((record.position,))
+                    self._complete(role, (record.position,))
                 case Skip(completes, reason):
                     self.skipped[reason] += 1
-                    if keeps:
-                        role.tracker.complete(completes)
+                    self._complete(role, completes)
                 case FetchStates() | WriteStates():
                     assert role.node.states, f"{role.node.role} is not said to use the store"
                     self._asked.append((role, effect))
@@ -320,6 +319,10 @@ class Driver:
                     pass  # a copy that is let go of costs nothing here, and nobody reads a log
                 case _:
                     assert_never(effect)
+
+    def _complete(self, role: _Role, positions: Iterable[Position]) -> None:
+        if self._pace.keeps:
+            role.tracker.complete(positions)
 
     def _ask_store(self) -> bool:
         """Do what was asked of the store, in order; what waits while it is down is done when it is back."""
@@ -349,7 +352,7 @@ class Driver:
         """Write states; a refused partition starts over from what is stored."""
         if self.store.write(write, self.now_us):
             role.states_at[write.partition] = write.offset
-            role.tracker.complete(write.completes)
+            self._complete(role, write.completes)
             return True
         self._start_over(role, write.partition)
         return False
