@@ -12,6 +12,7 @@ from deploy.cli.common import print_json, print_table
 from deploy.cli.offline import deployment
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
+from streams.replay.difference import ALPHA
 from streams.replay.what_if import AtHand, WhatIf
 from streams.trace.contents import BARS
 from streams.trace.reader import Trace
@@ -29,9 +30,10 @@ COLUMNS: Final = ("recorded", "unchanged", "changed")
 COLOURS: Final = {"recorded": "#888", "unchanged": "#36c", "changed": "#c33"}
 NOTE: Final = (
     "recorded: as it was, live. unchanged and changed: both in virtual time, on recorded outputs and service times;"
-    " ways through Kafka take no time there, so compare those two. Queries are left out of all columns if a model was"
-    " asked whose answer to them is not recorded. Where one model was asked alone, what is left favours what was chosen"
-    " live: `skysail evaluate` weighs that by the recorded propensities."
+    " instead of ways through Kafka there are polls, every twentieth part of the objective, 10 ms at most. So compare"
+    " those two. Queries are left out of all columns if a model was asked whose answer to them is not recorded. Where"
+    " one model was asked alone, what is left favours what was chosen live: `skysail evaluate` weighs that by the"
+    " recorded propensities."
 )
 WIDTH, HEIGHT = 720, 220  # of a plot, in pixels
 
@@ -64,15 +66,19 @@ def what_if(settings: Settings, folder: Path, asked: Asked) -> None:
 
 def summary(found: Comparison, application: str, changes: Sequence[str], took_s: float) -> dict[str, Any]:
     """Return what a change does, for scripts and for the page."""
-    outcomes = dict(zip(COLUMNS, found[:3], strict=True))
+    outcomes = found.columns
+    last = found.difference[-1] if found.difference else None
     return {
         "application": application,
         "changes": list(changes),
+        "difference": None if last is None else last._asdict() | {"confidence": 1.0 - ALPHA},
         "queries": found.queries,
         "counted": len(found.order),
         "left_out": found.left_out,
         "took_s": took_s,
-        **{name: outcome.figures() for name, outcome in outcomes.items()},
+        "queries_per_s": found.queries / took_s,
+        **{name: outcome.figures(found.order) for name, outcome in outcomes.items()},
+        "difference_over_time": [moment._asdict() for moment in found.difference],
         "error_over_time": {name: outcome.curve(found.order) for name, outcome in outcomes.items()},
     }
 
@@ -99,7 +105,9 @@ def page(given: Mapping[str, Any]) -> str:
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>body{{font:15px sans-serif;"
         "max-width:760px;margin:2em auto}td{padding:2px 14px 2px 0}td+td{text-align:right}</style>"
-        f"<h1>{title}</h1><p>{_said(given)}</p><table>{cells}</table><h2>Error over time</h2><p>{legend}</p>"
+        f"<h1>{title}</h1><p><b>{html.escape(_difference(given))}</b></p><p>{_said(given)}</p><table>{cells}</table>"
+        f"<h2>Difference of errors, by the queries so far</h2>{_band(given['difference_over_time'])}"
+        f"<h2>Error over time</h2><p>{legend}</p>"
         f"{_curves(given['error_over_time'])}<h2>Share of models</h2>{_shares(given)}<p>{html.escape(NOTE)}</p>\n"
     )
 
@@ -146,14 +154,27 @@ def _said(given: Mapping[str, Any]) -> str:
     return f"{counted:,} of {queries:,} queries count; {left:,} are left out, as some answer is not recorded"
 
 
+def _difference(given: Mapping[str, Any]) -> str:
+    """Say what the change adds to the error, and whether that may be chance."""
+    last = given["difference"]
+    if last is None:
+        return "error, changed - unchanged: not known, as feedback tells no query in both"
+    low, high = last["low"], last["high"]
+    word = "lower" if high < 0 else "higher" if low > 0 else "not known to be lower or higher"
+    interval = f"{last['confidence']:.0%} interval {low:+.4f} to {high:+.4f}"
+    return f"error, changed - unchanged: {last['mean']:+.4f}, {interval}, {last['queries']:,} queries: {word}"
+
+
 def _print(given: Mapping[str, Any]) -> None:
     click.echo(_said(given))
     print_table(("", *(name.upper() for name in COLUMNS), "DIFFERENCE"), rows(given))
+    click.echo(_difference(given))
     top = _top(given["error_over_time"])
     click.echo(f"error over time, at most {top:.1%}")
     for name in COLUMNS:
         curve = given["error_over_time"][name]
         click.echo(f"{name:<10}{_bars(curve, top)}")
+    click.echo(f"{given['queries']:,} queries in {given['took_s']:.1f} s: {given['queries_per_s']:,.0f} queries/s")
     click.echo(NOTE)
 
 
@@ -175,6 +196,24 @@ def _curves(curves: Mapping[str, Sequence[float | None]]) -> str:
     )
     axis = f'<rect width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#ccc"/><text x="4" y="14">{top:.1%}</text>'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%">{axis}{lines}</svg>'
+
+
+def _band(course: Sequence[Mapping[str, float]]) -> str:
+    """Draw the mean difference and its interval after each part of the queries, around a line at 0."""
+    top = max([abs(moment[end]) for moment in course for end in ("mean", "low", "high")], default=0.0) or 1.0
+    step, middle = WIDTH / max(1, len(course) - 1), HEIGHT / 2
+
+    def points(end: str) -> list[str]:
+        return [f"{at * step:.1f},{middle * (1 - moment[end] / top):.1f}" for at, moment in enumerate(course)]
+
+    area = " ".join(points("low") + points("high")[::-1])
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="100%"><polygon fill="{COLOURS["changed"]}" fill-opacity="0.2"'
+        f' points="{area}"/><polyline fill="none" stroke-width="2" stroke="{COLOURS["changed"]}"'
+        f' points="{" ".join(points("mean"))}"/><path d="M0 {middle}H{WIDTH}" stroke="#888"/>'
+        f'<text x="4" y="14">{top:+.3f}</text><text x="4" y="{middle - 4}">0</text>'
+        f'<text x="4" y="{HEIGHT - 4}">{-top:+.3f}</text></svg>'
+    )
 
 
 def _points(curve: Sequence[float | None], top: float) -> str:

@@ -3,6 +3,7 @@
     queries, some twice ─▶ roles, each killed once; a model's next version ─▶ feedback: at once, late, never
                                       │
                               recorded ─▶ replayed: decisions, answers, observations, states; how fast
+                                       └▶ what if another policy had chosen: how fast, the whole command
 
 Two applications: one asks one model by `exp3`, with a state for each of its contexts, the other all of them by `exp4`.
 """
@@ -10,12 +11,15 @@ Two applications: one asks one model by `exp3`, with a state for each of its con
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import resource
 import signal
+import sys
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from load.figures import FAULTS, IN_FULL, NONE, SHOWN, Better, Figures, Kind, at_least
 from load.harness import topics as names
@@ -46,7 +50,7 @@ from streams.trace.writer import TraceWriter
 from workers.packages.packaging import package_sklearn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from load.harness.driving import Driver
@@ -78,7 +82,17 @@ FIGURES = Figures(
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_s"),
     Kind("1/s", Better.HIGHER, 0.25)("queries_per_core_s", must=at_least(10_000, IN_FULL)),
     Kind("", Better.HIGHER, 0.25)("times_real_time", must=at_least(20, IN_FULL)),
+    SHOWN("what_if_queries", "what_if_left_out", "what_if_difference", "what_if_low", "what_if_high"),
+    Kind("1/s", Better.HIGHER, 0.25)("what_if_per_s", "what_if_per_core_s"),
+    Kind("", Better.HIGHER, 0.25)("what_if_times_real_time", must=at_least(20, IN_FULL)),
 )
+
+
+class Changed(NamedTuple):
+    """What the command has said of another policy, and how long it took (s), all in all."""
+
+    said: Mapping[str, Any]
+    took: Took
 
 
 class Took(NamedTuple):
@@ -146,8 +160,8 @@ async def run(stage: Stage) -> Result:
     )
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         workload = await _driven(stage, driver, data)
-        report, took = await _replayed(stage, deployment)
-    return _result(stage, workload, report, took)
+        folder, report, took = await _replayed(stage, deployment)
+    return _result(stage, workload, report, took, await _what_if(folder))
 
 
 def _application(name: str, policy: str, *, per_context: bool = False) -> Application:
@@ -195,7 +209,26 @@ async def _switch(stage: Stage, system: System, after_s: float) -> None:
     await system.add_model(stage.folder / "forest-2")
 
 
-async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Report, Took]:
+async def _what_if(folder: Path) -> Changed:
+    """Ask what another policy would have done with the ensemble's queries: two plays, as a user asks for them."""
+    begun_s, before_s = time.perf_counter(), _children_s()
+    command = ("replay", str(folder), "--offline", "--app", "together", "--set", "policy=thompson", "--json")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "deploy.cli", *command, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"skysail {' '.join(command)} ended with status {process.returncode}")
+    return Changed(json.loads(said), Took(time.perf_counter() - begun_s, _children_s() - before_s))
+
+
+def _children_s() -> float:
+    """Return the CPU time of processes that have ended (s)."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Path, Report, Took]:
     """Record and replay until the last observation is learnt: states are held against Redis."""
     own = as_it_was.Deployment(
         SelectionSettings(_PARTITIONS),
@@ -220,7 +253,7 @@ async def _replayed(stage: Stage, deployment: Deployment) -> tuple[Report, Took]
             break
         await asyncio.sleep(1.0)
     report.compare_states({key: state for key, state in stored.items() if state is not None}, Codec())
-    return report, took
+    return folder, report, took
 
 
 async def _record(stage: Stage, deployment: Deployment, folder: Path) -> None:
@@ -229,8 +262,9 @@ async def _record(stage: Stage, deployment: Deployment, folder: Path) -> None:
         await Recorder(logs, writer, Span(), SystemClock().now_us).run(asyncio.Event())
 
 
-def _result(stage: Stage, workload: Troubled, report: Report, took: Took) -> Result:
-    queries = report.records[topics.QUERIES]
+def _result(stage: Stage, workload: Troubled, report: Report, took: Took, changed: Changed) -> Result:
+    queries, asked = report.records[topics.QUERIES], changed.said["queries"]
+    difference = changed.said["difference"]
     return Result(
         NAME,
         figures={
@@ -249,6 +283,15 @@ def _result(stage: Stage, workload: Troubled, report: Report, took: Took) -> Res
             "queries_per_s": queries / took.wall_s,
             "queries_per_core_s": queries / took.cpu_s,
             "times_real_time": report.span_s / took.wall_s,
+            "what_if_queries": float(asked),
+            "what_if_left_out": float(changed.said["left_out"]),
+            "what_if_difference": difference["mean"],
+            "what_if_low": difference["low"],
+            "what_if_high": difference["high"],
+            "what_if_per_s": asked / changed.took.wall_s,
+            "what_if_per_core_s": asked / changed.took.cpu_s,
+            # As if all queries of the trace's rate were of this one application.
+            "what_if_times_real_time": asked / changed.took.wall_s / RATE,
         },
         parameters={
             "form": stage.form,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -27,7 +26,7 @@ from streams.replay.run_again import RunAgain
 from streams.replay.states import StateHistory
 from streams.replay.steps import WISHED, Steps
 from streams.replay.terms import terms_of
-from streams.runtime.process.gc_schedule import THRESHOLDS
+from streams.runtime.process.gc_schedule import seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -318,9 +317,5 @@ def replay(
 
     What is held is many and has no cycles: looking for them as often as usual took a fifth of the time.
     """
-    usual = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
-    try:
+    with seldom():
         return AsItWas(trace, deployment, codec).run(tell)
-    finally:
-        gc.set_threshold(*usual)

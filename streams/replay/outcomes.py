@@ -1,82 +1,118 @@
-"""What came of a trace's queries: losses, latencies, defaults, and which models were asked."""
+"""What came of a trace's queries: losses, latencies, defaults, and which models were asked, by the query's number."""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from math import nan
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from schemas.records import Observations, Prediction, Status
+from schemas.records import Prediction, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from numpy.typing import NDArray
+
+    Numbers: TypeAlias = NDArray[np.int64]
 
 BINS: Final = 48  # of the error over time
+_UNANSWERED: Final = np.iinfo(np.int64).min
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the queries.
+    """What came of the queries: an entry for each, 21 bytes (a million queries are compared in three columns).
 
     Attributes:
-        losses: of the served answers that feedback tells, by query.
-        latencies_us: of the answers, by query, from when it was sent.
-        defaults: queries that were answered by default.
-        asked: how often each model was.
-        queries: in order, with their times.
+        losses: of the served answers that feedback tells; nan = it does not.
+        took_us: from when it was sent until the answer.
+        defaults: 1 = it was answered by default.
+        asked: which models were, as a place in `groups`.
+        groups: models that were asked together.
     """
 
-    losses: dict[str, float] = field(default_factory=dict)
-    latencies_us: dict[str, int] = field(default_factory=dict)
-    defaults: set[str] = field(default_factory=set)
-    asked: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    losses: array[float]
+    took_us: array[int]
+    defaults: bytearray
+    asked: array[int]
+    groups: list[tuple[str, ...]] = field(default_factory=list)
+    _places: dict[tuple[str, ...], int] = field(default_factory=dict)
 
-    def only(self, ids: set[str]) -> Outcome:
-        """Return what came of these queries."""
-        return Outcome(
-            {name: loss for name, loss in self.losses.items() if name in ids},
-            {name: took for name, took in self.latencies_us.items() if name in ids},
-            self.defaults & ids,
-            {name: models for name, models in self.asked.items() if name in ids},
+    @classmethod
+    def of(cls, queries: int) -> Outcome:
+        """Return what is known of so many queries before any is answered."""
+        return cls(
+            array("d", [nan]) * queries,
+            array("q", [_UNANSWERED]) * queries,
+            bytearray(queries),
+            array("i", [0]) * queries,
         )
 
-    def figures(self) -> dict[str, Any]:
-        """Return error, defaults, latency and the share of each model."""
-        took = np.array([*self.latencies_us.values()] or [0])
-        asked = Counter(model for models in self.asked.values() for model in models)
+    def add(self) -> None:
+        """Make room for one more query."""
+        self.losses.append(nan)
+        self.took_us.append(_UNANSWERED)
+        self.defaults.append(0)
+        self.asked.append(0)
+
+    def predicted(self, number: int, prediction: Prediction) -> None:
+        """Note an answer; of a query's the first counts."""
+        if self.took_us[number] != _UNANSWERED:
+            return
+        self.took_us[number] = prediction.answered_us - prediction.sent_us
+        if prediction.status is Status.DEFAULT:
+            self.defaults[number] = 1
+        decision = prediction.decision
+        models = () if decision is None else tuple([decision.arms[arm] for arm in decision.chosen])
+        place = self._places.get(models)
+        if place is None:
+            place = self._places[models] = len(self.groups)
+            self.groups.append(models)
+        self.asked[number] = place
+
+    def observed(self, number: int, loss: float | None) -> None:
+        """Note what an answer cost; of a query's observations the first counts."""
+        if loss is not None and self.losses[number] != self.losses[number]:
+            self.losses[number] = loss
+
+    def answered(self) -> NDArray[np.bool_]:
+        """Return which queries were answered."""
+        return np.asarray(np.frombuffer(self.took_us, np.int64) != _UNANSWERED)
+
+    def costs(self, order: Numbers) -> NDArray[np.float64]:
+        """Return the losses of these queries, nan where none is known."""
+        return np.frombuffer(self.losses, np.float64)[order]
+
+    def models_of(self, number: int) -> tuple[str, ...]:
+        """Return the models that a query has asked."""
+        return self.groups[self.asked[number]]
+
+    def figures(self, order: Numbers) -> dict[str, Any]:
+        """Return error, defaults, latency and the share of each model, of these queries."""
+        losses = self.costs(order)
+        known = losses[~np.isnan(losses)]
+        took = np.frombuffer(self.took_us, np.int64)[order] if len(order) else np.zeros(1, np.int64)
         return {
-            "answered": len(self.latencies_us),
-            "judged": len(self.losses),
-            "error": float(np.mean([*self.losses.values()])) if self.losses else None,
-            "defaults": len(self.defaults) / max(1, len(self.latencies_us)),
+            "answered": len(order),
+            "judged": len(known),
+            "error": float(known.mean()) if len(known) else None,
+            "defaults": float(np.frombuffer(self.defaults, np.uint8)[order].mean()) if len(order) else 0.0,
             "p50_ms": float(np.quantile(took, 0.5)) / 1e3,
             "p99_ms": float(np.quantile(took, 0.99)) / 1e3,
-            "shares": {model: count / max(1, len(self.asked)) for model, count in sorted(asked.items())},
+            "shares": self._shares(order),
         }
 
-    def curve(self, order: Sequence[str]) -> list[float | None]:
+    def curve(self, order: Numbers) -> list[float | None]:
         """Return the mean loss in each of `BINS` parts of the queries, None where nothing is known."""
-        parts = np.array_split(np.arange(len(order)), BINS)
-        found = [[self.losses[order[at]] for at in part if order[at] in self.losses] for part in parts]
-        return [float(np.mean(losses)) if losses else None for losses in found]
+        parts = np.array_split(self.costs(order), BINS)
+        return [float(part[~np.isnan(part)].mean()) if (~np.isnan(part)).any() else None for part in parts]
 
-
-def note_prediction(found: Outcome, prediction: Prediction) -> None:
-    """Note an answer; of a query's the first counts."""
-    name = prediction.query_id
-    if name in found.latencies_us:
-        return
-    found.latencies_us[name] = prediction.answered_us - prediction.sent_us
-    if prediction.status is Status.DEFAULT:
-        found.defaults.add(name)
-    decision = prediction.decision
-    found.asked[name] = () if decision is None else tuple([decision.arms[arm] for arm in decision.chosen])
-
-
-def note_observations(found: Outcome, seen: Observations) -> None:
-    """Note what answers cost; of a query's observations the first counts."""
-    for one in seen.items:
-        if one.loss is not None:
-            found.losses.setdefault(one.query_id, one.loss)
+    def _shares(self, order: Numbers) -> dict[str, float]:
+        found: Counter[str] = Counter()
+        counts = np.bincount(np.frombuffer(self.asked, np.int32)[order], minlength=len(self.groups))
+        for models, count in zip(self.groups, counts.tolist(), strict=False):
+            for model in models:
+                found[model] += count
+        return {model: count / max(1, len(order)) for model, count in sorted(found.items()) if count}

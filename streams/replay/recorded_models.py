@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,17 +21,31 @@ from streams.operators.contract import Predicted
 from streams.testing import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from schemas.records import Input, ModelPredictions, Prediction
+    from schemas.records import Input, ModelPredictions, Prediction, Value
     from streams.operators.contract import Predict
 
 NOT_RECORDED: Final = "the trace does not say what this model answers to this input"
 _TELLING: Final = (Outcome.OK, Outcome.FAILED, Outcome.INVALID)
 _SAMPLES: Final = 4_096  # of each size of batches, the latest
 _UNKNOWN_US: Final = 1_000  # of a model of which no time was recorded
+_KEY_BYTES: Final = 16  # of a digest: among 10^9 inputs no two are taken for one
+
+
+def key_of(given: Input) -> bytes:
+    """Return a digest of an input; a million inputs themselves would take too much memory."""
+    if isinstance(given, Tensor):
+        return blake2b(given.data, digest_size=_KEY_BYTES, person=_form(given.dtype, given.shape)).digest()
+    data, form = (given.encode(), b"text") if isinstance(given, str) else (given, b"bytes")
+    return blake2b(data, digest_size=_KEY_BYTES, person=form).digest()
+
+
+@lru_cache(256)
+def _form(dtype: str, shape: tuple[int, ...]) -> bytes:
+    return blake2b(f"{dtype}{shape}".encode(), digest_size=_KEY_BYTES).digest()
 
 
 @dataclass(slots=True)
@@ -40,18 +57,18 @@ class RecordedModels:
     """
 
     running: Mapping[str, Callable[[Sequence[Input]], tuple[Predicted, int]]] = field(default_factory=dict)
-    _outputs: dict[tuple[str, Input], ModelOutput] = field(default_factory=dict)
+    _outputs: defaultdict[str, dict[bytes, ModelOutput]] = field(default_factory=lambda: defaultdict(dict))
+    _alike: dict[ModelOutput, ModelOutput] = field(default_factory=dict)  # one object for all that are equal
     _times_us: defaultdict[str, defaultdict[int, list[int]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    _turns: dict[str, int] = field(default_factory=dict)
     _measured: set[str] = field(default_factory=set)  # models of which no times are recorded
 
-    def learn(self, prediction: Prediction, given: Input) -> None:
-        """Take the outputs of a prediction to this input."""
+    def learn(self, prediction: Prediction, key: bytes) -> None:
+        """Take the outputs of a prediction to the input with this key."""
         for output in prediction.outputs:
             if output.outcome in _TELLING:
-                self._outputs[output.model, given] = output
+                self._outputs[output.model][key] = self._alike.setdefault(output, output)
 
     def learn_time(self, batch: ModelPredictions) -> None:
         """Take how long a batch took."""
@@ -59,55 +76,72 @@ class RecordedModels:
         if batch.batch_rows and len(times) < _SAMPLES:
             times.append(batch.predict_us)
 
-    def knows(self, model: str, given: Input) -> bool:
+    def times_us(self) -> dict[str, dict[int, list[int]]]:
+        """Return the times that have been learnt, by model and rows."""
+        return {model: dict(by_rows) for model, by_rows in self._times_us.items()}
+
+    def learn_times(self, times_us: Mapping[str, Mapping[int, list[int]]]) -> None:
+        """Take what another has learnt."""
+        for model, by_rows in times_us.items():
+            self._times_us[model].update(by_rows)
+
+    def knows(self, model: str, key: bytes) -> bool:
         """Tell whether a model's answer to an input is recorded."""
-        return (model, given) in self._outputs
+        return key in self._outputs[model]
+
+    def knows_all(self, model: str, keys: Iterable[bytes]) -> bool:
+        """Tell whether a model's answers to all these inputs are recorded."""
+        return all(map(self._outputs[model].__contains__, keys))
 
     def service(self, model: str) -> Service:
-        """Return a model for the driver."""
+        """Return a model for the driver; it begins with the first time that is recorded."""
+        outputs, turn = self._outputs[model].get, count()
 
         def predict(batch: Predict) -> tuple[Predicted, int]:
-            self._run(model, batch)
-            found = [self._outputs.get((model, given)) for given in batch.rows]
-            return _predicted(found), self._took_us(model, len(found))
+            keys = [key_of(given) for given in batch.rows]
+            found = [outputs(key) for key in keys]
+            if model in self.running and None in found:
+                self._run(model, batch, keys)
+                found = [outputs(key) for key in keys]
+            return _predicted(found), self._took_us(model, len(found), next(turn))
 
         return Service(predict)
 
-    def _run(self, model: str, batch: Predict) -> None:
+    def _run(self, model: str, batch: Predict, keys: Sequence[bytes]) -> None:
         """Have a model that is at hand answer what is not recorded; its times count where none are recorded."""
-        rows = [given for given in batch.rows if (model, given) not in self._outputs]
-        if not rows or model not in self.running:
-            return
-        predicted, took_us = self.running[model](rows)
+        known = self._outputs[model]
+        rows = {key: given for key, given in zip(keys, batch.rows, strict=True) if key not in known}
+        predicted, took_us = self.running[model]([*rows.values()])
         if model in self._measured or model not in self._times_us:
             self._measured.add(model)
             self._times_us[model][len(rows)].append(took_us)
-        for given, output in zip(rows, outputs_of_run(model, batch.version, predicted), strict=True):
-            self._outputs[model, given] = output
+        known.update(zip(rows, outputs_of_run(model, batch.version, predicted), strict=True))
 
-    def _took_us(self, model: str, rows: int) -> int:
+    def _took_us(self, model: str, rows: int, turn: int) -> int:
         """Return the time of a batch: the recorded ones of the nearest size, in turn."""
         by_size = self._times_us.get(model)
         if not by_size:
             return _UNKNOWN_US
-        times = by_size[min(by_size, key=lambda size: (abs(size - rows), size))]
-        turn = self._turns[model] = self._turns.get(model, -1) + 1
+        nearest = rows if rows in by_size else min(by_size, key=lambda size: (abs(size - rows), size))
+        times = by_size[nearest]
         return times[turn % len(times)] if times else _UNKNOWN_US
 
 
 def _predicted(found: Sequence[ModelOutput | None]) -> Predicted:
+    if all(output is not None and output.outcome is Outcome.OK for output in found):
+        outcomes: tuple[Outcome, ...] = (Outcome.OK,) * len(found)
+        return Predicted(outcomes, _column([output.answer for output in found if output is not None]), _scores(found))
     outcomes = tuple([Outcome.INVALID if output is None else output.outcome for output in found])
     answers = [0 if output is None or output.outcome is not Outcome.OK else output.answer for output in found]
     messages = {row: NOT_RECORDED for row, output in enumerate(found) if output is None}
     reasons = dict.fromkeys((row for row, outcome in enumerate(outcomes) if outcome is Outcome.INVALID), "recorded")
-    texts = any(isinstance(answer, str) for answer in answers)
-    return Predicted(
-        outcomes,
-        tuple(map(str, answers)) if texts else np.array(answers),
-        _scores(found),
-        reasons,
-        messages=messages,
-    )
+    return Predicted(outcomes, _column(answers), _scores(found), reasons, messages=messages)
+
+
+def _column(answers: Sequence[Value | None]) -> tuple[str, ...] | NDArray[np.generic]:
+    if any(isinstance(answer, str) for answer in answers):
+        return tuple(map(str, answers))
+    return np.array(answers)
 
 
 def outputs_of_run(model: str, version: str, predicted: Predicted) -> Iterator[ModelOutput]:

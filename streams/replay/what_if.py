@@ -9,32 +9,53 @@ recorded is left out of both: it is counted, its feedback is not told, and it is
 
 from __future__ import annotations
 
+from array import array
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import numpy as np
 
 from schemas import topics
 from schemas.errors import DecodeError
-from schemas.records import Application, Feedback, Model, ModelPredictions, Observations, Prediction, Query
-from streams.operators.join.kernel import Joiner
-from streams.operators.learn.kernel import Learner
-from streams.operators.selection.kernel import Selection
+from schemas.framing import peek_texts
+from schemas.records import Application, Model, ModelPredictions, Observations, Prediction, Query
 from streams.replay.changes import ChangeError, changed
 from streams.replay.configurations import Timeline
-from streams.replay.outcomes import Outcome, note_observations, note_prediction
-from streams.replay.recorded_models import RecordedModels
-from streams.testing import START_US, Driver
-from streams.topology import build, worker_role
-from workers.kernel.worker import ModelWorker
-from workers.settings import WorkerSettings
+from streams.replay.copied import Copied
+from streams.replay.difference import difference
+from streams.replay.loop import Inputs, Loop, poll_us_of
+from streams.replay.outcomes import Outcome
+from streams.replay.recorded_models import RecordedModels, key_of
+from streams.runtime.process.gc_schedule import seldom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from schemas.codec import Codec
     from schemas.records import Input
-    from streams.operators.contract import Operator, Predicted, Record
+    from streams.operators.contract import Predicted, Record
     from streams.replay.as_it_was import Deployment
+    from streams.replay.difference import Moment
+    from streams.replay.outcomes import Numbers
     from streams.replay.recording import Recording
+
+
+class Beside(NamedTuple):
+    """What is read beside the queries and their answers.
+
+    Attributes:
+        ids: of the queries whose answers feedback tells, in order of time.
+        losses: of these.
+        times_us: that batches took, by model and rows.
+    """
+
+    ids: list[str]
+    losses: array[float]
+    times_us: dict[str, dict[int, list[int]]]
+
+
+T = TypeVar("T")
 
 
 class AtHand(NamedTuple):
@@ -44,26 +65,23 @@ class AtHand(NamedTuple):
     predict: Callable[[Sequence[Input]], tuple[Predicted, int]]
 
 
-class Played(NamedTuple):
-    """What is played: a query or feedback, when, and where it stands."""
+class Play(NamedTuple):
+    """What came of a play: the outcome, and 1 for each query that is left out, by number."""
 
-    at_us: int
-    topic: str
-    partition: int
-    key: bytes | None
-    value: Query | Feedback
+    outcome: Outcome
+    left_out: bytearray
 
 
 class Comparison(NamedTuple):
     """What a change does.
 
     Attributes:
-        recorded: what came of the queries that count.
+        recorded: what came of the queries.
         unchanged: the same queries in virtual time, with nothing changed.
         changed: and with the change.
         queries: that were asked of the application.
         left_out: of which some answer is not recorded.
-        order: ids of the queries that count.
+        order: the numbers of the queries that count.
     """
 
     recorded: Outcome
@@ -71,11 +89,23 @@ class Comparison(NamedTuple):
     changed: Outcome
     queries: int
     left_out: int
-    order: tuple[str, ...]
+    order: Numbers
+
+    @property
+    def columns(self) -> dict[str, Outcome]:
+        """What came of the queries, by name."""
+        return {"recorded": self.recorded, "unchanged": self.unchanged, "changed": self.changed}
+
+    @property
+    def difference(self) -> tuple[Moment, ...]:
+        """What the change adds to the error, after each part of the queries; the last of all."""
+        return difference(self.unchanged, self.changed, self.order)
 
 
 class WhatIf:
     """One application's part of a trace, ready to be played.
+
+    Of each query its id, a digest of its input and 21 bytes a column stay in memory; the trace is read for each play.
 
     Args:
         trace: that it is in.
@@ -97,21 +127,26 @@ class WhatIf:
         at_hand: Sequence[AtHand] = (),
     ) -> None:
         self._codec = codec
+        self._trace = trace
         self._deployment = deployment
-        self._timeline = Timeline(
-            r for name in (topics.APPLICATIONS, topics.MODELS) if name in trace.topics() for r in trace.records(name)
-        )
+        self._timeline = Timeline(self._merged(topics.APPLICATIONS, topics.MODELS))
         self.application = self._application(application)
         self._models = {one.model.name: one.model for one in at_hand} | self._known_models()
         self._outputs = RecordedModels({one.model.name: one.predict for one in at_hand})
-        self._played: list[Played] = []
-        self._inputs: dict[str, Query] = {}
-        self.recorded = Outcome()
-        self._gather(trace)
-        self._first_us = min((one.at_us for one in self._played), default=0)
+        self._numbers: dict[str, int] = {}  # of queries, by id
+        self._keys: list[bytes] = []  # of their inputs
+        self._start_us = 0  # when the first was asked
+        self.recorded = Outcome.of(0)
+        self._gather()
 
-    def compare(self, changes: Mapping[str, str]) -> Comparison:
+    def compare(self, changes: Mapping[str, str], poll_us: int | None = None) -> Comparison:
         """Play the queries twice, and return what came of those that count.
+
+        Both plays run at once, one of them in a copy of this process; see `_copied`.
+
+        Args:
+            changes: by name, as `changed` takes them.
+            poll_us: how often selection and workers poll; None = as the shorter objective says.
 
         Raises:
             ChangeError: the change cannot be made.
@@ -122,114 +157,92 @@ class WhatIf:
             known = ", ".join(sorted(self._models))
             missing = ", ".join(sorted(unknown))
             raise ChangeError(f"the trace knows no model {missing}; it knows {known}. Give the others' --packages")
-        before, left_out = self.play(self.application)
-        after, left_out_too = self.play(other)
-        left_out |= left_out_too
-        answered = before.latencies_us.keys() & after.latencies_us.keys() & self.recorded.latencies_us.keys()
-        order = tuple(name for name in self._inputs if name in answered and name not in left_out)
-        ids = set(order)
-        return Comparison(
-            self.recorded.only(ids), before.only(ids), after.only(ids), len(self._inputs), len(left_out), order
-        )
+        if poll_us is None:
+            poll_us = min(poll_us_of(self.application), poll_us_of(other))
+        beside = self._copied(lambda: self.play(other, poll_us))
+        before, after = self.play(self.application, poll_us), beside.result()
+        left_out = np.frombuffer(before.left_out, np.bool_) | np.frombuffer(after.left_out, np.bool_)
+        answered = before.outcome.answered() & after.outcome.answered() & self.recorded.answered()
+        order = np.flatnonzero(answered & ~left_out)
+        return Comparison(self.recorded, before.outcome, after.outcome, len(self._numbers), int(left_out.sum()), order)
 
-    def play(self, application: Application) -> tuple[Outcome, set[str]]:
-        """Play all queries to an application; return what came of them, and which are not answerable."""
-        driver = self._driver(application)
-        left_out: set[str] = set()
-        seen: dict[int, int] = {}
-        for one in sorted(self._played, key=lambda each: each.at_us):
-            wait_us = one.at_us - self._first_us + START_US - driver.now_us
-            driver.run(max(0, wait_us) / 1e6)
-            self._note_left_out(driver, seen, left_out)
-            if isinstance(one.value, Feedback) and one.value.query_id in left_out:
-                continue
-            driver.produce(one.topic, one.partition, self._codec.encode(self._shifted(one.value)), one.key)
-        driver.run(self._rest_s(application))
-        self._note_left_out(driver, seen, left_out)
-        return self._outcome(driver), left_out
+    def play(self, application: Application, poll_us: int) -> Play:
+        """Play all queries to an application; see `Loop`."""
+        inputs = Inputs(self._numbers, self._keys, self._outputs, self._models, self._start_us)
+        with seldom():
+            loop = Loop(application, inputs, self._deployment, self._codec, poll_us)
+            for record, number in self._played():
+                if record.topic == topics.QUERIES or not loop.left_out[number]:
+                    loop.take(record)
+            loop.end()
+        return Play(loop.outcome, loop.left_out)
 
-    def _rest_s(self, application: Application) -> float:
-        return application.window_s + application.slo_ms / 1e3 + 2.0
-
-    def _shifted(self, value: Query | Feedback) -> Query | Feedback:
-        """Return a record with its time in the driver's; 0 = its own."""
-        return value._replace(sent_us=value.sent_us - self._first_us + START_US if value.sent_us else 0)
-
-    def _driver(self, application: Application) -> Driver:
-        codec, own, names = self._codec, self._deployment, application.models
-        operators: dict[str, Callable[[], Operator]] = {
-            "selection": lambda: Selection(codec, own.selection),
-            "joiner": lambda: Joiner(codec, own.joiner),
-            "learner": lambda: Learner(codec, own.joiner.memory_us),
-            **{worker_role(name): self._worker(name) for name in names},
-        }
-        topology = build(names, own.joiner.partitions, own.selection.model_partitions)
-        services = {name: self._outputs.service(name) for name in names}
-        driver = Driver(topology, operators, models=services)
-        for name in names:
-            driver.produce(topics.MODELS, 0, codec.encode(self._models[name]), name.encode())
-        driver.produce(topics.APPLICATIONS, 0, codec.encode(application), application.name.encode())
-        driver.run(0)
-        return driver
-
-    def _worker(self, name: str) -> Callable[[], Operator]:
-        settings = WorkerSettings(self._deployment.joiner.partitions)
-        return lambda: ModelWorker(self._codec, self._models[name], "replay", settings)
-
-    def _note_left_out(self, driver: Driver, seen: dict[int, int], left_out: set[str]) -> None:
-        """Note the queries that a model was asked whose answer is not recorded."""
-        for record in driver.follow(topics.MODEL_PREDICTIONS, seen):
-            batch = self._codec.decode(ModelPredictions, record.value)
-            left_out.update(
-                query_id
-                for query_id in batch.query_ids
-                if query_id in self._inputs and not self._outputs.knows(batch.model, self._inputs[query_id].input)
-            )
-
-    def _outcome(self, driver: Driver) -> Outcome:
-        found = Outcome()
-        for record in driver.read(topics.PREDICTIONS):
-            note_prediction(found, self._codec.decode(Prediction, record.value))
-        for record in driver.read(topics.OBSERVATIONS):
-            note_observations(found, self._codec.decode(Observations, record.value))
-        return found
-
-    def _gather(self, trace: Recording) -> None:
-        held = set(trace.topics())
-        wanted = (topics.QUERIES, topics.FEEDBACK, topics.PREDICTIONS, topics.OBSERVATIONS, topics.MODEL_PREDICTIONS)
-        told: list[tuple[Record, Feedback]] = []
-        for record in trace.merged([topic for topic in wanted if topic in held]):
+    def _played(self) -> Iterator[tuple[Record, int]]:
+        """Yield the application's queries, each once, and the feedback on them, with the query's number."""
+        asked = bytearray(len(self._numbers))
+        for record in self._merged(topics.QUERIES, topics.FEEDBACK):
             try:
-                self._take(record, told)
+                query_id, *others = peek_texts(record.value, 2 if record.topic == topics.QUERIES else 1)
             except DecodeError:
                 continue  # a dead letter then, and now
-        for record, feedback in told:
-            if feedback.query_id in self._inputs:
-                self._play(record, feedback)
+            number = self._numbers.get(query_id)
+            if number is None or (others and (asked[number] or others[0] != self.application.name)):
+                continue
+            if others:
+                asked[number] = 1
+            yield record, number
 
-    def _take(self, record: Record, told: list[tuple[Record, Feedback]]) -> None:
-        decode, value = self._codec.decode, record.value
+    def _merged(self, *names: str) -> Iterator[Record]:
+        """Yield the records of these topics by time, as far as the trace has them."""
+        held = self._trace.topics()
+        return self._trace.merged([name for name in names if name in held])
+
+    def _copied(self, work: Callable[[], T]) -> Copied[T]:
+        """Have something done in a copy of this process; models at hand may have threads, which a copy has not."""
+        return Copied(work, is_copied=not self._outputs.running)
+
+    def _gather(self) -> None:
+        """Number the queries, and learn what models have answered, how long they took, and what came of it."""
+        beside = self._copied(self._beside)
+        with seldom():
+            for record in self._merged(topics.QUERIES, topics.PREDICTIONS):
+                with suppress(DecodeError):
+                    self._take(record)
+        ids, losses, times_us = beside.result()
+        self._outputs.learn_times(times_us)
+        for query_id, loss in zip(ids, losses, strict=True):
+            if (number := self._numbers.get(query_id)) is not None:
+                self.recorded.observed(number, loss)
+
+    def _take(self, record: Record) -> None:
         if record.topic == topics.QUERIES:
-            query = decode(Query, value)
-            if query.application == self.application.name and query.query_id not in self._inputs:
-                self._inputs[query.query_id] = query
-                self._play(record, query)
-        elif record.topic == topics.FEEDBACK:
-            told.append((record, decode(Feedback, value)))
-        elif record.topic == topics.PREDICTIONS:
-            prediction = decode(Prediction, value)
-            asked = self._inputs.get(prediction.query_id)
-            if asked is not None and prediction.application == self.application.name:
-                self._outputs.learn(prediction, asked.input)
-                note_prediction(self.recorded, prediction)
-        elif record.topic == topics.OBSERVATIONS:
-            own = tuple(one for one in decode(Observations, value).items if one.application == self.application.name)
-            note_observations(self.recorded, Observations(own))
-        else:
-            self._outputs.learn_time(decode(ModelPredictions, value))
+            query = self._codec.decode(Query, record.value)
+            if query.application == self.application.name and query.query_id not in self._numbers:
+                self._start_us = self._start_us or record.timestamp_us
+                self._numbers[query.query_id] = len(self._numbers)
+                self._keys.append(key_of(query.input))
+                self.recorded.add()
+            return
+        prediction = self._codec.decode(Prediction, record.value)
+        number = self._numbers.get(prediction.query_id)
+        if number is not None and prediction.application == self.application.name:
+            self._outputs.learn(prediction, self._keys[number])
+            self.recorded.predicted(number, prediction)
 
-    def _play(self, record: Record, value: Query | Feedback) -> None:
-        self._played.append(Played(record.timestamp_us, record.topic, record.partition, record.key, value))
+    def _beside(self) -> Beside:
+        """Read losses and times."""
+        models, found = RecordedModels(), Beside([], array("d"), {})
+        with seldom():
+            for record in self._merged(topics.OBSERVATIONS, topics.MODEL_PREDICTIONS):
+                with suppress(DecodeError):
+                    if record.topic == topics.MODEL_PREDICTIONS:
+                        models.learn_time(self._codec.decode(ModelPredictions, record.value))
+                        continue
+                    for one in self._codec.decode(Observations, record.value).items:
+                        if one.application == self.application.name and one.loss is not None:
+                            found.ids.append(one.query_id)
+                            found.losses.append(one.loss)
+        return found._replace(times_us=models.times_us())
 
     def _application(self, name: str | None) -> Application:
         found = {

@@ -10,8 +10,20 @@ connections  a role's consumer, transport, follower, log positions and store on 
 validator    what must be true of every run
 """
 
-from streams.testing.driver import START_US, Driver
+from streams.testing.driver import START_US, Driver, Pace
 from streams.testing.faults import Crash, Delay, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from streams.testing.models import Service
 
-__all__ = ["START_US", "Crash", "Delay", "Driver", "Duplicate", "Fault", "Reorder", "Service", "StoreDown", "StoreLoss"]
+__all__ = [
+    "START_US",
+    "Crash",
+    "Delay",
+    "Driver",
+    "Duplicate",
+    "Fault",
+    "Pace",
+    "Reorder",
+    "Service",
+    "StoreDown",
+    "StoreLoss",
+]

@@ -10,12 +10,16 @@ whether the store decides its start. An operator that writes elsewhere, or uses 
 
 A fault is a value with a time (`faults`). `models` scripts the answers and service times of the models that real
 workers run. Everything is deterministic: the same script gives the same records.
+
+A replay of millions of records asks for less: `Pace` says how often roles poll, and whether anything is kept for them
+to be started again.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from sys import maxsize
 from typing import TYPE_CHECKING, assert_never
 
 from schemas import topics
@@ -36,15 +40,32 @@ from streams.testing.faults import Crash, Logs, Store, StoreDown, StoreLoss
 from streams.testing.models import Services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from streams.operators.contract import Effects, Operator, Unread
+    from streams.operators.contract import Effects, Operator, Position, Unread
     from streams.testing.faults import Fault
     from streams.testing.models import Service
     from streams.topology import Node, Topology
 
 START_US = 1_700_000_000_000_000
 COMMIT_US = 500_000  # as the runtime does
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a driver runs.
+
+    Attributes:
+        start_us: the time at the start.
+        polls_us: how often roles poll, by name (us). A record waits for the next poll of its reader, counted from the
+            start, and those of one poll come together. 0, and roles not named: a record is delivered when it is there.
+        keeps: whether records are kept and offsets committed. If not, a record is let go of once all have read it, no
+            role can be started again, and nothing can go wrong; who wants records `hears` them.
+    """
+
+    start_us: int = START_US
+    polls_us: Mapping[str, int] = field(default_factory=dict)
+    keeps: bool = True
 
 
 @dataclass(slots=True)
@@ -61,6 +82,8 @@ class _Role:
     starts: int = field(init=False, default=0)
     is_blocked: bool = field(init=False, default=False)  # by a model that predicts
     due_us: int | None = field(init=False, default=None)  # its timer, as it was after its operator's last call
+    every_us: int = 0  # between polls
+    poll_us: int = field(init=False, default=0)  # its next poll, if there is anything to deliver
 
     @property
     def main(self) -> str:
@@ -77,6 +100,9 @@ class Driver:
         operators: Mapping[str, Callable[[], Operator]],
         faults: Iterable[Fault] = (),
         models: Mapping[str, Service] | None = None,
+        *,
+        pace: Pace | None = None,
+        hears: Mapping[str, Callable[[Record], None]] | None = None,
     ) -> None:
         """Start every role that has an operator; the others do not run.
 
@@ -85,23 +111,30 @@ class Driver:
             operators: how to make each role's operator, by name: `selection`, `joiner`, `learner`, `worker.<model>`.
             faults: what goes wrong, and when.
             models: how the models behave that operators ask, by name.
+            pace: how it runs; None = as tests want it.
+            hears: is called with each record of a topic when it is written, by topic.
 
         Raises:
             LookupError: the topology has no such role.
-            ValueError: topics whose records must meet differ in their partition counts.
+            ValueError: topics whose records must meet differ in their partition counts; or something goes wrong where
+                nothing is kept.
         """
-        self.now_us = START_US
+        self._pace = pace = pace or Pace()
+        self.now_us = pace.start_us
         self.skipped: dict[str, int] = defaultdict(int)
         self._faults = list(faults)
+        if self._faults and not pace.keeps:
+            raise ValueError("a driver that keeps nothing has no faults: no role could be started again")
         self.store = Store(is_lossy=any(isinstance(fault, StoreLoss) for fault in self._faults))
         self._topology = _checked(topology, operators)
-        self._roles = [_Role(node, operators[node.role]) for node in topology.nodes if node.role in operators]
+        self._roles = [_made(node, operators, pace) for node in topology.nodes if node.role in operators]
         self._committed: dict[str, dict[tuple[str, int], int]] = {role.node.group: {} for role in self._roles}
-        self._logs = Logs(self._places(topology.topics), self._faults, self._appended)
+        self._logs = Logs(self._places(topology.topics), self._faults, self._appended, hears or {})
         self._readers: dict[tuple[str, int], list[_Role]] = defaultdict(list)
         self._asked: list[tuple[_Role, FetchStates | WriteStates]] = []
         self._services = Services(dict(models or {}))
-        self._next_commit_us = START_US + COMMIT_US
+        self._next_commit_us = pace.start_us + COMMIT_US
+        self._wakes_us = 0  # before it nothing happens
         for role in self._roles:
             for place in self._places((*role.node.consumes, *role.node.follows)):
                 self._readers[place].append(role)
@@ -134,15 +167,16 @@ class Driver:
 
     def run(self, seconds: float) -> None:
         """Let virtual time pass: every timer fires at its time, every record is delivered when it is visible."""
-        end_us = self.now_us + int(seconds * 1e6)
-        while True:
+        self.run_until(self.now_us + int(seconds * 1e6))
+
+    def run_until(self, end_us: int) -> None:
+        """Let virtual time pass up to a time (us); one that has passed changes nothing."""
+        end_us = max(end_us, self.now_us)
+        while self._wakes_us <= end_us:
+            self.now_us = max(self.now_us, self._wakes_us)
             self._settle()
-            following = self._next_event_us()
-            if following is None or following > end_us:
-                break
-            self.now_us = max(self.now_us, following)
+            self._wakes_us = self._next_event_us()
         self.now_us = end_us
-        self._settle()
 
     def _role(self, name: str) -> _Role:
         return next(role for role in self._roles if role.node.role == name)
@@ -152,6 +186,8 @@ class Driver:
 
     def _start(self, role: _Role) -> None:
         """Start a role, perhaps again: what it had asked of the store and of models is nobody's any more."""
+        if role.starts and not self._pace.keeps:
+            raise RuntimeError(f"{role.node.role} cannot be started again: what it would read has not been kept")
         self._asked = [asked for asked in self._asked if asked[0] is not role]
         role.starts, role.is_blocked = role.starts + 1, False
         role.operator, role.tracker = role.make(), OffsetTracker()
@@ -192,38 +228,42 @@ class Driver:
         """Deliver and perform until nothing more happens at this instant."""
         busy = True
         while busy:
-            self._strike()
-            delivered = sum(map(self._deliver, self._roles))
+            if self._faults:
+                self._strike()
+            polling = [role for role in self._roles if role.unread and not role.is_blocked]
+            delivered = [self._deliver(role) for role in polling if role.poll_us <= self.now_us]
             busy = (
-                bool(delivered) or self._fire() or self._tell() or self._ask_store() or self._logs.release(self.now_us)
+                any(delivered) or self._fire() or self._tell() or self._ask_store() or self._logs.release(self.now_us)
             )
-            self._commit()
+            if self.now_us >= self._next_commit_us:
+                self._commit()
 
     def _deliver(self, role: _Role) -> bool:
-        batch: list[Record] = []
-        if role.is_blocked or not role.unread:
-            return False
-        for assigned in [place for place in role.positions if place in role.unread]:
-            position = role.positions[assigned]
+        followed: list[Record] = []
+        consumed: list[Record] = []
+        unread, positions, follows = role.unread, role.positions, role.node.follows
+        for assigned in [place for place in positions if place in unread] if len(unread) > 1 else [*unread]:
+            position = positions[assigned]
             ready = self._logs.readable(assigned, position, self.now_us)
-            role.positions[assigned] = position + len(ready)
-            batch += ready
-            if position + len(ready) == len(self._logs[assigned]):
-                role.unread.discard(assigned)
-        if not batch:
+            positions[assigned] = position + len(ready)
+            if position + len(ready) == self._logs.end(assigned):
+                unread.discard(assigned)
+            if assigned[0] in follows:
+                followed += ready
+                continue
+            consumed += ready
+            if ready and self._pace.keeps:
+                role.tracker.delivered(assigned, [record.offset for record in ready])
+        if not (followed or consumed):
             return False
-        for record in batch:
-            if record.topic in role.node.consumes:
-                role.tracker.delivered((record.topic, record.partition), [record.offset])
-        batch.sort(key=lambda record: record.topic not in role.node.follows)
-        self._perform(role, role.operator.on_records(batch, self.now_us))
+        self._perform(role, role.operator.on_records(followed + consumed, self.now_us))
         return True
 
     def _fire(self) -> bool:
         fired = False
+        now_us = self.now_us
         for role in self._roles:
-            due = None if role.is_blocked else role.due_us
-            if due is not None and due <= self.now_us:
+            if (due := role.due_us) is not None and due <= now_us and not role.is_blocked:
                 self._perform(role, role.operator.on_timer(self.now_us, self._unread(role)))
                 fired = True
         return fired
@@ -246,7 +286,7 @@ class Driver:
     def _unread(self, role: _Role) -> Unread:
         """Return how many records of consumed partitions are still to be delivered."""
         consumed = {place: at for place, at in role.positions.items() if place[0] in role.node.consumes}
-        counts = {place: len(self._logs[place]) - position for place, position in consumed.items()}
+        counts = {place: self._logs.end(place) - position for place, position in consumed.items()}
         return {place: count for place, count in counts.items() if count > 0}
 
     def _perform(self, role: _Role, effects: Effects) -> None:
@@ -257,16 +297,16 @@ class Driver:
                 case Emit():
                     assert effect.topic in role.node.produces, f"{role.node.role} is not said to write {effect.topic}"
                     self._logs.append(effect, effect.value, self.now_us)
-                    role.tracker.complete(effect.completes)
+                    self._complete(role, effect.completes)
                 case DeadLetter(record, cause, _):
                     dead = topics.dead_letters(record.topic)
                     headers = (*record.headers, ("skysail.error.cause", cause.encode()))
                     copy = Emit(dead, 0, record.key, record.value or b"", (), headers)
                     self._logs.append(copy, record.value, self.now_us)
-                    role.tracker.complete((record.position,))
+                    self._complete(role, (record.position,))
                 case Skip(completes, reason):
                     self.skipped[reason] += 1
-                    role.tracker.complete(completes)
+                    self._complete(role, completes)
                 case FetchStates() | WriteStates():
                     assert role.node.states, f"{role.node.role} is not said to use the store"
                     self._asked.append((role, effect))
@@ -279,6 +319,10 @@ class Driver:
                     pass  # a copy that is let go of costs nothing here, and nobody reads a log
                 case _:
                     assert_never(effect)
+
+    def _complete(self, role: _Role, positions: Iterable[Position]) -> None:
+        if self._pace.keeps:
+            role.tracker.complete(positions)
 
     def _ask_store(self) -> bool:
         """Do what was asked of the store, in order; what waits while it is down is done when it is back."""
@@ -308,7 +352,7 @@ class Driver:
         """Write states; a refused partition starts over from what is stored."""
         if self.store.write(write, self.now_us):
             role.states_at[write.partition] = write.offset
-            role.tracker.complete(write.completes)
+            self._complete(role, write.completes)
             return True
         self._start_over(role, write.partition)
         return False
@@ -319,42 +363,72 @@ class Driver:
         self._begin(role, {number: stored or 0})
 
     def _appended(self, place: tuple[str, int]) -> None:
+        """Note who has something to read, and when; the time may have to be gone on with earlier."""
+        now_us = self.now_us
         for role in self._readers[place]:
+            if not role.unread and role.every_us:
+                role.poll_us = now_us + -(now_us - self._pace.start_us) % role.every_us
             role.unread.add(place)
+            if role.poll_us < self._wakes_us:
+                self._wakes_us = max(role.poll_us, now_us)
 
     def _commit(self) -> None:
-        if self.now_us >= self._next_commit_us:
-            self._next_commit_us = self.now_us + COMMIT_US
-            for role in self._roles:
-                ready = role.tracker.committable()
-                self._committed[role.node.group].update(ready)
-                role.tracker.committed(ready)
+        self._next_commit_us = self.now_us + COMMIT_US
+        if not self._pace.keeps:
+            self._let_go()
+            return
+        for role in self._roles:
+            ready = role.tracker.committable()
+            self._committed[role.node.group].update(ready)
+            role.tracker.committed(ready)
+
+    def _let_go(self) -> None:
+        """Drop the records that all have read."""
+        for place in self._places(self._topology.topics):
+            read = [role.positions[place] for role in self._readers[place]]
+            self._logs.drop(place, min(read, default=maxsize))
 
     def _strike(self) -> None:
         """Let the faults happen whose time has come; each happens once."""
         for fault in list(self._faults):
-            if isinstance(fault, Crash) and START_US + fault.at_us <= self.now_us:
+            if isinstance(fault, Crash) and self._pace.start_us + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
                 self._start(self._role(fault.role))
-            elif isinstance(fault, StoreLoss) and START_US + fault.at_us <= self.now_us:
+            elif isinstance(fault, StoreLoss) and self._pace.start_us + fault.at_us <= self.now_us:
                 self._faults.remove(fault)
                 self.store.lose(self.now_us - fault.lost_us)
 
     def _store_is_down(self) -> bool:
-        passed_us = self.now_us - START_US
+        passed_us = self.now_us - self._pace.start_us
         return any(isinstance(f, StoreDown) and f.from_us <= passed_us < f.to_us for f in self._faults)
 
-    def _next_event_us(self) -> int | None:
-        times = [role.due_us for role in self._roles if role.due_us is not None and not role.is_blocked]
+    def _next_event_us(self) -> int:
+        """Return when something happens next (us)."""
+        now_us, found = self.now_us, self._next_commit_us
+        for role in self._roles:
+            if not role.is_blocked:
+                due_us = role.due_us
+                if due_us is not None and now_us < due_us < found:
+                    found = due_us
+                if role.unread and now_us < role.poll_us < found:
+                    found = role.poll_us
         told_us = self._services.next_us()
-        times += [] if told_us is None else [told_us]
-        times += self._logs.next_us(self.now_us)
-        times += [START_US + f.at_us for f in self._faults if isinstance(f, Crash | StoreLoss)]
-        times += [
-            START_US + f.to_us for f in self._faults if isinstance(f, StoreDown) and START_US + f.to_us > self.now_us
-        ]
-        times.append(self._next_commit_us)
-        return min((time for time in times if time > self.now_us), default=None)
+        if told_us is not None and now_us < told_us < found:
+            found = told_us
+        return min([time_us for time_us in self._faulty_us() if time_us > now_us] + [found])
+
+    def _faulty_us(self) -> Iterator[int]:
+        """Yield when faults begin or end, or show."""
+        yield from self._logs.next_us(self.now_us)
+        for fault in self._faults:
+            if isinstance(fault, Crash | StoreLoss):
+                yield self._pace.start_us + fault.at_us
+            elif isinstance(fault, StoreDown):
+                yield self._pace.start_us + fault.to_us
+
+
+def _made(node: Node, operators: Mapping[str, Callable[[], Operator]], pace: Pace) -> _Role:
+    return _Role(node, operators[node.role], every_us=pace.polls_us.get(node.role, 0))
 
 
 def _checked(topology: Topology, operators: Iterable[str]) -> Topology:

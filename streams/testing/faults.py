@@ -10,16 +10,21 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from schemas.records import new_tuple
 from streams.operators.contract import Position, Record
 from streams.runtime.stores.base import StateTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from schemas.records import PolicyState
     from streams.operators.contract import Emit, StateKey, WriteStates
+
+
+_NOBODY: Final[Mapping[str, Callable[[Record], None]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +83,20 @@ class Logs:
         places: topics and partitions that there are.
         faults: what goes wrong.
         appended: is called with each partition that got a record.
+        hears: is called with each record of a topic, by topic.
     """
 
     def __init__(
-        self, places: Iterable[tuple[str, int]], faults: Sequence[Fault], appended: Callable[[tuple[str, int]], None]
+        self,
+        places: Iterable[tuple[str, int]],
+        faults: Sequence[Fault],
+        appended: Callable[[tuple[str, int]], None],
+        hears: Mapping[str, Callable[[Record], None]] = _NOBODY,
     ) -> None:
         self._appended = appended
+        self._hears = hears
         self._logs: dict[tuple[str, int], list[Record]] = {place: [] for place in places}
+        self._first = dict.fromkeys(self._logs, 0)  # offsets of the first record that has not been let go of
         self._visible: dict[Position, int] = {}
         self._held: dict[tuple[str, int], tuple[Emit, bytes | None]] = {}
         self._reordered = {fault.topic for fault in faults if isinstance(fault, Reorder)}
@@ -101,6 +113,16 @@ class Logs:
     def of(self, topic: str) -> list[Record]:
         """Return all records of a topic, partition by partition."""
         return [record for (name, _), log in sorted(self._logs.items()) if name == topic for record in log]
+
+    def end(self, place: tuple[str, int]) -> int:
+        """Return the offset that the next record of a partition gets."""
+        return self._first[place] + len(self._logs[place])
+
+    def drop(self, place: tuple[str, int], end: int) -> None:
+        """Let the records of a partition go whose offset is below `end`."""
+        log, first = self._logs[place], self._first[place]
+        self._first[place] += min(len(log), end - first)
+        del log[: end - first]
 
     def append(self, emit: Emit, value: bytes | None, now_us: int) -> None:
         """Append a record, or hold it until the next one of its partition where a fault says so."""
@@ -119,6 +141,8 @@ class Logs:
 
     def release(self, now_us: int) -> bool:
         """Append what is still held; returns whether anything was."""
+        if not self._held:
+            return False
         held, self._held = self._held, {}
         for emit, value in held.values():
             self._add(emit, value, now_us)
@@ -126,23 +150,27 @@ class Logs:
 
     def readable(self, place: tuple[str, int], position: int, now_us: int) -> list[Record]:
         """Return the records from an offset on, as far as they are visible."""
-        log = self._logs[place]
-        if position == len(log):
-            return []
-        return list(takewhile(lambda record: self._visible.get(record.position, 0) <= now_us, log[position:]))
+        ready = self._logs[place][position - self._first[place] :]
+        if not self._visible:
+            return ready
+        return list(takewhile(lambda record: self._visible.get(record.position, 0) <= now_us, ready))
 
     def next_us(self, now_us: int) -> list[int]:
         """Return when records that are not visible yet will be."""
         return [visible_us for visible_us in self._visible.values() if visible_us > now_us]
 
     def _add(self, emit: Emit, value: bytes | None, now_us: int) -> None:
-        log = self._logs[emit.topic, emit.partition]
-        for _ in range(2 if emit.topic in self._doubled else 1):
-            record = Record(emit.topic, emit.partition, len(log), now_us, emit.key, value, emit.headers)
+        topic, partition, key, _, _, headers = emit
+        place = topic, partition
+        log, hears = self._logs[place], self._hears.get(topic)
+        for _ in range(2 if topic in self._doubled else 1):
+            record = new_tuple(Record, (topic, partition, self._first[place] + len(log), now_us, key, value, headers))
             log.append(record)
-            if emit.topic in self._delays_us:
-                self._visible[record.position] = now_us + self._delays_us[emit.topic]
-        self._appended((emit.topic, emit.partition))
+            if topic in self._delays_us:
+                self._visible[record.position] = now_us + self._delays_us[topic]
+            if hears is not None:
+                hears(record)
+        self._appended(place)
 
 
 class Store(StateTable):

@@ -51,7 +51,7 @@ class ServiceTimes:
         samples = self._buckets.setdefault(rows.bit_length(), deque(maxlen=SAMPLES))
         self._batches += 1
         samples.append((self._batches, duration_us))
-        self._usual[rows.bit_length()] = sorted(took_us for _, took_us in samples)[len(samples) // 2]
+        self._usual[rows.bit_length()] = sorted([took_us for _, took_us in samples])[len(samples) // 2]
         self.least_us = min(self._usual.values())
 
     def predict(self, rows: int) -> int:
@@ -64,7 +64,7 @@ class ServiceTimes:
         for bucket in sorted(self._buckets, reverse=True):
             samples = self._buckets[bucket]
             if bucket <= rows.bit_length() and samples[-1][0] > since:
-                return max(took_us for number, took_us in samples if number > since)
+                return max([took_us for number, took_us in samples if number > since])
         return self.usual(rows)
 
     def usual(self, rows: int) -> int:
@@ -95,7 +95,7 @@ class Slack:
     def observe(self, dues_us: Sequence[int], fetched_us: int) -> None:
         """Take the due times of fetched queries; those that came too late already are ignored."""
         step = max(1, len(dues_us) // SLACKS_A_POLL)
-        self._samples.extend((fetched_us, due_us - fetched_us) for due_us in dues_us[::step] if due_us > fetched_us)
+        self._samples.extend([(fetched_us, due_us - fetched_us) for due_us in dues_us[::step] if due_us > fetched_us])
 
     def objective(self, now_us: int) -> int:
         """Return how long a batch may take (us): half of the slack, because a batch may have to wait for another.
@@ -126,5 +126,5 @@ class Slack:
             samples.popleft()
         if not samples:
             return None
-        slacks = sorted(slack for _, slack in samples)
+        slacks = sorted([slack for _, slack in samples])
         return max(MIN_OBJECTIVE_US, slacks[int(SLACK_QUANTILE * len(slacks))] // 2)

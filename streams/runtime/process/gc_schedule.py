@@ -57,3 +57,14 @@ def swept(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     finally:
         timer.cancel()
         gc.set_threshold(*before)
+
+
+@contextmanager
+def seldom() -> Iterator[None]:
+    """Have it look seldom for the time of a block that makes much and leaves no cycles, such as a replay."""
+    before = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)

@@ -82,7 +82,12 @@ def test_a_change_is_shown_in_a_table_and_on_a_page(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "60 of 60 queries count" in done.stdout
     assert "share of good" in done.stdout
-    assert page.read_text("utf-8").count("<polyline") == 3
+    assert "error, changed - unchanged: " in done.stdout
+    assert "95% interval" in done.stdout
+    assert page.read_text("utf-8").count("<polyline") == 4
+    assert "95% interval" in page.read_text("utf-8")
+    assert found["difference"]["low"] <= found["difference"]["mean"] <= found["difference"]["high"]
+    assert found["difference"] == found["difference_over_time"][-1] | {"confidence": 0.95}
     assert found["changed"]["shares"]["good"] > found["changed"]["shares"]["bad"]
 
 

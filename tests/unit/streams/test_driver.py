@@ -9,7 +9,7 @@ import pytest
 
 from schemas import topics
 from streams.operators.contract import Emit, FetchStates, Operator, Skip
-from streams.testing import Crash, Driver
+from streams.testing import START_US, Crash, Driver, Pace
 from streams.topology import build
 
 if TYPE_CHECKING:
@@ -117,3 +117,61 @@ def test_an_operator_may_use_the_store_only_if_the_topology_says_so() -> None:
     driver.produce(topics.FEEDBACK, 0, b"x")
     with pytest.raises(AssertionError, match="joiner is not said to use the store"):
         driver.run(0)
+
+
+@dataclass
+class Polled(Noting):
+    """Notes when it was given how many records, too."""
+
+    polls: list[tuple[int, int]] = field(default_factory=list)
+
+    def on_records(self, records: Sequence[Record], now_us: int) -> Effects:
+        """Note, and answer."""
+        self.polls.append((now_us - START_US, len(records)))
+        return super().on_records(records, now_us)
+
+
+@pytest.mark.parametrize(
+    ("every_us", "polls"),
+    [(0, [(1_000, 1), (3_000, 1), (9_000, 1)]), (4_000, [(4_000, 2), (12_000, 1)]), (100_000, [(100_000, 3)])],
+)
+def test_the_records_of_one_poll_come_together(every_us: int, polls: list[tuple[int, int]]) -> None:
+    """Each waits for the next poll, counted from the start; its timestamp is when it was written."""
+    driver = Driver(build([], partitions=2), {"joiner": Polled}, pace=Pace(polls_us={"joiner": every_us}))
+    for number, at_us in enumerate((1_000, 3_000, 9_000)):
+        driver.run_until(START_US + at_us)
+        driver.produce(topics.FEEDBACK, number % 2, b"x")
+    driver.run(1)
+
+    operator = driver.operator("joiner")
+    assert isinstance(operator, Polled)
+    assert operator.polls == polls
+    assert sorted(record.timestamp_us - START_US for record in operator.seen) == [1_000, 3_000, 9_000]
+
+
+def test_a_driver_that_keeps_nothing_lets_records_go_once_all_have_read_them() -> None:
+    """Their offsets count on, and who listens has heard each."""
+    heard: list[int] = []
+    hears = {topics.PREDICTIONS: lambda record: heard.append(record.offset)}
+    driver = Driver(build([], partitions=1), {"joiner": Noting}, pace=Pace(keeps=False), hears=hears)
+    for _ in range(5):
+        driver.produce(topics.PREDICTIONS, 0, b"x")
+        driver.run(0.6)
+
+    assert heard == [0, 1, 2, 3, 4]
+    assert [record.offset for record in noted(driver, "joiner").seen] == heard
+    assert driver.read(topics.PREDICTIONS) == []
+
+
+def test_a_driver_that_keeps_nothing_has_no_faults() -> None:
+    """A role that is started again would have nothing to read."""
+    with pytest.raises(ValueError, match="keeps nothing"):
+        Driver(build([], partitions=1), {"joiner": Noting}, [Crash(0, "joiner")], pace=Pace(keeps=False))
+
+
+def test_time_starts_where_it_is_wanted() -> None:
+    """A replay's own time, as its records have it."""
+    driver = Driver(build([], partitions=1), {"joiner": Noting}, pace=Pace(start_us=5_000_000))
+    driver.run(2)
+
+    assert driver.now_us == 7_000_000

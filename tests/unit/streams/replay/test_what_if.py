@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from streams.operators.join.kernel import JoinerSettings
 from streams.operators.selection.kernel import SelectionSettings
 from streams.replay.as_it_was import Deployment
 from streams.replay.changes import ChangeError, changed
-from streams.replay.what_if import AtHand, WhatIf
+from streams.replay.what_if import AtHand, Comparison, WhatIf
 from tests.loops import CODEC, Loop, digits, row, version
 from tests.traces import trace_of
 
@@ -42,13 +42,23 @@ def what_if(there: Loop) -> WhatIf:
     return WhatIf(trace_of(there.driver), None, OWN, CODEC)
 
 
+def models(found: Comparison, column: str) -> list[tuple[str, ...]]:
+    """Return which models each query that counts has asked."""
+    return [found.columns[column].models_of(number) for number in found.order]
+
+
+def figures(found: Comparison, column: str) -> dict[str, Any]:
+    """Return the figures of a column."""
+    return found.columns[column].figures(found.order)
+
+
 def test_nothing_changed_comes_out_as_it_was() -> None:
     """The same losses, the same models asked."""
     found = what_if(loop("exp4")).compare({})
 
     assert found.left_out == 0
     assert found.unchanged.losses == found.recorded.losses == found.changed.losses
-    assert found.unchanged.asked == found.recorded.asked
+    assert models(found, "unchanged") == models(found, "recorded")
 
 
 def test_another_policy_asks_other_models() -> None:
@@ -57,24 +67,24 @@ def test_another_policy_asks_other_models() -> None:
 
     assert found.left_out == 0
     assert len(found.order) == 60
-    assert found.changed.figures()["shares"]["good"] > 0.8
-    assert found.recorded.figures()["shares"] == {"bad": 1.0, "good": 1.0}
+    assert figures(found, "changed")["shares"]["good"] > 0.8
+    assert figures(found, "recorded")["shares"] == {"bad": 1.0, "good": 1.0}
 
 
 def test_a_model_less_is_asked_no_more() -> None:
     """Alone, the bad model is wrong each time."""
     found = what_if(loop("exp4")).compare({"models": "bad"})
 
-    assert found.changed.figures()["error"] == 1.0
-    assert found.changed.figures()["shares"] == {"bad": 1.0}
+    assert figures(found, "changed")["error"] == 1.0
+    assert figures(found, "changed")["shares"] == {"bad": 1.0}
 
 
 def test_an_objective_too_short_gives_defaults() -> None:
     """Batches take 1.1 ms, as recorded; nothing is answered within one."""
     found = what_if(loop("exp4")).compare({"slo_ms": "1"})
 
-    assert found.changed.figures()["defaults"] == 1.0
-    assert found.unchanged.figures()["defaults"] == 0.0
+    assert figures(found, "changed")["defaults"] == 1.0
+    assert figures(found, "unchanged")["defaults"] == 0.0
 
 
 def test_what_no_model_was_asked_is_left_out_and_counted() -> None:
@@ -84,7 +94,7 @@ def test_what_no_model_was_asked_is_left_out_and_counted() -> None:
 
     assert 0 < found.left_out < 60
     assert len(found.order) == 60 - found.left_out
-    assert found.changed.latencies_us.keys() == found.recorded.latencies_us.keys() == {*found.order}
+    assert all(outcome.answered()[found.order].all() for outcome in found.columns.values())
     assert found.queries == len(there.driver.read(topics.QUERIES))
 
 
@@ -98,9 +108,55 @@ def test_a_model_at_hand_answers_what_is_not_recorded() -> None:
     found = played.compare({"models": "bad,new", "policy": "single(arm=1)"})
 
     assert found.left_out == 0
-    assert found.changed.figures()["error"] == 0.0
-    assert found.changed.figures()["shares"] == {"new": 1.0}
-    assert found.changed.figures()["p50_ms"] >= 2.0
+    assert figures(found, "changed")["error"] == 0.0
+    assert figures(found, "changed")["shares"] == {"new": 1.0}
+    assert figures(found, "changed")["p50_ms"] >= 2.0
+
+
+def test_polls_change_when_answers_come_and_not_which() -> None:
+    """Polled as often as records come, all is as it was recorded, latencies included; else only these are others."""
+    played = what_if(loop("exp4"))
+    at_once, polled = played.compare({"policy": "thompson"}, poll_us=0), played.compare({"policy": "thompson"})
+
+    assert at_once.unchanged.took_us == played.recorded.took_us
+    assert polled.changed.losses == at_once.changed.losses
+    assert models(polled, "changed") == models(at_once, "changed")
+    assert (np.array(polled.unchanged.took_us) >= np.array(at_once.unchanged.took_us)).all()
+
+
+def test_a_play_comes_out_the_same_in_a_copy_of_the_process_and_here() -> None:
+    """One play runs beside the other."""
+    played = what_if(loop("exp4"))
+    found, alone = played.compare({"slo_ms": "50"}), played.play(changed(played.application, {"slo_ms": "50"}), 2_500)
+
+    assert found.changed == alone.outcome
+
+
+def test_the_difference_has_an_interval_that_holds_it() -> None:
+    """A model that is wrong each time costs 1 more than an ensemble that is right."""
+    worse = what_if(loop("exp4")).compare({"models": "bad"})
+    moment = worse.difference[-1]
+
+    assert moment.queries == len(worse.order)
+    assert moment.mean == pytest.approx(figures(worse, "changed")["error"] - figures(worse, "unchanged")["error"])
+    assert 0.0 < moment.low < moment.mean <= moment.high <= 1.0
+
+
+def test_the_difference_of_nothing_changed_is_nothing() -> None:
+    """The queries are compared one by one: what they share cancels."""
+    moment = what_if(loop("exp3")).compare({}).difference[-1]
+
+    assert moment.mean == 0.0
+    assert moment.low < 0.0 < moment.high
+
+
+def test_a_trace_without_feedback_has_no_difference() -> None:
+    """Nothing is known of it."""
+    there = Loop({"good": lambda _: 7}, digits(models=("good",), policy="single"), has_workers=True)
+    there.query()
+    there.driver.run(1.0)
+
+    assert what_if(there).compare({}).difference == ()
 
 
 def test_a_parameter_is_changed_alone() -> None:

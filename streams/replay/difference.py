@@ -1,0 +1,47 @@
+"""What a change adds to the error, with an interval: the same queries in both columns, compared one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from policies.estimators.sequence import ConfidenceSequence
+from streams.replay.outcomes import BINS
+
+if TYPE_CHECKING:
+    from streams.replay.outcomes import Numbers, Outcome
+
+ALPHA: Final = 0.05
+
+
+class Moment(NamedTuple):
+    """What the queries so far say of the difference.
+
+    Attributes:
+        queries: that feedback tells in both columns.
+        mean: of changed loss - unchanged loss.
+        low, high: the interval, of 95 %.
+    """
+
+    queries: int
+    mean: float
+    low: float
+    high: float
+
+
+def difference(unchanged: Outcome, changed: Outcome, order: Numbers) -> tuple[Moment, ...]:
+    """Return what the queries say of the difference of errors, after each of `BINS` parts of them.
+
+    The last moment is that of all queries; there is none if no query is told in both columns. The bounds hold at all
+    moments at once, and for policies that learn (`ConfidenceSequence`); losses lie in [0, 1].
+    """
+    added = changed.costs(order) - unchanged.costs(order)
+    sequence, found = ConfidenceSequence(ALPHA), []
+    for part in np.array_split(added, BINS):
+        known = part[~np.isnan(part)]
+        if len(known):
+            sequence = sequence.extend(np.ones(len(known)), (1.0 + known) / 2.0)
+            ends = [2.0 * value - 1.0 for value in (sequence.mean(), sequence.lower(), sequence.upper())]
+            found.append(Moment(sequence.count, *ends))
+    return tuple(found)
