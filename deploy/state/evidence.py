@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _STOP_S = 2.0
 
 
-def compared(settings: Settings, codec: Codec, plan: Candidate, application: str = "") -> Comparison:
+def compared(
+    settings: Settings, codec: Codec, plan: Candidate, application: str = "", *, learns_along: bool
+) -> Comparison:
     """Fold the observations since a candidate's `since_us` into its comparison with the incumbent.
 
     Args:
@@ -32,6 +34,7 @@ def compared(settings: Settings, codec: Codec, plan: Candidate, application: str
         codec: of its records.
         plan: of the candidate.
         application: whose observations count; empty = of all.
+        learns_along: of a policy: whether it is the application's apprentice.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
@@ -39,7 +42,7 @@ def compared(settings: Settings, codec: Codec, plan: Candidate, application: str
     """
     joiner = settings.joiner
     memory_us = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6)).memory_us
-    found = comparison(plan, memory_us, application=application)
+    found = comparison(plan, memory_us, application=application, learns_along=learns_along)
     asyncio.run(_fold(settings, codec, plan.since_us, found))
     return found
 

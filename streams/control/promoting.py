@@ -64,11 +64,11 @@ class Deployment(Protocol):
         """
         ...
 
-    def note(self, step: Promotion) -> None:
-        """Write a step that changes nothing.
+    def end(self, step: Promotion) -> None:
+        """Write the step that ends a candidate: a version's shares stay as they are, an apprentice learns no more.
 
         Raises:
-            BrokerUnavailableError: write it again later.
+            BrokerUnavailableError: end it again later.
         """
         ...
 
@@ -197,7 +197,7 @@ class Promoting:
         evidence = course.comparison.evidence(course.plan.alpha)
         ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us)
         _log.warning("%s is on its way no more: %s", key, fault)
-        await asyncio.to_thread(self._deployment.note, ended)
+        await asyncio.to_thread(self._deployment.end, ended)
         self._lifecycle.past(ended)
 
 

@@ -45,7 +45,14 @@ class Comparison(Protocol):
         ...
 
 
-def comparison(plan: Candidate, window_us: int, application: str = "", *, has_taken_over: bool = False) -> Comparison:
+def comparison(
+    plan: Candidate,
+    window_us: int,
+    application: str = "",
+    *,
+    has_taken_over: bool = False,
+    learns_along: bool = True,
+) -> Comparison:
     """Return the fold that compares a candidate with its incumbent.
 
     Args:
@@ -53,12 +60,13 @@ def comparison(plan: Candidate, window_us: int, application: str = "", *, has_ta
         window_us: how long copies of an observation may follow; the learner's.
         application: of a version: whose observations count; empty = of all.
         has_taken_over: whether the candidate has.
+        learns_along: of a policy: whether it is the application's apprentice; else it is judged as if it had been.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
     """
     if plan.kind == POLICY:
-        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us)
+        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us, learns_along=learns_along)
     watch = (plan.least, plan.alpha) if has_taken_over else None
     return VersionEvidence(plan.name, plan.candidate, plan.incumbent, window_us, application, watch)
 

@@ -33,7 +33,7 @@ def log(policy: str, count: int, seed: int = 0, context: str | None = None) -> l
         losses = tuple(loss if other == arm else None for other in range(2))
         decision = Decision((arm,), number, name, policy, ARMS, shares)
         seen = Observation(f"q{number}", "app", context, decision, losses, loss, None, JoinStatus.JOINED, 0, 0)
-        states |= taught(states, seen)
+        states |= taught(states, seen, 0, WINDOW_US)
         found.append(seen)
     return found
 
