@@ -145,6 +145,7 @@ class Decision(NamedTuple):
     arms: tuple[str, ...]  # the application's models, in order
     propensities: tuple[float, ...]
     features: tuple[float, ...] = ()  # the query's, so that learning needs nothing but the log
+    apprentice: str = ""  # a policy that learns from it, too, and has decided nothing; "" = none
 
 
 class ModelOutput(NamedTuple):
@@ -237,6 +238,7 @@ class Application:
     missing: str = "leave_out"  # leave_out | running_mean: the substitute for a model that has not answered in time
     max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
     span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
+    apprentice: str = ""  # a policy that learns along, as `policies.registry.spec()` writes it; "" = none
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,13 +316,28 @@ class Report:
     gauges: Mapping[str, float]
 
 
-class PolicyState(NamedTuple):
-    """A policy's state as it is stored: which policy, which arms, how many observations, the numbers."""
+class OtherState(NamedTuple):
+    """What another policy has learnt from the same observations, or did until lately; part of a `PolicyState`."""
 
     policy: str
     arms: tuple[str, ...]
     version: int
     values: tuple[float, ...]
+    taught_us: int  # the log's time of its last observation
+
+
+class PolicyState(NamedTuple):
+    """A policy's state as it is stored: which policy, which arms, how many observations, the numbers.
+
+    The policy is the one that decided what was observed last. Beside it stand its apprentice, and those that decided or
+    learnt along lately: the one taught last stands last.
+    """
+
+    policy: str
+    arms: tuple[str, ...]
+    version: int
+    values: tuple[float, ...]
+    others: tuple[OtherState, ...] = ()
 
 
 def outputs_of(batch: ModelPredictions) -> list[ModelOutput]:

@@ -9,7 +9,7 @@ import numpy as np
 from policies import registry
 from policies.draw import pick
 from schemas.records import Decision, JoinStatus, Observation, PolicyState
-from streams.operators.learn.fold import apply
+from tests.lessons import apply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

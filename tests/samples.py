@@ -17,6 +17,7 @@ from schemas.records import (
     ModelQueries,
     Observation,
     Observations,
+    OtherState,
     Outcome,
     PolicyState,
     Prediction,
@@ -32,7 +33,7 @@ NOW_US = 1_766_000_000_000_000
 ROW = Tensor.of(np.arange(64, dtype=np.float32))
 SCORES = Tensor.of(np.array([0.25, 0.75]))
 DECISION = Decision((1,), 70, "digits/ann", "exp3(eta=0.05,gamma=0.05,share=0.0001)", ("good", "bad"), (0.25, 0.75))
-FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300))
+FEATURED = DECISION._replace(features=(1.0, -0.5, 1e-300), apprentice="thompson(gamma=0.01)")
 SEEN = Observation(
     "q-1",
     "digits",
@@ -108,6 +109,7 @@ FULL: tuple[object, ...] = (
         "running_mean",
         500.0,
         2.5,
+        "thompson(gamma=0.01)",
     ),
     Model(
         "good",
@@ -122,7 +124,9 @@ FULL: tuple[object, ...] = (
         {"2": 0.1, "3": 0.0},
     ),
     Report("w-1", "worker", NOW_US, {"rows_total": 12.0}, {"queue_rows{model=good}": 0.0, "cap": 64.0}),
-    PolicyState("exp3()", ("good", "bad"), 70, (-0.5, 1e300)),
+    PolicyState(
+        *("exp3()", ("good", "bad"), 70, (-0.5, 1e300)), (OtherState("ucb1()", ("good", "bad"), 7, (0.5, 3.0), NOW_US),)
+    ),
     Candidate(
         "version", "good", "2", "1", NOW_US, (0.0, 0.1, 1.0), 0.02, 0.1, 7, 30_000_000, 0.02, 9.5, 0.01, {"late": 0.1}
     ),

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from schemas.codec import Codec
 
 PARAMETER = "parameters."
-FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in {"name", "parameters"}}
+# What `promote --apprentice` sets is not set by hand: nobody would judge it.
+SET_APART = {"name", "parameters", "apprentice"}
+FIELDS = {field.name: field for field in dataclasses.fields(Application) if field.name not in SET_APART}
 LISTS = ("models",)
 
 changes_argument = click.argument("changes", nargs=-1, metavar="KEY=VALUE...")
@@ -157,7 +159,7 @@ def promote(
     """
     codec = codec_for(settings)
     if end:
-        promotions.end(settings, POLICY, name, as_json=as_json)
+        promotions.end(settings, codec, POLICY, name, as_json=as_json)
         return
     if policy is None:
         raise UsageError("name the policy that is to decide: --policy thompson")

@@ -283,7 +283,7 @@ def promote(
     codec = codec_for(settings)
     name = candidate.partition("@")[0]
     if end:
-        promotions.end(settings, VERSION, name, as_json=as_json)
+        promotions.end(settings, codec, VERSION, name, as_json=as_json)
         return
     plan = promotions.version_plan(settings, codec, candidate, limits=promotions.limits_of(limits), **given)
     if shadow or share is not None:

@@ -142,7 +142,7 @@ def take_over(
     Raises:
         UsageError: it does not; the message says what is missing.
     """
-    evidence = compared(settings, codec, plan, application).evidence(plan.alpha)
+    evidence = compared(settings, codec, plan, application, learns_along=False).evidence(plan.alpha)
     is_proven = evidence.lower > -plan.tolerance
     if not is_proven and not unproven:
         raise UsageError(refusal(plan, evidence))
@@ -186,8 +186,10 @@ def _back(plan: Candidate) -> str:
 
 
 def leave_to_control(settings: Settings, codec: Codec, plan: Candidate, *, as_json: bool) -> None:
-    """Publish a wish; its observations count from now on."""
+    """Publish a wish; its observations count from now on. A policy begins to learn along."""
     plan = replace(plan, since_us=time.time_ns() // 1000)
+    if plan.kind == POLICY:
+        candidates.let_learn(settings, codec, plan.name, plan.candidate)
     candidates.want(settings, codec, plan)
     if as_json:
         print_json(asdict(plan))
@@ -210,11 +212,15 @@ def _end(plan: Candidate) -> str:
     return f"skysail app promote {plan.name} --end"
 
 
-def end(settings: Settings, kind: str, name: str, *, as_json: bool) -> None:
-    """Take a wish back."""
+def end(settings: Settings, codec: Codec, kind: str, name: str, *, as_json: bool) -> None:
+    """Take a wish back; an apprentice learns no more."""
     candidates.withdraw(settings, kind, name)
+    if kind == POLICY:
+        candidates.let_learn(settings, codec, name, "")
     if as_json:
         print_json({"ended": name})
+    elif kind == POLICY:
+        click.echo(f"no policy learns along for {name} any more")
     else:
         click.echo(f"nothing takes over from what {name} has by itself any more; its shares stay as they are")
 
@@ -224,7 +230,7 @@ def print_course(settings: Settings, codec: Codec, kind: str, name: str) -> None
     taken = [each for each in candidates.steps(settings, codec) if (each.kind, each.name) == (kind, name)]
     plan = next((p for p in candidates.wanted(settings, codec).values() if (p.kind, p.name) == (kind, name)), None)
     if plan is not None and not _is_over(plan, taken):
-        evidence = compared(settings, codec, plan).evidence(plan.alpha)
+        evidence = compared(settings, codec, plan, learns_along=True).evidence(plan.alpha)
         click.echo(
             f"\ncandidate {_named(plan)}: {evidence.pairs:,} comparisons with {plan.incumbent}; {bounds(evidence)}"
         )

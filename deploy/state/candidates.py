@@ -106,6 +106,8 @@ def carry_out(settings: Settings, codec: Codec, step: Promotion, holdback: float
     if step.kind != VERSION:
         if step.action == Action.PROMOTE.value:
             _let_decide(settings, codec, step)
+        elif step.action == Action.BACK.value:
+            let_learn(settings, codec, step.name, "", instead_of=step.candidate)
         return
     serving = _serving(settings, codec, step.name)
     is_serving = serving.version == step.candidate
@@ -138,7 +140,28 @@ def _let_decide(settings: Settings, codec: Codec, step: Promotion) -> None:
     application = catalog.read(settings, codec, Application).get(step.name)
     if application is None:
         raise UsageError(f"there is no application {step.name}")
-    catalog.publish(settings, codec, [desired.checked(with_policy(application, step.candidate))])
+    deciding = replace(with_policy(application, step.candidate), apprentice="")
+    catalog.publish(settings, codec, [desired.checked(deciding)])
+
+
+def let_learn(settings: Settings, codec: Codec, name: str, policy: str, instead_of: str | None = None) -> None:
+    """Let a policy learn along for an application that there is.
+
+    Args:
+        settings: of the deployment.
+        codec: of its records.
+        name: of the application.
+        policy: as `policies.registry.spec()` writes it; empty = none.
+        instead_of: nothing changes where another policy than this learns along.
+
+    Raises:
+        PolicyError: the policy cannot learn along.
+        DeployError: the broker refused it.
+    """
+    application = catalog.read(settings, codec, Application).get(name)
+    if application is None or application.apprentice == policy or instead_of not in (None, application.apprentice):
+        return
+    catalog.publish(settings, codec, [desired.checked(replace(application, apprentice=policy))])
 
 
 def with_policy(application: Application, spec: str) -> Application:
@@ -159,9 +182,7 @@ def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage) ->
         DeployError: the broker stopped answering.
     """
     if plan.kind != VERSION:
-        application = catalog.read(settings, codec, Application).get(plan.name)
-        is_same = application is not None and policy_of(application) == plan.incumbent
-        return "" if is_same else f"application {plan.name} has another policy than {plan.incumbent}, or is gone"
+        return _fault_of_apprentice(plan, catalog.read(settings, codec, Application).get(plan.name))
     serving = catalog.read(settings, codec, Model).get(plan.name)
     if serving is None:
         return f"model {plan.name} was removed"
@@ -172,6 +193,12 @@ def fault_of(settings: Settings, codec: Codec, plan: Candidate, stage: Stage) ->
     if not stage.is_promoted and not canaries(serving).get(plan.candidate) and stage.share:
         return "" if serving.version == plan.candidate else f"somebody has made {plan.name} {plan.candidate} a shadow"
     return ""
+
+
+def _fault_of_apprentice(plan: Candidate, application: Application | None) -> str:
+    if application is None or policy_of(application) != plan.incumbent:
+        return f"application {plan.name} has another policy than {plan.incumbent}, or is gone"
+    return "" if application.apprentice == plan.candidate else f"{plan.candidate} does not learn along any more"
 
 
 def policy_of(application: Application) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from deploy.errors import DeployError, UsageError
 from policies.errors import PolicyError
+from streams.promotion.lifecycle import POLICY
 from streams.runtime.errors import BrokerUnavailableError
 
 if TYPE_CHECKING:
@@ -52,11 +53,13 @@ class Deployed:
             candidates.note(self._settings, self._codec, step)
             return ""
 
-    def note(self, step: Promotion) -> None:
+    def end(self, step: Promotion) -> None:
         """See `Deployment`."""
         from deploy.state import candidates
 
         with _to_try_again():
+            if step.kind == POLICY:
+                candidates.let_learn(self._settings, self._codec, step.name, "", instead_of=step.candidate)
             candidates.note(self._settings, self._codec, step)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.errors import UsageError
@@ -14,7 +15,7 @@ from schemas.errors import DecodeError
 from schemas.records import Application, Model
 from schemas.topics import check_name
 from streams import topology
-from streams.operators.configuration import check
+from streams.operators.configuration import apprentice_of, check
 from workers.packages.loading import checked as checked_package
 
 if TYPE_CHECKING:
@@ -104,7 +105,9 @@ def checked(application: Application) -> Application:
         UsageError: anything else about it is impossible.
     """
     check_name(application.name, "application")
-    create(application.policy, application.parameters).init(len(application.models))
+    policy = create(application.policy, application.parameters)
+    policy.init(len(application.models))
+    apprentice_of(application, policy)
     try:
         check(application)
     except DecodeError as error:
@@ -155,6 +158,7 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
         _log.warning("%s", stranger)
     known = catalog.read(settings, codec, Application)
     news = [model for model in changed if published.get(model.name) != model]
+    apps = [_taught(app, known) for app in apps]
     catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
     return published | {model.name: model for model in changed}
 
@@ -163,6 +167,12 @@ def _beside(model: Model, published: Mapping[str, Model]) -> Model:
     """Return the model with the canaries and shadows of its published version."""
     serving = published.get(model.name)
     return model if serving is None else shared(model, serving.shares)
+
+
+def _taught(app: Application, published: Mapping[str, Application]) -> Application:
+    """Return the application with the apprentice of its published record."""
+    known = published.get(app.name)
+    return app if known is None else replace(app, apprentice=known.apprentice)
 
 
 def strangers(apps: Iterable[Application], models: Iterable[str]) -> Iterator[str]:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from streams.promotion.lifecycle import Comparison
 
 
-def compared(settings: Settings, codec: Codec, plan: Candidate, application: str = "") -> Comparison:
+def compared(
+    settings: Settings, codec: Codec, plan: Candidate, application: str = "", *, learns_along: bool
+) -> Comparison:
     """Fold the observations since a candidate's `since_us` into its comparison with the incumbent.
 
     Args:
@@ -29,6 +31,7 @@ def compared(settings: Settings, codec: Codec, plan: Candidate, application: str
         codec: of its records.
         plan: of the candidate.
         application: whose observations count; empty = of all.
+        learns_along: of a policy: whether it is the application's apprentice.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
@@ -38,11 +41,11 @@ def compared(settings: Settings, codec: Codec, plan: Candidate, application: str
     joiner = settings.joiner
     window = JoinerSettings(window_us=int(joiner.window_s * 1e6), early_us=int(joiner.early_s * 1e6))
     copies = Copies(window.memory_us, settings.control.ids_mib << 20)
-    found = comparison(plan, application)
+    found = comparison(plan, window.memory_us, application, learns_along=learns_along)
     with answering(settings):
         for record in records(settings, topics.OBSERVATIONS, plan.since_us):
             with suppress(DecodeError):  # the learner makes a dead letter of it
                 for seen in codec.decode(Observations, record.value).items:
                     if not copies.has(seen.query_id, record.timestamp_us, record.partition):
-                        found.take(seen)
+                        found.take(seen, record.timestamp_us)
     return found

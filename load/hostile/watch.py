@@ -102,7 +102,7 @@ class _Fold:
         """Fold those of a record that are the first of their query."""
         for seen in observations.items:
             if self.seen.add(seen.query_id, now_us):
-                self.states.update(taught(self.states, seen))
+                self.states.update(taught(self.states, seen, now_us, JoinerSettings().memory_us))
 
 
 class Learnt:

@@ -73,11 +73,11 @@ class Deployment(Protocol):
         """
         ...
 
-    def note(self, step: Promotion) -> None:
-        """Write a step that changes nothing.
+    def end(self, step: Promotion) -> None:
+        """Write the step that ends a candidate: a version's shares stay as they are, an apprentice learns no more.
 
         Raises:
-            BrokerUnavailableError: write it again later.
+            BrokerUnavailableError: end it again later.
         """
         ...
 
@@ -102,7 +102,7 @@ class Promoting:
         self._window_us = window_us
         self._ids_bytes = ids_bytes
         self._deployment = deployment
-        self._lifecycle = Lifecycle()
+        self._lifecycle = Lifecycle(window_us)
         self._serving = Serving()
         self._copies = Copies(window_us, ids_bytes)
         self._forgotten = 0  # by earlier ones
@@ -159,7 +159,7 @@ class Promoting:
     async def _read_wishes(self) -> bool:
         """Take wishes and past steps; tell whether all that were there are known."""
         if self._wishes is None:
-            self._lifecycle = Lifecycle()
+            self._lifecycle = Lifecycle(self._window_us)
             self.steps.clear()
             self._wishes = self._follow((topics.CANDIDATES, topics.PROMOTIONS), None)
             await self._wishes.start()
@@ -241,7 +241,7 @@ class Promoting:
         evidence = course.comparison.evidence(course.plan.alpha)
         ended = step(course.plan, Verdict(Action.END, share, fault), evidence, now_us, offsets=self._offsets())
         _log.warning("%s is on its way no more: %s", key, fault)
-        await asyncio.to_thread(self._deployment.note, ended)
+        await asyncio.to_thread(self._deployment.end, ended)
         self._lifecycle.past(ended)
 
     def _offsets(self) -> tuple[int, ...]:

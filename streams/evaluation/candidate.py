@@ -11,7 +11,7 @@ from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
 from streams.evaluation.errors import EvaluationError
-from streams.operators.cold_start import started
+from streams.operators.cold_start import lesson, started
 from streams.operators.learn.fold import taught
 
 if TYPE_CHECKING:
@@ -96,16 +96,12 @@ class Learning:
             decision = decisions[row]
             while latest is not None and latest.observed_us < decision.predicted_us:
                 with suppress(PolicyError):  # the learner passes over what it cannot fold, too
-                    states.update(taught(states, self._own(latest)))
+                    states.update(taught(states, lesson(latest, self.name), latest.observed_us, 0))
                 latest = next(coming, None)
             shares = self._shares(states, decision)
             for arm, share in zip(decision.decision.arms, shares, strict=True):
                 found[row, columns[arm]] = share
         return found
-
-    def _own(self, seen: Observation) -> Observation:
-        """Return an observation as if this policy had been the one to learn from it."""
-        return seen._replace(decision=seen.decision._replace(policy=self.name))
 
     def _shares(self, states: dict[str, PolicyState | None], seen: Observation) -> Sequence[float]:
         """Return its propensities for one decision's arms."""

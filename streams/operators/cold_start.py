@@ -1,8 +1,8 @@
 """What a context (user, session, region) starts from when it is met for the first time.
 
 If the policy has a `start`, an observation of a context also teaches the application's own state. That state holds what
-is true of all contexts, and a new context starts from it. Both states lie in the application's partition of the log, so
-each is a fold over one partition.
+is true of all contexts, and a new context starts from it. So does a context that is new to a policy. Both states lie in
+the application's partition of the log, so each is a fold over one partition.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from policies import registry
 from policies.contract import has_shared_prior
 from policies.errors import PolicyError
+from schemas.records import PolicyState
+from streams.operators.policy_state import state_of
 
 if TYPE_CHECKING:
-    from schemas.records import Observation, PolicyState
+    from schemas.records import Observation
 
 
 def states_of(seen: Observation) -> tuple[str, ...]:
@@ -23,10 +25,41 @@ def states_of(seen: Observation) -> tuple[str, ...]:
     Raises:
         PolicyError: there is no such policy.
     """
-    own, application = seen.decision.state, seen.application
-    if seen.context is None or own == application or not has_shared_prior(registry.parse(seen.decision.policy)):
+    own, application, apprentice = seen.decision.state, seen.application, seen.decision.apprentice
+    if seen.context is None or own == application:
         return (own,)
-    return own, application
+    has_common = _starts(seen.decision.policy) or (apprentice and _starts_along(apprentice))
+    return (own, application) if has_common else (own,)
+
+
+def for_all(seen: Observation) -> Observation:
+    """Return what an observation of a context teaches the common state: policies without a `start` learn nothing there.
+
+    Raises:
+        PolicyError: there is no such policy.
+    """
+    decision = seen.decision
+    if not decision.apprentice:
+        return seen
+    if not _starts_along(decision.apprentice):
+        return seen._replace(decision=decision._replace(apprentice=""))
+    return seen if _starts(decision.policy) else lesson(seen, decision.apprentice)
+
+
+def lesson(seen: Observation, policy: str) -> Observation:
+    """Return an observation as the lesson of a policy that has not decided it."""
+    return seen._replace(decision=seen.decision._replace(policy=policy, apprentice=""), answers=None)
+
+
+def _starts(policy: str) -> bool:
+    return has_shared_prior(registry.parse(policy))
+
+
+def _starts_along(apprentice: str) -> bool:
+    try:
+        return _starts(apprentice)
+    except PolicyError:
+        return False  # it learns nothing anywhere
 
 
 def started(common: PolicyState | None, spec: str) -> PolicyState | None:
@@ -35,11 +68,11 @@ def started(common: PolicyState | None, spec: str) -> PolicyState | None:
     Raises:
         PolicyError: the policy cannot begin from the common state's numbers.
     """
-    policy = registry.parse(spec)
-    if common is None or common.policy != spec or not has_shared_prior(policy):
+    policy, known = registry.parse(spec), state_of(common, spec)
+    if known is None or not has_shared_prior(policy):
         return None
     try:
-        values = policy.start(common.values, len(common.arms))
+        values = policy.start(known.values, len(known.arms))
     except (ArithmeticError, IndexError, ValueError) as error:
         raise PolicyError(f"{spec} cannot begin from the state of all contexts: {error!r}") from error
-    return common._replace(version=0, values=values)
+    return PolicyState(spec, known.arms, 0, values)

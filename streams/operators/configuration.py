@@ -31,12 +31,17 @@ MOST_OBJECTIVES = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """An application with its policy made, its objective as a query needs it, and the longest that one may have."""
+    """An application with its policy made, its objective as a query needs it, and the longest that one may have.
+
+    Attributes:
+        apprentice: the policy that learns along beside another, in canonical form; empty = none.
+    """
 
     application: Application
     policy: Policy
     slo_us: int
     longest_us: int
+    apprentice: str = ""
 
 
 class Configuration:
@@ -71,6 +76,7 @@ class Configuration:
             try:
                 policy = registry.create(application.policy, application.parameters)
                 policy.init(len(application.models))
+                along = apprentice_of(application, policy)
             except PolicyError as error:
                 raise DecodeError("invalid", f"application {application.name}: {error}") from error
             slo_us = int(min(application.slo_ms, MAX_SLO_MS) * 1_000)
@@ -78,7 +84,7 @@ class Configuration:
                 MOST_OBJECTIVES * application.slo_ms if application.max_slo_ms is None else application.max_slo_ms
             )
             longest_us = int(min(longest_ms, MAX_SLO_MS) * 1_000)
-            self.applications[application.name] = Deployed(application, policy, slo_us, max(slo_us, longest_us))
+            self.applications[application.name] = Deployed(application, policy, slo_us, max(slo_us, longest_us), along)
         elif record.value is None:
             self.models.pop(name, None)
         else:
@@ -89,6 +95,34 @@ class Configuration:
 
     def _note_classes(self, model: Model) -> None:
         self.classes[topics.model_version(model.name, model.version)] = model.classes
+
+
+def apprentice_of(application: Application, policy: Policy) -> str:
+    """Return the policy that learns along beside this one, in canonical form; empty = none.
+
+    Raises:
+        PolicyError: it cannot.
+    """
+    if not application.apprentice:
+        return ""
+    learning = apprentice(application.apprentice)
+    learning.init(len(application.models))
+    return "" if learning == policy else registry.spec(learning)
+
+
+def apprentice(spec: str) -> Policy:
+    """Return the policy that is to learn along.
+
+    Raises:
+        PolicyError: there is no such policy, or the log does not say what it would have cost.
+    """
+    policy = registry.parse(spec)
+    if policy.full_information:
+        raise PolicyError(
+            f"{policy.name} asks all models: what their vote would have cost is not in the log, not even in that of"
+            " another such policy. Run it as an application of its own beside this one"
+        )
+    return policy
 
 
 def check(application: Application) -> None:

@@ -1,7 +1,7 @@
 """Evidence on a policy that learns along and answers nothing: an apprentice.
 
-Each observation first judges the apprentice, then teaches it. Where the serving policy asked one model, with propensity
-p, and the apprentice would ask it with q, the apprentice's loss is estimated by w = q / p:
+Each observation first judges the apprentice, then teaches it, as the learner does. Where the serving policy asked one
+model, with propensity p, and the apprentice would ask it with q, the apprentice's loss is estimated by w = q / p:
 
     difference = (1 - w) (loss - b),  b = mean loss so far
 
@@ -20,14 +20,14 @@ from policies import registry
 from policies.contract import Situation, is_contextual
 from policies.errors import PolicyError
 from policies.estimators.sequence import ConfidenceSequence
-from streams.operators.cold_start import started
+from streams.operators.cold_start import lesson, started
+from streams.operators.configuration import apprentice
 from streams.operators.learn.fold import taught
 from streams.promotion.evidence import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from policies.contract import Policy
     from schemas.records import Observation, PolicyState
     from streams.promotion.evidence import Evidence
 
@@ -42,40 +42,49 @@ class ApprenticeEvidence:
         application: name.
         policy: of the apprentice, as `policies.registry.spec()` writes it.
         incumbent: what is compared with: decisions of other policies teach, and do not judge.
+        window_us: how long states of other policies are kept beside one; the learner's.
+        learns_along: whether it is the application's apprentice. Then what teaches it in the learner counts, and its
+            states are those that the learner stores, bit for bit. Else all counts, as if it had learnt along.
 
     Raises:
         PolicyError: there is no such policy, or it asks all models and lets them vote.
     """
 
-    def __init__(self, application: str, policy: str, incumbent: str) -> None:
+    def __init__(
+        self, application: str, policy: str, incumbent: str, window_us: int, *, learns_along: bool = False
+    ) -> None:
         self._application = application
         self._incumbent = incumbent
-        self._policy: Policy = registry.parse(policy)
+        self._policy = apprentice(policy)
         self._spec = registry.spec(self._policy)
-        if self._policy.full_information:
-            raise PolicyError(
-                f"{self._policy.name} asks all models: what their vote would have cost is not in the log of a policy"
-                " that asks one. Run it as an application of its own beside this one"
-            )
+        self._learns_along = learns_along
+        self._window_us = window_us
         self._states: OrderedDict[str, PolicyState | None] = OrderedDict()
         self._difference = ConfidenceSequence()
         self._weights = self._weight_squares = self._loss = self._own_loss = 0.0
 
-    def take(self, seen: Observation) -> None:
+    def take(self, seen: Observation, timestamp_us: int) -> None:
         """Judge the apprentice by one observation, then teach it; those of an application are in one partition."""
         if seen.application != self._application:
             return
+        if self._learns_along and seen.decision.apprentice != self._spec:
+            return
         if seen.decision.policy == self._incumbent:
             self._judge(seen)
-        lesson = seen._replace(decision=seen.decision._replace(policy=self._spec), answers=None)
         try:
-            for name, state in taught(self._states, lesson).items():
-                self._states[name] = state
-                self._states.move_to_end(name)
+            its = taught(self._states, lesson(seen, self._spec), timestamp_us, self._window_us)
         except PolicyError:
             return  # it is no lesson for the learner either
+        for name, state in its.items():
+            self._states[name] = state
+            self._states.move_to_end(name)
         while len(self._states) > _STATES:
             self._states.popitem(last=False)
+
+    @property
+    def states(self) -> Mapping[str, PolicyState | None]:
+        """What the apprentice has learnt, by name."""
+        return self._states
 
     def _judge(self, seen: Observation) -> None:
         decision, losses = seen.decision, seen.losses

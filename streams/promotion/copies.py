@@ -49,12 +49,13 @@ class Copies:
         capacity_bytes: that the ids of all partitions may take, estimated.
 
     Attributes:
+        window_us: as given.
         held: ids that are remembered.
         forgotten: ids that had to be forgotten before their time.
     """
 
     def __init__(self, window_us: int, capacity_bytes: int) -> None:
-        self._window_us = window_us
+        self.window_us = window_us
         self._capacity = max(1, capacity_bytes // ID_BYTES)
         self._partitions: dict[int, _Ids] = {}
         self.held = 0
@@ -70,7 +71,7 @@ class Copies:
         """
         ids = self._partitions.get(partition)
         if ids is None:
-            ids = self._partitions[partition] = _Ids(self._window_us)
+            ids = self._partitions[partition] = _Ids(self.window_us)
         before = ids.held
         is_first = ids.add(query_id, time_us)
         self.held += ids.held - before

@@ -37,8 +37,13 @@ class Comparison(Protocol):
         """Whose losses are compared."""
         ...
 
-    def take(self, seen: Observation) -> None:
-        """Fold one observation; each is taken once, and those of a partition in its order."""
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation; each is taken once, and those of a partition in its order.
+
+        Args:
+            seen: the observation.
+            timestamp_us: its record's.
+        """
         ...
 
     def evidence(self, alpha: float) -> Evidence:
@@ -46,19 +51,28 @@ class Comparison(Protocol):
         ...
 
 
-def comparison(plan: Candidate, application: str = "", *, has_taken_over: bool = False) -> Comparison:
+def comparison(
+    plan: Candidate,
+    window_us: int,
+    application: str = "",
+    *,
+    has_taken_over: bool = False,
+    learns_along: bool = True,
+) -> Comparison:
     """Return the fold that compares a candidate with its incumbent.
 
     Args:
         plan: of the candidate.
+        window_us: of an apprentice: how long states of other policies are kept beside one; the learner's.
         application: of a version: whose observations count; empty = of all.
         has_taken_over: whether the candidate has.
+        learns_along: of a policy: whether it is the application's apprentice; else it is judged as if it had been.
 
     Raises:
         PolicyError: it is a policy that cannot be compared.
     """
     if plan.kind == POLICY:
-        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent)
+        return ApprenticeEvidence(plan.name, plan.candidate, plan.incumbent, window_us, learns_along=learns_along)
     watch = (plan.least, plan.alpha) if has_taken_over else None
     return VersionEvidence(plan.name, plan.candidate, plan.incumbent, application, watch)
 
@@ -69,6 +83,7 @@ class Course:
 
     Attributes:
         plan: what is wanted.
+        window_us: the learner's; see `comparison`.
         stage: where it is; None = it has not begun.
         comparison: of what counts since `from_us`.
         from_us: since when observations count.
@@ -77,6 +92,7 @@ class Course:
     """
 
     plan: Candidate
+    window_us: int
     stage: Stage | None
     comparison: Comparison
     from_us: int
@@ -85,13 +101,13 @@ class Course:
 
     def begin(self, *, has_taken_over: bool) -> None:
         """Begin the comparison anew."""
-        self.comparison = comparison(self.plan, has_taken_over=has_taken_over)
+        self.comparison = comparison(self.plan, self.window_us, has_taken_over=has_taken_over)
         self.trail = Trail()
 
     def take(self, seen: Observation, timestamp_us: int) -> None:
         """Fold one observation; one from before the comparison began tells nothing."""
         if timestamp_us >= self.from_us:
-            self.comparison.take(seen)
+            self.comparison.take(seen, timestamp_us)
             if self.trail.is_due(timestamp_us):
                 found = self.comparison.evidence(self.plan.alpha)
                 if found.pairs:
@@ -99,9 +115,14 @@ class Course:
 
 
 class Lifecycle:
-    """Folds wishes, steps and observations; pure. Of copies of an observation it is told once (`Copies`)."""
+    """Folds wishes, steps and observations; pure. Of copies of an observation it is told once (`Copies`).
 
-    def __init__(self) -> None:
+    Args:
+        window_us: the learner's; see `comparison`.
+    """
+
+    def __init__(self, window_us: int) -> None:
+        self._window_us = window_us
         self._courses: dict[str, Course] = {}
         self._over: dict[str, int] = {}  # by key: wishes up to this one have ended
         self._last: dict[str, Promotion] = {}  # by key: the last step, which may be known before its wish
@@ -118,7 +139,7 @@ class Lifecycle:
             self._courses.pop(key, None)
         elif plan.since_us > self._over.get(key, -1) and (known is None or known.plan != plan):
             try:
-                course = Course(plan, None, comparison(plan), plan.since_us)
+                course = Course(plan, self._window_us, None, comparison(plan, self._window_us), plan.since_us)
             except PolicyError:
                 self._courses.pop(key, None)  # of a release that could compare it
                 return

@@ -88,7 +88,7 @@ class VersionEvidence:
         self._watch = watch
         self._runs: dict[str, _Run] = {}  # by application, each in one partition
 
-    def take(self, seen: Observation) -> None:
+    def take(self, seen: Observation, timestamp_us: int = 0) -> None:
         """Fold one observation; those of a partition come in its order."""
         if not seen.versions or self._application not in ("", seen.application):
             return

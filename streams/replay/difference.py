@@ -37,11 +37,10 @@ def difference(unchanged: Outcome, changed: Outcome, order: Numbers) -> tuple[Mo
     moments at once, and for policies that learn (`ConfidenceSequence`); losses lie in [0, 1].
     """
     added = changed.costs(order) - unchanged.costs(order)
-    sequence, found = ConfidenceSequence(ALPHA), []
+    sequence, found = ConfidenceSequence(), []
     for part in np.array_split(added, BINS):
         known = part[~np.isnan(part)]
         if len(known):
-            sequence = sequence.extend(np.ones(len(known)), (1.0 + known) / 2.0)
-            ends = [2.0 * value - 1.0 for value in (sequence.mean(), sequence.lower(), sequence.upper())]
-            found.append(Moment(sequence.count, *ends))
+            sequence.extend(known)
+            found.append(Moment(sequence.count, sequence.mean, *sequence.bounds(ALPHA)))
     return tuple(found)

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from policies import registry
 from policies.contract import has_shared_prior
 from policies.errors import PolicyError
+from schemas.records import PolicyState
 from streams.operators.contract import StateKey
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
+from streams.operators.policy_state import state_of
 from streams.topology import state_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from schemas.records import Decision, Observation, PolicyState
+    from schemas.records import Decision, Observation
 
 # Numbers in the versions that are kept, at about 30 bytes each, and what a version takes beside its own.
 _NUMBERS: Final = 6_000_000
@@ -51,6 +53,7 @@ class StateHistory:
         initial: Mapping[StateKey, PolicyState] | None = None,
     ) -> None:
         self._partitions = partitions
+        self._window_us = window_us
         self._seen = [SeenIds(window_us) for _ in range(partitions)]
         self._begun = begun
         self.states: dict[StateKey, PolicyState] = dict(initial or {})
@@ -71,7 +74,7 @@ class StateHistory:
             return
         states = self._by_partition[partition]
         try:
-            changed = taught(states, seen)
+            changed = taught(states, seen, timestamp_us, self._window_us)
         except PolicyError:
             return
         states.update(changed)
@@ -95,7 +98,7 @@ class StateHistory:
         if decision.state_version or not is_context or not has_shared_prior(registry.parse(decision.policy)):
             return
         key = self.key(application)
-        latest = self.states.get(key)
+        latest = state_of(self.states.get(key), decision.policy)
         version = 0 if latest is None else latest.version
         for number in range(version, max(0, version - _TRIED), -1):
             state = self._versions.get(_Version(application, decision.policy, number))
@@ -103,6 +106,12 @@ class StateHistory:
                 yield key, state
 
     def _keep(self, name: str, state: PolicyState) -> None:
+        """Keep a version of each policy's state."""
+        for other in state.others:
+            self._keep_one(name, PolicyState(*other[:4]))
+        self._keep_one(name, state._replace(others=()) if state.others else state)
+
+    def _keep_one(self, name: str, state: PolicyState) -> None:
         version = _Version(name, state.policy, state.version)
         gone = self._versions.pop(version, None)
         self._versions[version] = state

@@ -83,7 +83,7 @@ class Steps:
         self._begun = begun
         self._first_us: dict[int, int] = {}  # by partition: of the first observation in the trace
         self._next: dict[int, int] = {}  # by partition: behind the last observation
-        self._parts = _parts(*_decoded(codec, records), report)
+        self._parts = _parts(*_decoded(codec, records), copies.window_us, report)
 
     def take(self, record: Record, items: Sequence[Observation]) -> None:
         """Take the next record of observations."""
@@ -129,7 +129,7 @@ class Steps:
                     part.held.append((record, items))
             elif record.timestamp_us >= part.from_us:
                 for seen in items:
-                    part.comparison.take(seen)
+                    part.comparison.take(seen, record.timestamp_us)
 
     def _judge(self, part: _Part) -> None:
         """Hold the next step against what the kernel says."""
@@ -204,13 +204,15 @@ def _decoded(
     return plans, steps
 
 
-def _parts(plans: Mapping[_Wish, Candidate], steps: Mapping[_Wish, Sequence[Promotion]], report: Report) -> list[_Part]:
+def _parts(
+    plans: Mapping[_Wish, Candidate], steps: Mapping[_Wish, Sequence[Promotion]], window_us: int, report: Report
+) -> list[_Part]:
     found: list[_Part] = []
     for wish, taken in steps.items():
         plan = plans.get(wish)
         try:
             if plan is not None:
-                found += _course(plan, taken)
+                found += _course(plan, taken, window_us)
                 continue
         except PolicyError:
             pass  # of a release that could compare it
@@ -218,10 +220,11 @@ def _parts(plans: Mapping[_Wish, Candidate], steps: Mapping[_Wish, Sequence[Prom
     return found
 
 
-def _course(plan: Candidate, taken: Sequence[Promotion]) -> list[_Part]:
-    parts = [_Part(plan, plan.since_us, comparison(plan))]
+def _course(plan: Candidate, taken: Sequence[Promotion], window_us: int) -> list[_Part]:
+    parts = [_Part(plan, plan.since_us, comparison(plan, window_us))]
     for one in taken:
         parts[-1].steps.append(one)
         if one.action == Action.PROMOTE.value and one.kind == VERSION:
-            parts.append(_Part(plan, one.time_us, comparison(plan, has_taken_over=True), stages=[next_stage(one)]))
+            begun = comparison(plan, window_us, has_taken_over=True)
+            parts.append(_Part(plan, one.time_us, begun, stages=[next_stage(one)]))
     return [part for part in parts if part.steps]

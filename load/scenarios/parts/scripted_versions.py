@@ -24,6 +24,7 @@ _DECISION = Decision((0,), 0, "app", "single()", (MODEL,), (1.0,))
 _LOOK_US = 2_000_000  # how often the control role judges
 _LOOK_PAIRS = 25
 _DRAWN = 4_096
+_WINDOW_US = 600_000_000
 _ENDS = frozenset(("back", "promote"))  # steps
 
 
@@ -80,7 +81,7 @@ def walk(plan: Candidate, errors: Errors, rate: float, delay_us: int, limit_us: 
         limit_us: the time.
         seed: of who answers, and what is wrong.
     """
-    lifecycle = Lifecycle()
+    lifecycle = Lifecycle(_WINDOW_US)
     lifecycle.wish(KEY, plan)
     share, answered, look_us, draws = 0.0, 0, 0, _draws(seed)
     told: list[tuple[int, int, str, float]] = []  # a heap of feedback that is on its way

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from policies import registry
 from policies.contract import is_answer_aware, is_contextual
 from policies.errors import PolicyError
-from schemas.records import PolicyState
-from streams.operators.cold_start import started, states_of
+from schemas.records import OtherState, PolicyState
+from streams.operators.cold_start import for_all, started, states_of
 from streams.operators.ids import SeenIds
+from streams.operators.policy_state import MOST_OTHERS, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,58 +25,94 @@ _MEANINGS = 1024
 
 
 class Fold:
-    """One state during a fold: observations change it one by one; values that they share are looked up once."""
+    """One state during a fold: observations change it one by one; values that they share are looked up once.
 
-    __slots__ = ("_arms", "_policy", "_values", "_version", "taken")
+    Args:
+        state: all that lies under its name so far.
+        window_us: how long after its last observation another policy's state is kept; the learner's.
+        common: what a context that is new to a policy starts from, if there is anything.
+    """
 
-    def __init__(self, state: PolicyState | None) -> None:
+    __slots__ = ("_arms", "_common", "_others", "_policy", "_values", "_version", "_window_us", "taken")
+
+    def __init__(self, state: PolicyState | None, window_us: int, common: PolicyState | None = None) -> None:
+        self._window_us = window_us
+        self._common = common
         self._policy: str | None = None
         self._arms: tuple[str, ...] = ()
         self._version = 0
         self._values: State = ()
+        self._others: dict[str, OtherState] = {}  # the one taught last comes last
         if state is not None:
-            self._policy, self._arms, self._version, self._values = state
+            self._policy, self._arms, self._version, self._values, others = state
+            if others:
+                self._others = {other.policy: other for other in others}
         self.taken = False  # whether an observation has changed it
 
     @property
     def state(self) -> PolicyState:
         """The state as it is now; there is one as soon as an observation was taken."""
         assert self._policy is not None
-        return PolicyState(self._policy, self._arms, self._version, self._values)
+        return PolicyState(self._policy, self._arms, self._version, self._values, tuple(self._others.values()))
 
-    def take(self, seen: Observation) -> None:
-        """Fold one observation.
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation: it teaches the policy that decided, and its apprentice.
 
-        A state of another policy (or parameters) starts anew; of other arms, it is re-mapped by name.
+        A policy of which nothing is known (or with other parameters) starts anew; that of other arms is re-mapped by
+        name. What the policy before has learnt stays for a window beside it: its observations may still come.
+
+        Args:
+            seen: the observation.
+            timestamp_us: its record's.
 
         Raises:
             PolicyError: the decision names a policy that does not exist, or does not fit its arms; the state stays.
         """
         decision = seen.decision
-        policy, count, is_plain = _checked(seen)
-        version, values = self._version, self._values
-        try:
-            if decision.policy != self._policy:
-                version, values = 0, policy.init(count)
-            elif decision.arms != self._arms:
-                values = policy.extend(values, self._arms, decision.arms)
-            if is_plain:
-                values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
-            else:
-                values = _observed(policy, values, count, seen)
-        except IndexError as error:
-            raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
-        except PolicyError:
-            raise
-        except (ArithmeticError, ValueError) as error:  # of a policy's numbers: reading again would not help
-            raise PolicyError(f"{decision.policy} cannot learn from it: {error!r}") from error
-        # A sum of finite numbers may overflow, one with others is never finite.
-        if not isfinite(sum(values)) and not all(map(isfinite, values)):
-            raise PolicyError(
-                f"{decision.policy} leaves the finite numbers on these losses; make its parameters smaller"
-            )
+        learning, _, is_plain = _checked(seen)
+        is_same = decision.policy == self._policy
+        arms, version, values = (self._arms, self._version, self._values) if is_same else self._known(decision.policy)
+        values = _lesson(learning, decision.policy, seen, arms, values, is_plain=is_plain)
+        if not is_same:
+            self._step_back(decision.policy, timestamp_us)
         self._policy, self._arms, self._version, self._values = decision.policy, decision.arms, version + 1, values
+        if decision.apprentice:
+            self._teach(decision.apprentice, seen, timestamp_us)
+        if self._others:
+            self._forget(timestamp_us)
         self.taken = True
+
+    def _known(self, policy: str) -> tuple[tuple[str, ...], int, State]:
+        """Return arms, version and values of a policy that did not decide last; no arms if it starts anew."""
+        known = self._others.get(policy) or started(self._common, policy)
+        return ((), 0, ()) if known is None else known[1:4]
+
+    def _step_back(self, policy: str, timestamp_us: int) -> None:
+        """Put what decided until now beside another policy, which decides."""
+        self._others.pop(policy, None)
+        if self._policy is not None:
+            self._others[self._policy] = OtherState(self._policy, self._arms, self._version, self._values, timestamp_us)
+
+    def _teach(self, apprentice: str, seen: Observation, timestamp_us: int) -> None:
+        """Let an apprentice learn; if it cannot, nobody else is to suffer for it."""
+        if apprentice == self._policy:
+            return
+        try:
+            learning = registry.parse(apprentice)
+            arms, version, values = self._known(apprentice)
+            values = _lesson(learning, apprentice, seen, arms, values, is_plain=not is_contextual(learning))
+        except PolicyError:
+            return
+        self._others.pop(apprentice, None)
+        self._others[apprentice] = OtherState(apprentice, seen.decision.arms, version + 1, values, timestamp_us)
+
+    def _forget(self, timestamp_us: int) -> None:
+        """Drop what no late observation can teach any more, and what there is no room for: the longest untaught."""
+        while self._others:
+            policy, longest = next(iter(self._others.items()))
+            if len(self._others) <= MOST_OTHERS and timestamp_us - longest.taught_us <= self._window_us:
+                break
+            del self._others[policy]
 
 
 class Folding:
@@ -83,23 +120,25 @@ class Folding:
 
     Args:
         states: by name; changed by `settle`.
+        window_us: of the learner.
 
     Attributes:
         changed: what the observations have changed, by name.
         numbers: how many the states in `changed` have.
     """
 
-    __slots__ = ("_fold", "_name", "_states", "changed", "numbers")
+    __slots__ = ("_fold", "_name", "_states", "_window_us", "changed", "numbers")
 
-    def __init__(self, states: dict[str, PolicyState | None]) -> None:
+    def __init__(self, states: dict[str, PolicyState | None], window_us: int) -> None:
         self._states = states
+        self._window_us = window_us
         self._name: str | None = None
-        self._fold = Fold(None)
+        self._fold = Fold(None, window_us)
         self.changed: dict[str, PolicyState] = {}
         self.numbers = 0
 
-    def take(self, seen: Observation) -> None:
-        """Fold one observation; the states that it teaches are there.
+    def take(self, seen: Observation, timestamp_us: int) -> None:
+        """Fold one observation, with its record's timestamp; the states that it teaches are there.
 
         Raises:
             PolicyError: it cannot be; the states stay.
@@ -108,11 +147,11 @@ class Folding:
             name = seen.decision.state
             if name != self._name:
                 self.settle()
-                self._name, self._fold = name, Fold(self._states[name])
-            self._fold.take(seen)
+                self._name, self._fold = name, Fold(self._states[name], self._window_us)
+            self._fold.take(seen, timestamp_us)
         else:
             self.settle()
-            for name, state in taught(self._states, seen).items():
+            for name, state in taught(self._states, seen, timestamp_us, self._window_us).items():
                 self._set(name, state)
 
     def settle(self) -> None:
@@ -123,33 +162,46 @@ class Folding:
 
     def _set(self, name: str, state: PolicyState) -> None:
         if name not in self.changed:
-            self.numbers += len(state.values)
+            self.numbers += numbers(state)
         self._states[name] = self.changed[name] = state
 
 
-def apply(state: PolicyState | None, seen: Observation) -> PolicyState:
-    """Fold one observation into a state.
-
-    Raises:
-        PolicyError: as `Fold.take`.
-    """
-    under_way = Fold(state)
-    under_way.take(seen)
-    return under_way.state
-
-
-def taught(states: Mapping[str, PolicyState | None], seen: Observation) -> dict[str, PolicyState]:
+def taught(
+    states: Mapping[str, PolicyState | None], seen: Observation, timestamp_us: int, window_us: int
+) -> dict[str, PolicyState]:
     """Return the states that an observation changes, by name, as they are after it.
+
+    Args:
+        states: by name, as they are before it.
+        seen: the observation.
+        timestamp_us: its record's.
+        window_us: of the learner.
 
     Raises:
         PolicyError: as `Fold.take`.
     """
     own, *others = states_of(seen)
-    before = states.get(own)
-    if not others:
-        return {own: apply(before, seen)}
-    common = states.get(others[0])
-    return {own: apply(before or started(common, seen.decision.policy), seen), others[0]: apply(common, seen)}
+    common = states.get(others[0]) if others else None
+    mine = Fold(states.get(own), window_us, common)
+    mine.take(seen, timestamp_us)
+    found = {own: mine.state}
+    if others and (after := _common_after(common, seen, timestamp_us, window_us)) is not None:
+        found[others[0]] = after
+    return found
+
+
+def _common_after(
+    common: PolicyState | None, seen: Observation, timestamp_us: int, window_us: int
+) -> PolicyState | None:
+    """Return the common state after an observation of a context."""
+    under_way, its = Fold(common, window_us), for_all(seen)
+    try:
+        under_way.take(its, timestamp_us)
+    except PolicyError:
+        if its.decision.policy == seen.decision.policy:
+            raise
+        return common  # only an apprentice was to learn from it
+    return under_way.state
 
 
 def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, PolicyState]:
@@ -163,8 +215,44 @@ def fold(log: Iterable[tuple[int, Observation]], window_us: int) -> dict[str, Po
     states: dict[str, PolicyState] = {}
     for timestamp_us, seen in log:
         if seen_ids.add(seen.query_id, timestamp_us):
-            states.update(taught(states, seen))
+            states.update(taught(states, seen, timestamp_us, window_us))
     return states
+
+
+def _lesson(
+    policy: Policy, spec: str, seen: Observation, arms: tuple[str, ...], values: State, *, is_plain: bool
+) -> State:
+    """Return a policy's values after an observation.
+
+    Args:
+        policy: that learns.
+        spec: its name and parameters.
+        seen: the observation, whose parts fit each other.
+        arms: of the values; none if the policy starts anew.
+        values: before it.
+        is_plain: whether the losses are all that it learns from.
+
+    Raises:
+        PolicyError: it cannot learn from it.
+    """
+    decision, count = seen.decision, len(seen.decision.arms)
+    try:
+        if arms != decision.arms:
+            values = policy.extend(values, arms, decision.arms) if arms else policy.init(count)
+        if is_plain:
+            values = policy.observe(values, count, decision.chosen, decision.propensities, seen.losses)
+        else:
+            values = _observed(policy, values, count, seen)
+    except IndexError as error:
+        raise PolicyError(f"the stored state has {len(values)} values, which do not fit {count} arms") from error
+    except PolicyError:
+        raise
+    except (ArithmeticError, ValueError) as error:  # of a policy's numbers: reading again would not help
+        raise PolicyError(f"{spec} cannot learn from it: {error!r}") from error
+    # A sum of finite numbers may overflow, one with others is never finite.
+    if not isfinite(sum(values)) and not all(map(isfinite, values)):
+        raise PolicyError(f"{spec} leaves the finite numbers on these losses; make its parameters smaller")
+    return values
 
 
 def _observed(policy: Policy, values: State, count: int, seen: Observation) -> State:

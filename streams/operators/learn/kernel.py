@@ -273,7 +273,9 @@ class Learner(Operator):
         effects: Effects,
     ) -> list[WriteStates]:
         """Fold records; those with impossible observations become dead letters, writes complete the others."""
-        folding, completes, applied, is_first = Folding(states), [], [], partition.seen.add
+        folding, is_first = Folding(states, self._window_us), partition.seen.add
+        completes: list[Position] = []
+        applied: list[Observation] = []
         writes: list[WriteStates] = []
         for record, observations in records:
             if observations is None:
@@ -284,7 +286,7 @@ class Learner(Operator):
                     self._counters["duplicate_observations_total", "application", seen.application] += 1
                     continue
                 try:
-                    folding.take(seen)
+                    folding.take(seen, record.timestamp_us)
                 except PolicyError as error:
                     faults.append(f"{seen.query_id}: {error}")
                 else:
@@ -295,7 +297,7 @@ class Learner(Operator):
                 completes.append(new_tuple(Position, record[:3]))
             if folding.numbers >= WRITE_NUMBERS:
                 writes.append(_write(number, partition, record.offset + 1, folding, completes))
-                folding, completes = Folding(states), []
+                folding, completes = Folding(states, self._window_us), []
         if (end := records[-1][0].offset + 1) != partition.stored:
             writes.append(_write(number, partition, end, folding, completes))
         self._applied.update([seen.application for seen in applied])

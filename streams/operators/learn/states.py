@@ -5,6 +5,7 @@ from __future__ import annotations
 from sys import maxsize
 from typing import TYPE_CHECKING
 
+from streams.operators.policy_state import numbers
 from streams.operators.shelves import Shelves
 from streams.topology import application_of
 
@@ -58,7 +59,7 @@ class KnownStates:
                 shelves.put(owner, name, state, _size(name, state))
                 continue
             entries = shelf.entries
-            if more := NUMBER_BYTES * (_numbers(state) - _numbers(entries[name])):
+            if more := NUMBER_BYTES * (numbers(state) - numbers(entries[name])):
                 shelves.put(owner, name, state, more)
             else:
                 entries[name] = state
@@ -79,9 +80,5 @@ class KnownStates:
         self._shelves.drop(lambda owner: owner[0] == number)
 
 
-def _numbers(state: PolicyState | None) -> int:
-    return 0 if state is None else len(state.values)
-
-
 def _size(name: str, state: PolicyState | None) -> int:
-    return ENTRY_BYTES + 4 * len(name) + NUMBER_BYTES * _numbers(state)
+    return ENTRY_BYTES + 4 * len(name) + NUMBER_BYTES * numbers(state)

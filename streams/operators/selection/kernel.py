@@ -195,7 +195,7 @@ class Selection(Operator):
             found[render(("deployed", "application", name, "policy", deployed.application.policy))] = 1.0
             models = deployed.application.models
             key = _state_key(name, None, self._settings.partitions)
-            arms = self._states.arms(key, deployed.policy, models, name)
+            arms = self._states.arms(key, deployed)
             for place, model in enumerate(models[:MAX_LABELS]):
                 labels = ("application", name, "model", model)
                 found[render(("candidate", *labels))] = 1.0
@@ -282,7 +282,7 @@ class Selection(Operator):
         application = deployed.application
         context = pending.context if application.per_context else None
         key = _state_key(application.name, context, self._settings.partitions)
-        arms = self._states.arms(key, deployed.policy, application.models, application.name)
+        arms = self._states.arms(key, deployed)
         if arms is not None:
             if self._states.is_stale(key, now_us):
                 self._want(key, deployed, now_us, wanted)
@@ -305,7 +305,7 @@ class Selection(Operator):
 
     def _want(self, key: StateKey, deployed: Deployed, now_us: int, wanted: list[StateKey]) -> None:
         """Ask for a state, and first for the common one, if a new context starts from that and it is stale."""
-        if has_shared_prior(deployed.policy) and self._states.is_new(key):
+        if has_shared_prior(deployed.policy) and self._states.is_new(key, deployed.policy):
             common = StateKey(key.partition, deployed.application.name)
             if common != key and self._states.is_due(common, now_us):
                 wanted.append(common)
@@ -314,14 +314,13 @@ class Selection(Operator):
     def _release(self, key: StateKey, queries: Iterable[ParkedQuery], now_us: int, effects: Effects) -> None:
         """Serve queries that waited for a state: by the initial one if it has not come."""
         for _, deployed, pending in queries:
-            application = deployed.application
-            arms = self._states.arms(key, deployed.policy, application.models, application.name)
+            arms = self._states.arms(key, deployed)
             self._serving.ask([pending], arms or self._without_state(key, deployed), now_us, effects)
 
     def _without_state(self, key: StateKey, deployed: Deployed) -> Arms:
         """Return the arms that decide a query whose state has not come."""
         self._counters["decided_without_state_total", "application", deployed.application.name] += 1
-        return arms_of(deployed.policy, deployed.application.models, key.name, None)
+        return arms_of(deployed.policy, deployed.application.models, key.name, None, deployed.apprentice)
 
 
 def _state_key(application: str, context: str | None, partitions: int) -> StateKey:

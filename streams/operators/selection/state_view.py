@@ -19,6 +19,7 @@ from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
+from streams.operators.policy_state import numbers, state_of
 from streams.operators.shelves import Shelves
 from streams.topology import application_of
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from policies.contract import Policy, Situation, VoteWeights
     from schemas.records import PolicyState
+    from streams.operators.configuration import Deployed
 
 # Memory of an entry beside its name and its state's numbers, and of each number: in the state, in the values worked out
 # from it, and in the decision.
@@ -57,6 +59,7 @@ class Arms:
         choices: one for each arm that can be asked alone, or the one that asks them all.
         propensities_in: the propensities in a situation, for a policy that uses it.
         most_features: that a query may have; a policy that uses no features only logs them.
+        apprentice: a policy that learns from what is decided; empty = none.
     """
 
     policy: Policy
@@ -67,6 +70,7 @@ class Arms:
     choices: tuple[ArmChoice, ...]
     propensities_in: Callable[[Situation], tuple[float, ...]] | None = None
     most_features: int = MAX_FEATURES
+    apprentice: str = ""
 
     def decide(self, u: float) -> ArmChoice:
         """Return the choice for a uniform draw in [0, 1): ask all arms, or one by inverse CDF."""
@@ -92,18 +96,20 @@ class Arms:
         return _choice(known._replace(chosen=chosen, propensities=shares, features=features)), self.votes
 
 
-def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None) -> Arms:
-    """Return the policy in this state; other arms are re-mapped by name, and another policy starts anew.
+def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyState | None, apprentice: str = "") -> Arms:
+    """Return the policy in this state; other arms are re-mapped by name, and a policy without a state starts anew.
 
     Args:
         policy: that decides.
         names: of the arms, the application's models.
         name: of the state.
         state: as stored, None if nothing is.
+        apprentice: a policy that learns from what is decided.
     """
     spec, count = registry.spec(policy), len(names)
     values, version = policy.init(count), 0
-    if state is not None and state.policy == spec:
+    state = state_of(state, spec)
+    if state is not None:
         version = state.version
         values = state.values if state.arms == names else policy.extend(state.values, state.arms, names)
     shares, weights = policy.propensities(values, count), policy.weights(values, count)
@@ -114,9 +120,10 @@ def arms_of(policy: Policy, names: tuple[str, ...], name: str, state: PolicyStat
         tuple(accumulate(shares)),
         weights,
         policy.vote_weights(values, count) if is_answer_aware(policy) else weights,
-        tuple(_choice(Decision(chosen, version, name, spec, names, shares)) for chosen in asked),
+        tuple(_choice(Decision(chosen, version, name, spec, names, shares, (), apprentice)) for chosen in asked),
         policy.propensities_in(values, count) if is_contextual(policy) else None,
         MAX_FEATURES if (most := most_features(policy)) is None else most,
+        apprentice,
     )
 
 
@@ -126,15 +133,20 @@ def _choice(decision: Decision) -> ArmChoice:
 
 
 class _CachedState:
-    """One state of the view: when it was read and asked for, the arms worked out from it, and its rough size."""
+    """One state of the view: when it was read and asked for, the arms worked out from it, and its rough size.
 
-    __slots__ = ("arms", "asked_us", "read_us", "size", "state")
+    Attributes:
+        is_begun: whether the arms come from the common state, as the policy has learnt nothing under this name.
+    """
+
+    __slots__ = ("arms", "asked_us", "is_begun", "read_us", "size", "state")
 
     def __init__(self, state: PolicyState | None, read_us: int) -> None:
         self.state = state
         self.read_us = read_us
         self.asked_us = read_us
         self.arms: Arms | None = None
+        self.is_begun = False
         self.size = 0
 
 
@@ -164,26 +176,35 @@ class StateView:
     def __contains__(self, key: StateKey) -> bool:
         return self._find(key) is not None
 
-    def arms(self, key: StateKey, policy: Policy, names: tuple[str, ...], application: str) -> Arms | None:
+    def arms(self, key: StateKey, deployed: Deployed) -> Arms | None:
         """Return the arms in the state last read, None if it was never read.
 
-        If none is stored, it is the application's state if the policy has a `start`, else the initial one.
+        If none of the policy is stored, they are those of the application's state if the policy has a `start`, else the
+        initial ones.
         """
-        shelf = self._shelves.find(application)
+        application, policy = deployed.application, deployed.policy
+        shelf = self._shelves.find(application.name)
         entry = None if shelf is None else shelf.entries.get(key)
         if shelf is None or entry is None:
             return None
         shelf.entries.move_to_end(key)
-        arms = entry.arms
-        if arms is None or arms.policy is not policy or arms.names is not names:
-            state = entry.state or self._started(key, policy, application)
-            arms = entry.arms = arms_of(policy, names, key.name, state)
+        arms, names = entry.arms, application.models
+        if (
+            arms is None
+            or arms.policy is not policy
+            or arms.names is not names
+            or arms.apprentice != deployed.apprentice
+        ):
+            state = state_of(entry.state, registry.spec(policy))
+            entry.is_begun = state is None
+            state = state or self._started(key, policy, application.name)
+            arms = entry.arms = arms_of(policy, names, key.name, state, deployed.apprentice)
         return arms
 
-    def is_new(self, key: StateKey) -> bool:
-        """Tell whether the store is known to hold nothing under a key."""
+    def is_new(self, key: StateKey, policy: Policy) -> bool:
+        """Tell whether the store is known to hold nothing of a policy under a key."""
         entry = self._find(key)
-        return entry is None or entry.state is None
+        return entry is None or state_of(entry.state, registry.spec(policy)) is None
 
     def _started(self, key: StateKey, policy: Policy, application: str) -> PolicyState | None:
         name = StateKey(key.partition, application)
@@ -211,7 +232,7 @@ class StateView:
         entry = self._find(key)
         if entry is None:
             entry = _CachedState(state, now_us)
-        elif state is None or state != entry.state:  # without one of its own, the common state may have changed
+        elif entry.is_begun or state is None or state != entry.state:  # the common state may have changed
             entry.state, entry.arms = state, None
         entry.read_us = now_us
         more = _size(key, state) - entry.size
@@ -225,4 +246,4 @@ class StateView:
 
 
 def _size(key: StateKey, state: PolicyState | None) -> int:
-    return ENTRY_BYTES + 4 * len(key.name) + (0 if state is None else NUMBER_BYTES * len(state.values))
+    return ENTRY_BYTES + 4 * len(key.name) + NUMBER_BYTES * numbers(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from streams.operators.contract import StateKey
+from streams.operators.policy_state import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -124,4 +125,4 @@ class MemoryStore(StateTable):
 
 def size_bytes(state: PolicyState) -> int:
     """Return about how many bytes a state has when it is stored."""
-    return STATE_BYTES + VALUE_BYTES * len(state.values) + sum(map(len, state.arms))
+    return STATE_BYTES + VALUE_BYTES * numbers(state) + sum(map(len, state.arms))

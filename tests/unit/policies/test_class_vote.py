@@ -15,8 +15,9 @@ from policies.contract import is_answer_aware
 from policies.errors import PolicyError
 from schemas.records import Status
 from streams.operators.contract import StateKey
-from streams.operators.learn.fold import apply, fold
+from streams.operators.learn.fold import fold
 from streams.testing import Crash, Duplicate
+from tests.lessons import apply
 from tests.loops import Loop, digits
 
 if TYPE_CHECKING:

@@ -93,10 +93,10 @@ class Wanted:
         if self.away:
             raise BrokerUnavailableError("no broker")
         self.shares.append((step.action, step.share))
-        self.note(step)
+        self.end(step)
         return ""
 
-    def note(self, step: Promotion) -> None:
+    def end(self, step: Promotion) -> None:
         """See `Deployment`."""
         self.log.write(topics.PROMOTIONS, KEY, step, self.now_us)
 

@@ -12,9 +12,10 @@ from schemas import topics
 from schemas.records import Decision, JoinStatus, Observation, Observations, PolicyState
 from streams.operators.contract import DeadLetter, FetchStates, Record, StateKey, WriteStates
 from streams.operators.ids import SeenIds
-from streams.operators.learn.fold import apply, fold
+from streams.operators.learn.fold import fold
 from streams.operators.learn.kernel import WRITE_NUMBERS, Learner
 from streams.testing import Crash, Duplicate, Fault, Reorder, StoreDown, StoreLoss
+from tests.lessons import apply
 from tests.loops import CODEC, Loop, digits
 
 WINDOW_US = 130_000_000

@@ -12,10 +12,11 @@ from schemas.inputs import MAX_FEATURES
 from schemas.records import Decision, JoinStatus, Observation, PolicyState, Status
 from streams.operators.cold_start import started
 from streams.operators.contract import StateKey
-from streams.operators.learn.fold import apply, fold
+from streams.operators.learn.fold import fold
 from streams.operators.selection.latencies import PROBE_US, SAMPLES, Latencies
 from streams.testing import Crash, Fault, StoreLoss
 from streams.topology import state_partition
+from tests.lessons import apply
 from tests.loops import Loop, digits
 
 SEVEN_OR_THREE = {"good": lambda _: 7, "bad": lambda _: 3}

@@ -11,6 +11,7 @@ from policies.errors import PolicyError
 from schemas.records import Decision, JoinStatus, Observation
 from streams.operators.learn.fold import taught
 from streams.promotion.apprentice import ApprenticeEvidence
+from tests.comparisons import WINDOW_US
 
 ARMS = ("good", "bad")
 SERVING = registry.spec(registry.create("epsilon_greedy", {"epsilon": 0.5}))
@@ -32,16 +33,16 @@ def log(policy: str, count: int, seed: int = 0, context: str | None = None) -> l
         losses = tuple(loss if other == arm else None for other in range(2))
         decision = Decision((arm,), number, name, policy, ARMS, shares)
         seen = Observation(f"q{number}", "app", context, decision, losses, loss, None, JoinStatus.JOINED, 0, 0)
-        states |= taught(states, seen)
+        states |= taught(states, seen, 0, WINDOW_US)
         found.append(seen)
     return found
 
 
 def folded(observations: list[Observation], policy: str = THOMPSON, incumbent: str = SERVING) -> ApprenticeEvidence:
     """Let an apprentice learn along."""
-    fold = ApprenticeEvidence("app", policy, incumbent)
+    fold = ApprenticeEvidence("app", policy, incumbent, WINDOW_US)
     for seen in observations:
-        fold.take(seen)
+        fold.take(seen, 0)
     return fold
 
 

@@ -27,7 +27,7 @@ class Way:
 
     def started(self) -> Lifecycle:
         """Return what a new process makes of the topics."""
-        lifecycle = Lifecycle()
+        lifecycle = Lifecycle(600_000_000)
         lifecycle.wish(KEY, self.wanted)
         for step in self.steps:
             lifecycle.past(step)
@@ -102,7 +102,7 @@ def test_steps_may_be_read_before_their_wish() -> None:
     way = Way(plan(holdback=0.1), 0.05, 0.25)
     way.run(100)
     assert way.actions[-1] == ("promote", 1.0)
-    lifecycle = Lifecycle()
+    lifecycle = Lifecycle(600_000_000)
     for step in way.steps:
         lifecycle.past(step)
     lifecycle.wish(KEY, way.wanted)

@@ -1,0 +1,41 @@
+"""The states that lie under one name: that of the policy which decides, and those of others that learn along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from schemas.records import PolicyState
+
+if TYPE_CHECKING:
+    from schemas.records import OtherState
+
+# Beside the policy that decides: its apprentice, and two that decided or learnt along before. Their observations may
+# come late, and must not take the place of the others.
+MOST_OTHERS: Final = 3
+# What another state takes beside its numbers, in numbers: its tuple, its name, its time.
+OTHER_NUMBERS: Final = 16
+
+
+def state_of(state: PolicyState | None, policy: str) -> PolicyState | None:
+    """Return what a policy has learnt, alone; None if there is nothing of it.
+
+    Args:
+        state: all that lies under a name.
+        policy: as `policies.registry.spec()` writes it.
+    """
+    if state is None:
+        return None
+    if state.policy == policy:
+        return state._replace(others=()) if state.others else state
+    return next((PolicyState(*other[:4]) for other in state.others if other.policy == policy), None)
+
+
+def numbers(state: PolicyState | None) -> int:
+    """Return how many numbers a state has, those of others included: what its memory follows."""
+    if state is None:
+        return 0
+    return len(state.values) + (_numbers(state.others) if state.others else 0)
+
+
+def _numbers(others: tuple[OtherState, ...]) -> int:
+    return sum(OTHER_NUMBERS + len(other.values) for other in others)
