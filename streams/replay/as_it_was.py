@@ -112,6 +112,7 @@ class AsItWas:
         models = [record for record in timeline.records if record.topic == topics.MODELS]
         is_cached = deployment.selection.cache_bytes > 0
         self._rows = Rows(codec, models, self._coverage, self.report, is_cached=is_cached)
+        self._is_run_again = bool(deployment.running)
         self._run_again = RunAgain(codec, deployment.running, self.report)
         self._queries: Held[Record] = Held(_QUERY_BYTES)
         self._predictions: Held[Record] = Held(_JOIN_BYTES // 2)
@@ -230,7 +231,8 @@ class AsItWas:
         query = self._query(prediction)
         self._answers.answered(record, prediction, query)
         self._rows.check(record.partition, prediction, query)
-        self._run_again.take(prediction, query)
+        if self._is_run_again:
+            self._run_again.take(prediction, query)
         return self._check(record, prediction, query)
 
     def _check(self, record: Record, prediction: Prediction, query: Record | None) -> bool:

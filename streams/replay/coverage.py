@@ -97,10 +97,10 @@ class SecondLook:
         found = set[str]()
         for record in self._records(topics.OBSERVATIONS):
             try:
-                found.update(seen.query_id for seen in self._codec.decode(Observations, record.value).items)
+                items = self._codec.decode(Observations, record.value).items
             except DecodeError:
                 continue
-            found &= ids
+            found.update(seen.query_id for seen in items if seen.query_id in ids)
         return found
 
     def _records(self, topic: str) -> Iterator[Record]:

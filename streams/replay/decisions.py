@@ -196,15 +196,20 @@ class Decisions:
         return next(self._starts_of(decision))
 
     def _starts(self, one: Asked) -> Iterator[_States]:
-        """Yield what else a new context may have started from: propensities do not tell all of it."""
-        assert one.prediction.decision is not None
-        return islice(self._starts_of(one.prediction.decision), 1, _STARTS)
+        """Yield what else a new context may have started from: propensities do not tell all of it.
 
-    def _starts_of(self, decision: Decision) -> Iterator[_States]:
+        First what there was when it was taken, as many observations may have followed since.
+        """
+        decision, common = one.prediction.decision, one.states[1][1]
+        assert decision is not None
+        yield from islice(self._starts_of(decision, 0 if common is None else common.version), _STARTS)
+        yield from islice(self._starts_of(decision), 1, _STARTS)
+
+    def _starts_of(self, decision: Decision, latest: int | None = None) -> Iterator[_States]:
         """Yield the states that a decision for a new context may follow from: with each common state that fits."""
         history, key = self._history, self._history.key(decision.state)
         tried: set[tuple[float, ...]] = set()
-        for common, state in history.commons(decision):
+        for common, state in history.commons(decision, latest):
             begun = started(state, decision.policy)
             if begun is None or begun.values in tried:
                 continue

@@ -28,11 +28,6 @@ class Marks:
         else:
             self._places[-1] = max(place, self._places[-1])
 
-    @property
-    def last_us(self) -> int:
-        """The time of the last mark."""
-        return self._seconds[-1] * _SECOND_US if self._seconds else 0
-
     def settled_us(self, present_us: int) -> int:
         """Return the latest time after which the role has been present for so long; 0 if there is none."""
         left_s = present_us / _SECOND_US

@@ -54,6 +54,7 @@ class MissingAnswers:
         self._report = report
         self._open: Held[Record] = Held(_OPEN_BYTES)
         self._marks: defaultdict[int, Marks] = defaultdict(Marks)
+        self._settled: dict[int, int] = {}  # by partition, once all has been read
         self._asked: Counter[tuple[int, str]] = Counter()
         self._known_from: dict[tuple[int, str], int] = {}  # offsets behind which no copy is of a query before the trace
 
@@ -109,7 +110,9 @@ class MissingAnswers:
         marks, coverage = self._marks[record.partition], self._coverage
         if topics.PREDICTIONS in coverage.torn:
             return "torn"
-        settled_us = marks.settled_us(_SETTLED_US)
+        if record.partition not in self._settled:
+            self._settled[record.partition] = marks.settled_us(_SETTLED_US)
+        settled_us = self._settled[record.partition]
         known = self._terms.get(query.application)
         slo_us = int(query.slo_ms * 1e3) if query.slo_ms else 0 if known is None else known.slo_us
         due_us = max(record.timestamp_us, query.sent_us or 0) + slo_us

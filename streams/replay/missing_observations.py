@@ -8,6 +8,7 @@ a copy, or is a dead letter; a window there that teaches at its end has taught.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from schemas import topics
@@ -77,6 +78,7 @@ class MissingObservations:
         self._marks: defaultdict[int, Marks] = defaultdict(Marks)  # of observations, by partition of predictions
         self._joined: defaultdict[int, Marks] = defaultdict(Marks)  # offsets of feedback
         self._ended: defaultdict[tuple[int, str], Marks] = defaultdict(Marks)  # when windows began, by application
+        self._settled: dict[int, int] = {}  # by partition, once all has been read
         self._waited: Counter[int] = Counter()  # by minute: predictions that waited for feedback,
         self._large: Counter[int] = Counter()  # and their bytes beyond the usual
 
@@ -121,10 +123,10 @@ class MissingObservations:
         dead, _ = look.dead(topics.FEEDBACK)
         _, refused = look.dead(topics.OBSERVATIONS)
         told, silent = {}, {}
-        for query_id, (record,) in self._told:
+        for query_id, (record, *_) in self._told:
             if record.position not in dead and self._counts(query_id, self._why_not_joined(record), refused, look):
                 told[query_id] = record
-        for query_id, (window,) in self._silent:
+        for query_id, (window, *_) in self._silent:
             if self._counts(query_id, self._why_not_ended(window), refused, look):
                 silent[query_id] = window
         observed = look.observed({*told, *silent}) if told or silent else set()
@@ -164,10 +166,12 @@ class MissingObservations:
 
     def _settled_us(self, partition: int) -> int:
         """Return until when what the joiner passed is done with: a wait of a window and more has followed."""
-        settings = self._settings
-        return self._marks[partition].settled_us(settings.window_us + settings.early_us + _MINUTE_US // 2)
+        if partition not in self._settled:
+            present_us = self._settings.window_us + self._settings.early_us + _MINUTE_US // 2
+            self._settled[partition] = self._marks[partition].settled_us(present_us)
+        return self._settled[partition]
 
-    @property
+    @cached_property
     def _from_us(self) -> int:
         """Since when all is known that a query had before."""
         begun_us = self._coverage.from_us(topics.PREDICTIONS, topics.FEEDBACK, topics.OBSERVATIONS)
@@ -177,7 +181,7 @@ class MissingObservations:
     def _longest_us(self) -> int:
         return 2 * (self._settings.window_us + self._settings.early_us)
 
-    @property
+    @cached_property
     def _is_pressed(self) -> bool:
         """Whether the joiner may have had no room: of what may have waited at a time, half is as much as it has."""
         minutes = self._longest_us // _MINUTE_US + 1

@@ -92,14 +92,19 @@ class StateHistory:
             return None
         return self._versions[_Version(decision.state, decision.policy, decision.state_version)]
 
-    def commons(self, decision: Decision) -> Iterator[tuple[StateKey, PolicyState]]:
-        """Yield the states that a new context may have started from, the latest first; none for other decisions."""
+    def commons(self, decision: Decision, latest: int | None = None) -> Iterator[tuple[StateKey, PolicyState]]:
+        """Yield the states that a new context may have started from, the latest first; none for other decisions.
+
+        Args:
+            decision: for the context.
+            latest: the version to begin with; None = the one that there is now.
+        """
         application, is_context, _ = decision.state.partition("/")
         if decision.state_version or not is_context or not has_shared_prior(registry.parse(decision.policy)):
             return
         key = self.key(application)
-        latest = state_of(self.states.get(key), decision.policy)
-        version = 0 if latest is None else latest.version
+        known = state_of(self.states.get(key), decision.policy)
+        version = (0 if known is None else known.version) if latest is None else latest
         for number in range(version, max(0, version - _TRIED), -1):
             state = self._versions.get(_Version(application, decision.policy, number))
             if state is not None:

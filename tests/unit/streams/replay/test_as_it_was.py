@@ -8,6 +8,7 @@ import pytest
 
 from schemas import topics
 from schemas.records import Observation, Observations, Prediction
+from streams.testing import StoreDown
 from tests.loops import CODEC, Loop, digits
 from tests.property.test_replay_laws import replayed
 from tests.traces import trace_of
@@ -119,6 +120,21 @@ def test_predictions_without_query_or_state_are_counted() -> None:
     assert report.is_equal
     assert report.unchecked["query_missing"] == 5
     assert report.unchecked["state_missing"] == 15
+
+
+def test_what_a_new_context_started_from_is_found_however_much_has_followed() -> None:
+    """The votes of an ensemble say nothing of it in their propensities."""
+    application = digits(policy="exp4", per_context=True, window_s=20.0)
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, application, [StoreDown(0, 3_000_000)])
+    for number in range(640):
+        query_id = loop.query(context=f"user-{min(number, 12)}")
+        loop.driver.run(0.15 if number < 12 else 0.01)
+        loop.feedback(query_id, label=7 if number % 3 else 3)
+        loop.driver.run(0.02)
+    report = replayed(trace_of(loop.driver))
+
+    assert report.differences == []
+    assert report.inferred["new_context"] >= 12
 
 
 def test_policies_that_go_by_latencies_are_counted() -> None:
