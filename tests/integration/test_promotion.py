@@ -129,6 +129,20 @@ async def test_a_version_takes_over_on_evidence_by_command_and_by_itself(setting
         asking.cancel()
 
 
+async def application(file: str) -> dict[str, str]:
+    """Return the application's record."""
+    return dict(json.loads((await invoke("app", "show", "app", "--json", "--config", file)).stdout))
+
+
+async def decided_by(settings: Settings, policy: str) -> int:
+    """Ask until a policy decides; return how many observations its state had."""
+    async with Client(settings.kafka.bootstrap, settings.prefix) as client:
+        while True:
+            decision = (await client.predict("app", ROW)).decision
+            if decision is not None and decision.policy.startswith(f"{policy}("):
+                return decision.state_version
+
+
 async def test_an_apprentice_takes_over_when_it_is_better(settings: Settings, tmp_path: Path) -> None:
     """Without observations it is refused; the control role lets it decide once the log speaks for it."""
     models = {"good": package(tmp_path, 1, "good"), "bad": package(tmp_path, 2, "bad")}
@@ -141,16 +155,26 @@ async def test_an_apprentice_takes_over_when_it_is_better(settings: Settings, tm
     async with System(settings, codec_for(settings), tmp_path / "run"):
         refused = await invoke("app", "promote", "app", "--policy", "thompson", "--config", file)
         assert "no observation compares them" in str(refused.exception)
-        wished = await invoke("app", "promote", "app", "--policy", "thompson", "--apprentice", "--config", file)
-        assert wished.exit_code == 0, wished.output
+        vote = await invoke("app", "promote", "app", "--policy", "exp4", "--apprentice", "--config", file)
+        assert "asks all models" in str(vote.exception)
+        for expected in (("", "--end"), ("thompson(gamma=0.01)", "--policy", "thompson", "--apprentice")):
+            wished = await invoke("app", "promote", "app", "--policy", "ucb1", "--apprentice", "--config", file)
+            assert wished.exit_code == 0, wished.output
+            assert (await application(file))["apprentice"].startswith("ucb1(")
+            wished = await invoke("app", "promote", "app", *expected[1:], "--config", file)
+            assert wished.exit_code == 0, wished.output
+            assert (await application(file))["apprentice"] == expected[0]
         asking = asyncio.create_task(traffic(settings, right=1))
         end = time.monotonic() + LONG_S
-        while (
-            json.loads((await invoke("app", "show", "app", "--json", "--config", file)).stdout)["policy"] != "thompson"
-        ):
+        while (taken := await application(file))["policy"] != "thompson":
             assert time.monotonic() < end
             await asyncio.sleep(1)
+        first = await decided_by(settings, "thompson")
         asking.cancel()
         said = (await invoke("app", "show", "app", "--config", file)).output
+        steps = await invoke("tail", "promotions", "--from-beginning", "--end", "--config", file)
+    assert taken["apprentice"] == ""
+    pairs = [json.loads(line)["value"]["pairs"] for line in steps.stdout.splitlines() if '"promote"' in line]
+    assert first >= pairs[-1] > 0  # it decides with all that it was judged by
     assert "promote" in said
     assert "it is better" in said

@@ -13,7 +13,8 @@ from schemas.records import Decision, JoinStatus, Observation, Observations, Pol
 from streams.operators.contract import FetchStates, Record, StateKey, WriteStates
 from streams.operators.learn.fold import fold
 from streams.operators.learn.kernel import Learner
-from streams.operators.learn.states import ENTRY_BYTES
+from streams.operators.learn.states import ENTRY_BYTES, NUMBER_BYTES
+from streams.operators.policy_state import OTHER_NUMBERS
 from tests.loops import CODEC
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 WINDOW_US = 130_000_000
 POLICY = registry.spec(registry.create("linucb", {"features": 2}))
-# A state with its name: two arms of two features have about a dozen numbers. Room for three of them.
-STATE_BYTES = ENTRY_BYTES + 600
+APPRENTICE = registry.spec(registry.create("exp3"))
+# A state with its name: two arms of two features have about a dozen numbers, an apprentice two. Room for three of them.
+STATE_BYTES = ENTRY_BYTES + 600 + NUMBER_BYTES * (OTHER_NUMBERS + 2)
 BOUND = 3 * STATE_BYTES
 MOST_OF_A_RECORD = 4  # states that two observations teach
 PARTITIONS = 2
@@ -70,7 +72,9 @@ class Learning:
 
 def observation(number: int, application: str, context: int) -> Observation:
     """Return one observation of a context."""
-    decision = Decision((number % 2,), 0, f"{application}/{context}", POLICY, ("a", "b"), (0.5, 0.5), (1.0, number % 3))
+    arms, apprentice = ("a", "b"), APPRENTICE if number % 3 else ""
+    logged = (0.5, 0.5), (1.0, number % 3), apprentice
+    decision = Decision((number % 2,), 0, f"{application}/{context}", POLICY, arms, *logged)
     losses = (0.25, None) if number % 2 == 0 else (None, 0.75)
     return Observation(f"q{number}", application, str(context), decision, losses, 0.5, None, JoinStatus.JOINED, 0, 0)
 
