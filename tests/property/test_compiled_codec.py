@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from schemas import decoders, encoders
 from schemas.compiling import IS_COMPILED, reader, writer
 from schemas.definitions import CURRENT, RECORDS, readable
+from schemas.records import Promotion
 from tests.samples import ALL
 from tests.strategies import ANY_RECORD
 
@@ -57,7 +58,7 @@ def test_both_write_the_same_bytes_and_read_the_same_record(record: Any) -> None
         assert writer(schema.record, is_compiled=True)(record, HEAD) == written
         compiled, python = both_read(schema, type(record), written, len(HEAD))
         assert compiled == python == (record, len(written))
-    if isinstance(record, tuple):
+    if isinstance(record, tuple) and not isinstance(record, Promotion):  # its guards are a dictionary
         assert hash(compiled[0]) == hash(record)
 
 
