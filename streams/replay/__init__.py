@@ -9,5 +9,8 @@ trace ─▶ as_it_was ─┬─ states     the fold of the observations: what e
                     └─ report     every difference by id, and what cannot be checked
 trace ─▶ what_if ───┬─ changes          of an application: policy, objective, models
                     ├─ recorded_models  answer as recorded, or run
-                    └─ outcomes         unchanged and changed, side by side
+                    ├─ loop             one play: roles on the driver, at the pace of polls
+                    ├─ copied           the other play, in a copy of the process
+                    ├─ outcomes         unchanged and changed, side by side
+                    └─ difference       of their errors, with an interval
 """
