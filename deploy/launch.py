@@ -382,4 +382,5 @@ def launcher(bootstrap: str, redis_url: str, folder: Path) -> Launch:
 
 
 def _without_name(application: Application) -> dict[str, object]:
-    return {key: value for key, value in asdict(application).items() if key != "name"}
+    """Return an application as settings have it; its apprentice is set by a command alone."""
+    return {key: value for key, value in asdict(application).items() if key not in {"name", "apprentice"}}
