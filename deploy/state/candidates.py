@@ -161,7 +161,8 @@ def let_learn(settings: Settings, codec: Codec, name: str, policy: str, instead_
     application = catalog.read(settings, codec, Application).get(name)
     if application is None or application.apprentice == policy or instead_of not in (None, application.apprentice):
         return
-    catalog.publish(settings, codec, [desired.checked(replace(application, apprentice=policy))])
+    news = replace(application, apprentice=policy)
+    catalog.publish(settings, codec, [desired.checked(news) if policy else news])
 
 
 def with_policy(application: Application, spec: str) -> Application:
