@@ -97,7 +97,6 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     given = common.settings.selection
     settings = SelectionSettings(
         common.settings.partitions,
-        topology.MODEL_PARTITIONS,
         margin_us=None if given.margin_ms is None else int(given.margin_ms * 1_000),
         states=given.states,
         cache_bytes=given.cache_bytes,

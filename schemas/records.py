@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from schemas.topics import MODEL_PARTITIONS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -252,6 +254,7 @@ class Model:
     classes: tuple[str, ...] = ()
     # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
     shares: Mapping[str, float] = field(default_factory=dict)
+    partitions: int = MODEL_PARTITIONS  # of the topic with its queries, over which selection spreads them
 
 
 @dataclass(frozen=True, slots=True)

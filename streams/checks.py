@@ -21,6 +21,7 @@ RECORD_BYTES: Final = MAX_BYTES + 16 * 1024
 # A dead letter is cut off where it does not fit; this much must fit, or the role that writes it ends.
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
+ASKED: Final = "ModelQueries"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
@@ -147,7 +148,12 @@ class _Comparison:
         has = f"{{names}} has {found.partitions} partitions instead of {topic.partitions}"
         if found.partitions < topic.partitions:
             advice = f"kafka-topics.sh --alter --topic {self._real(topic.name)} --partitions {topic.partitions}"
+            if topic.value == ASKED:
+                advice = "skysail topics create"
             yield self._fault("partitions", [topic.name], f"{has}, and all are written to; add them: {advice}")
+        elif found.partitions > topic.partitions and topic.value == ASKED:
+            advice = f"set `worker.partitions` to {found.partitions} for this model, and: skysail topics create"
+            yield self._warning("partitions", [topic.name], f"{has}; the others stay empty. To use them {advice}")
         elif found.partitions > topic.partitions > 1:
             yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and their readers idle")
         elif found.partitions > topic.partitions and topic.value != VERBATIM:

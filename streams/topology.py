@@ -25,7 +25,6 @@ MAX_BATCH_BYTES = 2 * 1024 * 1024
 MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
 # A dead letter is its record and the cause.
 DEAD_LETTER_ROOM = 2
-MODEL_PARTITIONS = 4
 # A context of more bytes (UTF-8) is named by its hash of 128 characters.
 MAX_CONTEXT_BYTES = 127
 # The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
@@ -138,7 +137,7 @@ class Topology:
 def build(
     models: Iterable[str],
     partitions: int = 4,
-    model_partitions: int = MODEL_PARTITIONS,
+    model_partitions: Mapping[str, int] | None = None,
     window_ms: int = 600_000,
 ) -> Topology:
     """Build the topology of a deployment.
@@ -146,12 +145,19 @@ def build(
     Args:
         models: names of the deployed models; each has a topic of its own.
         partitions: of the five topics on the circle of data; equal, since a query's records meet in one partition.
-        model_partitions: of each model's topic: the most replicas that can share its queries.
+        model_partitions: of each model's topic, by model: the most replicas that can share its queries. A model that
+            is not named has `topics.MODEL_PARTITIONS`.
         window_ms: the longest feedback window: joiners read one back when they start, learners two.
     """
-    names = tuple(sorted(set(models)))
+    names, counts = tuple(sorted(set(models))), model_partitions or {}
     asked = [
-        Topic(topics.model_queries(name), "ModelQueries", "none", model_partitions, retention_ms=HOUR_MS)
+        Topic(
+            topics.model_queries(name),
+            "ModelQueries",
+            "none",
+            counts.get(name, topics.MODEL_PARTITIONS),
+            retention_ms=HOUR_MS,
+        )
         for name in names
     ]
     circle = _circle(partitions, window_ms)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from streams.topology import MODEL_PARTITIONS
+from schemas.topics import MODEL_PARTITIONS
 
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
@@ -22,7 +22,7 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 # Only values from files are SecretStr. It stands last because any string could be one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
-Replicas: TypeAlias = Annotated[int, Field(gt=0, le=MODEL_PARTITIONS)]
+Partitions: TypeAlias = Annotated[int, Field(gt=0, le=1024)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 Processes: TypeAlias = Annotated[int, Field(ge=0)]
 Module: TypeAlias = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
@@ -190,9 +190,13 @@ class Worker(Section):
     """Target duration of a batch. By default half of the time that the deadline leaves the worker (the best value of
     the last 30 s). It is at least twice the cost of one model call, and up to four times that if the whole time
     allows."""
-    replicas: dict[Name, Replicas] = Field(default_factory=dict)
+    replicas: dict[Name, Partitions] = Field(default_factory=dict)
     """How many workers `skysail run` starts, by model; 1 by default. They share the model's queries. Use more for
-    models that hold Python's lock or need more than one process. More can be started by hand, up to 4 get queries."""
+    models that hold Python's lock or need more than one process. More can be started by hand; as many get queries as
+    the model's topic has partitions."""
+    partitions: dict[Name, Partitions] = Field(default_factory=dict)
+    """Partitions of a model's topic, by model: so many workers can share its queries. Default: 4, or as many as
+    `replicas`. `skysail topics create` adds partitions while everything runs; none are taken away."""
     queue_rows: int = Field(default=4096, gt=0)
     """How many rows may wait in a worker. It stops reading until there is room."""
     queue_mib: int = Field(default=256, gt=0)
@@ -230,6 +234,20 @@ class Worker(Section):
     allowed_batch_sizes: dict[Name, BatchSizes] = Field(default_factory=dict)
     """The batch sizes of a model, by model, rising: for shapes that are fixed or compiled one by one. Smaller batches
     are padded with copies of a row, whose answers are discarded. All sizes are tried when the model is loaded."""
+
+    @model_validator(mode="after")
+    def _enough_partitions(self) -> Self:
+        """Refuse workers that would never get a query."""
+        for model, count in self.partitions.items():
+            if self.replicas.get(model, 1) > count:
+                raise ValueError(
+                    f"{model} has {self.replicas[model]} replicas and {count} partitions: one each at least"
+                )
+        return self
+
+    def spread(self, model: str, now: int = MODEL_PARTITIONS) -> int:
+        """Return how many partitions a model's topic is to have, where it is published with `now`."""
+        return self.partitions.get(model) or max(now, self.replicas.get(model, 1))
 
 
 class Selection(Section):
@@ -367,7 +385,7 @@ class Settings(Section):
 
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
-    partitions: int = Field(default=4, gt=0, le=1024)
+    partitions: Partitions = 4
     """Partitions of the loop's topics. They bound how far the roles scale out, and cannot be changed while policy
     states are kept."""
     replication: int = Field(default=1, gt=0)

@@ -99,7 +99,6 @@ def plan(seed: int, minutes: float | None = None) -> Plan:
         joiner=_joiner(random),
         selection=SelectionSettings(
             PARTITIONS,
-            PARTITIONS,
             remembered=1_000,
             cache_bytes=random.choice((0, 0, 1 << 20)),
             admission=random.random() < 0.3,

@@ -83,6 +83,8 @@ class Configuration:
             self.models.pop(name, None)
         else:
             model = self._codec.decode(Model, record.value)
+            if model.partitions < 1:
+                raise DecodeError("invalid", f"model {model.name}: {model.partitions} partitions; make it at least 1")
             self.models[model.name] = model
             self._note_classes(model)
         self.has_shares = any(model.shares for model in self.models.values())

@@ -162,7 +162,7 @@ class WhatIf:
             "learner": lambda: Learner(codec, own.joiner.memory_us),
             **{worker_role(name): self._worker(name) for name in names},
         }
-        topology = build(names, own.joiner.partitions, own.selection.model_partitions)
+        topology = build(names, own.joiner.partitions, {name: self._models[name].partitions for name in names})
         services = {name: self._outputs.service(name) for name in names}
         driver = Driver(topology, operators, models=services)
         for name in names:

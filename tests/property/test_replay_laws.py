@@ -67,7 +67,7 @@ def recorded(faults: list[Fault], policy: str, changes: dict[str, object]) -> Lo
 def replayed(trace: MemoryTrace) -> Report:
     """Replay what a loop has logged."""
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    return replay(trace, Deployment(SelectionSettings(1, 1), joiner), CODEC)
+    return replay(trace, Deployment(SelectionSettings(1), joiner), CODEC)
 
 
 @settings(max_examples=25, deadline=None)

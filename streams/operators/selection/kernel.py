@@ -59,7 +59,6 @@ class SelectionSettings:
 
     Attributes:
         partitions: of the topics on the circle of data.
-        model_partitions: of each model's topic.
         margin_us: how long before the deadline the answer leaves; the leg back to the client takes 1.2 ms at the median
             and 3.7 at the 99th percentile (measured, one broker). None = 5 ms, of a short objective a tenth.
         states: how many policy states are kept in the process.
@@ -72,7 +71,6 @@ class SelectionSettings:
     """
 
     partitions: int = 4
-    model_partitions: int = 4
     margin_us: int | None = None
     states: int = 100_000
     remembered: int = 20_000
@@ -111,7 +109,7 @@ class Selection(Operator):
         effects: Effects = []
         wanted: list[StateKey] = []
         # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
-        self._turn = (self._turn + 1) % self._settings.model_partitions
+        self._turn += 1
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 self._on_queries(run, now_us, effects, wanted)

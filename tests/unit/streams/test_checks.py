@@ -129,12 +129,23 @@ def test_a_model_topic_with_too_few_partitions_is_a_fault_with_the_command_that_
     (fault,) = counted(ASKED, 2)
 
     assert fault.fault
-    assert f"kafka-topics.sh --alter --topic sky.{ASKED} --partitions 4" in fault.message
+    assert fault.message == (
+        f"sky.{ASKED} has 2 partitions instead of 4, and all are written to; add them: skysail topics create"
+    )
 
 
 def test_a_model_topic_with_too_many_partitions_is_a_warning() -> None:
     """It works; a replica may sit on partitions that stay empty."""
     (warning,) = counted(ASKED, 6)
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+    assert "set `worker.partitions` to 6 for this model" in warning.message
+
+
+def test_a_model_topic_of_one_partition_may_have_more() -> None:
+    """A small model's topic: what is not written to costs nothing."""
+    small = build(["knn"], model_partitions={"knn": 1}, window_ms=600_000)
+    (warning,) = checked({ASKED: replace(perfect()[ASKED], partitions=2)}, small)
 
     assert (warning.aspect, warning.fault) == ("partitions", False)
 

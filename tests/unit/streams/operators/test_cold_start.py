@@ -20,7 +20,7 @@ class Reading:
     """A selection kernel, and the state keys that it wants."""
 
     def __init__(self, policy: str, *, per_context: bool = True) -> None:
-        self.kernel = Selection(CODEC, SelectionSettings(partitions=1, model_partitions=1))
+        self.kernel = Selection(CODEC, SelectionSettings(partitions=1))
         self.kernel.on_assigned({0: 0})
         application = Application("digits", ("a", "b"), policy, per_context=per_context)
         record = Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))
