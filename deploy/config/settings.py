@@ -283,6 +283,14 @@ class Joiner(Section):
     """How long feedback waits for its prediction before it becomes a dead letter, `unmatched`."""
     window_s: float = Field(default=600.0, gt=0, le=604_800)
     """The longest window of any application. A starting joiner reads back one such window, a starting learner two."""
+    waiting_mib: MiB = 1_465
+    """The memory for predictions that wait for their feedback, at half a KiB each (three million by default). An
+    application may hold as much as it leaves free; its predictions beyond that are counted and not learnt from. Set it
+    to 1/2048 of the predictions whose feedback one joiner waits for at a time: the rate of queries, divided by the
+    joiners, times the window, or times the usual delay where all get feedback."""
+    early_mib: MiB = 196
+    """The memory for feedback that comes before its prediction, at half a KiB each (400,000 by default). A partition
+    may hold as much as it leaves free; beyond that feedback becomes a dead letter, `over_limit`."""
     large_mib: int = Field(default=64, gt=0)
     """How many MiB waiting records may have beyond 1 KiB each, feedback beyond 128 bytes. Predictions get half of it;
     early feedback and the outputs of shadows get a quarter each. An application (or a partition's feedback, or a model)
