@@ -21,7 +21,7 @@ from tests.deployments import Toy, deployed
 from workers.packages.packaging import package_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from deploy.local.redis import RedisServer
@@ -81,20 +81,18 @@ async def test_the_queries_of_a_worker_that_stands_still_go_to_the_other(
     assert asker.answered == 2 * COUNT
 
 
-async def asked_until(there: Deployed, seen: Callable[[], bool]) -> int:
-    """Ask query after query until something is seen; returns how many, all of which the model has answered."""
-    count = 0
+async def ask_until(there: Deployed, seen: Callable[[], Awaitable[bool]]) -> None:
+    """Ask query after query until something is seen; the model answers all of them."""
     async with asyncio.timeout(SECONDS):
-        while not seen():
+        while not await seen():
             answers = await asyncio.gather(*(there.client.predict("slow", [1.0]) for _ in range(4)))
             assert [one.status for one in answers] == [Status.COMPLETE] * 4
-            count += 4
-    return count
 
 
-def partitions_asked(there: Deployed) -> set[int]:
-    """Return the partitions of the model's topic that hold queries."""
-    return {record.partition for record in there.watch.records[topics.model_queries("slow")]}
+async def partitions_read(there: Deployed) -> set[int]:
+    """Return the partitions of the model's topic from which workers have taken queries."""
+    committed = await there.watch.committed("worker.slow")
+    return {number for (topic, number), offset in committed.items() if topic == topics.model_queries("slow") and offset}
 
 
 @BUSY
@@ -109,12 +107,11 @@ async def test_eight_workers_of_a_model_all_get_queries(
     ) as there:
         everybody = {f"worker.slow@{number}" for number in range(1, 9)}
 
-        def all_have_answered() -> bool:
+        async def all_have_answered() -> bool:
             batches = there.watch.decoded(ModelPredictions, topics.MODEL_PREDICTIONS)
             return {batch.worker for batch in batches} == everybody
 
-        await asked_until(there, all_have_answered)
-        assert partitions_asked(there) == {*range(8)}
+        await ask_until(there, all_have_answered)
 
 
 @BUSY
@@ -126,13 +123,15 @@ async def test_partitions_that_are_added_while_everything_runs_are_used_and_no_q
     async with deployed(
         *(kafka, redis_server.url, prefix, tmp_path, models, applications), roles=("selection", "worker")
     ) as there:
-        await asked_until(there, lambda: partitions_asked(there) == {*range(4)})
         wide = there.settings.model_copy(update={"worker": Worker(partitions={"slow": 7})})
         told = [finding.message for finding in desired.unspread(wide, desired.known_models(wide, there.codec))]
         assert [message.rpartition(": ")[2] for message in told] == ["skysail topics create"]
         adding = asyncio.create_task(asyncio.to_thread(desired.spread_out, wide, there.codec))
-        await asked_until(there, lambda: adding.done() and partitions_asked(there) == {*range(7)})
+
+        async def all_are_read() -> bool:
+            return adding.done() and await partitions_read(there) == {*range(7)}
+
+        await ask_until(there, all_are_read)
         assert adding.result() == {"slow": 7}
-        await there.watch.all_committed("worker.slow", topics.model_queries("slow"))
         assert desired.unspread(wide, desired.known_models(wide, there.codec)) == []
         assert desired.spread_out(wide, there.codec) == {}
