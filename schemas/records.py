@@ -237,6 +237,7 @@ class Application:
     missing: str = "leave_out"  # leave_out | running_mean: the substitute for a model that has not answered in time
     max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
     span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
+    spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
 DEAD_LETTER_ROOM = 2
 # A context of more bytes (UTF-8) is named by its hash of 128 characters.
 MAX_CONTEXT_BYTES = 127
+# Between application and context in a state's name: contexts in the application's partition, or in all partitions.
+TOGETHER, SPREAD = "/", ":"
 # The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
 # no right to create one.
 CONTROL_TABLE = "control-live-changelog"
@@ -285,11 +287,13 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
 
 def application_of(name: str) -> str:
     """Return the application that a policy state belongs to."""
-    return name.partition("/")[0]
+    return name.partition(TOGETHER)[0].partition(SPREAD)[0]
 
 
-def state_name(application: str, context: str | None) -> str:
+def state_name(application: str, context: str | None, *, is_spread: bool = False) -> str:
     """Name a policy state: the application's own, or the one of a context (user, session, region) of it.
+
+    The name says by itself in which partition it lies: whoever meets it needs to know nothing of the application.
 
     A long context is named by its hash, which is longer than any that stands for itself: contexts are a client's, and
     their names are kept in every process and in Redis.
@@ -298,16 +302,18 @@ def state_name(application: str, context: str | None) -> str:
         return application
     if len(context) * 4 > MAX_CONTEXT_BYTES and len(encoded := context.encode()) > MAX_CONTEXT_BYTES:
         context = hashlib.blake2b(encoded).hexdigest()  # 128 characters
-    return f"{application}/{context}"
+    return f"{application}{SPREAD if is_spread else TOGETHER}{context}"
 
 
 def state_partition(name: str, partitions: int) -> int:
     """Return the `observations` partition of a state, so that exactly one learner writes it.
 
-    By the application: its contexts start from what all of them have taught, and that is one fold over one partition.
+    Usually by the application: its contexts start from what all of them have taught, and that is one fold over one
+    partition. Spread contexts lie each by its own name, and start from what those of their partition have taught.
     CRC-32: both ends are ours, and it costs 0.1 us where Java's murmur2 in Python costs 5.
     """
-    return zlib.crc32(application_of(name).encode()) % partitions
+    application, spread, _ = name.partition(TOGETHER)[0].partition(SPREAD)
+    return zlib.crc32((name if spread else application).encode()) % partitions
 
 
 def describe(topology: Topology) -> str:

@@ -361,6 +361,10 @@ class ApplicationSettings(Section):
     """Whether each context (user, session, region) has a policy state of its own. A new context starts from what all
     have taught, weighted lightly, so that its own feedback soon outweighs it. It counts as one observation of each
     model; `exp3`, `exp4` and `timely` start with half the weights."""
+    spread: bool = False
+    """Whether the contexts lie in all partitions, so that several learners and nodes of a Redis cluster share them. A
+    new context then starts from what the contexts of its partition have taught. For applications with more observations
+    than one learner can fold. To change it is to start all contexts anew."""
     slo_ms: float = Field(default=100.0, gt=0)
     """The objective: a query is answered this long after it was sent, with the outputs that are there by then."""
     max_slo_ms: float | None = Field(default=None, gt=0)

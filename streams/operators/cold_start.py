@@ -1,8 +1,8 @@
 """What a context (user, session, region) starts from when it is met for the first time.
 
 If the policy has a `start`, an observation of a context also teaches the application's own state. That state holds what
-is true of all contexts, and a new context starts from it. Both states lie in the application's partition of the log, so
-each is a fold over one partition.
+is true of all contexts, and a new context starts from it. Both states lie in one partition of the log, so each is a
+fold over one partition. Where an application spreads its contexts, each partition has a common state of its own.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
+from streams.topology import SPREAD, TOGETHER, application_of
 
 if TYPE_CHECKING:
     from policies.contract import Policy
@@ -103,7 +104,9 @@ def check(application: Application) -> None:
     longest_ms = application.max_slo_ms
     faults = {
         f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
-        "its name has a '/', which separates application and context": "/" in application.name,
+        f"its name has a '{TOGETHER}' or '{SPREAD}', which separate application and context": (
+            application_of(application.name) != application.name
+        ),
         "it has no models": not application.models,
         f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
         f"max_slo_ms is {longest_ms}; make it positive": longest_ms is not None and not longest_ms > 0,

@@ -178,11 +178,14 @@ class Selection(Operator):
 
     def _common_states(self) -> list[StateKey]:
         """Return the states that decide for applications, or where those of their contexts start."""
-        return [
-            _state_key(name, None, self._settings.partitions)
-            for name, deployed in self._configuration.applications.items()
-            if not deployed.application.per_context or has_shared_prior(deployed.policy)
-        ]
+        found: list[StateKey] = []
+        for name, deployed in self._configuration.applications.items():
+            application = deployed.application
+            if application.per_context and application.spread and has_shared_prior(deployed.policy):
+                found += [StateKey(number, name) for number in range(self._settings.partitions)]
+            elif not application.per_context or has_shared_prior(deployed.policy):
+                found.append(_state_key(name, None, self._settings.partitions))
+        return found
 
     def _described(self) -> dict[str, float]:
         """Return how often each model was asked, and each application's policy and weights of its global state."""
@@ -279,7 +282,7 @@ class Selection(Operator):
         """Return the arms that decide a query, noted in `common` if they decide all; None: it waits for a state."""
         application = deployed.application
         context = pending.context if application.per_context else None
-        key = _state_key(application.name, context, self._settings.partitions)
+        key = _state_key(application.name, context, self._settings.partitions, is_spread=application.spread)
         arms = self._states.arms(key, deployed.policy, application.models, application.name)
         if arms is not None:
             if self._states.is_stale(key, now_us):
@@ -322,14 +325,14 @@ class Selection(Operator):
         return arms_of(deployed.policy, deployed.application.models, key.name, None)
 
 
-def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
+def _state_key(application: str, context: str | None, partitions: int, *, is_spread: bool = False) -> StateKey:
     """Name the state that decides; names of long contexts are not kept: a client may send any number of them."""
     is_long = context is not None and len(context) > MAX_CONTEXT_BYTES
-    return (_named if is_long else _known)(application, context, partitions)
+    return (_named if is_long else _known)(application, context, partitions, is_spread)
 
 
-def _named(application: str, context: str | None, partitions: int) -> StateKey:
-    name = state_name(application, context)
+def _named(application: str, context: str | None, partitions: int, is_spread: bool) -> StateKey:
+    name = state_name(application, context, is_spread=is_spread)
     return StateKey(state_partition(name, partitions), name)
 
 
