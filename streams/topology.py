@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from schemas import topics
@@ -63,8 +63,9 @@ class Topic:
     needed_ms: int = 0  # roles read this much back when they start; with a shorter retention they forget
     timestamps: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     max_bytes: int = MAX_BATCH_BYTES
-    # Clients write it. The broker unpacks compressed batches, so that no role has to unpack a stranger's gigabytes.
-    from_clients: bool = False
+    # As the broker stores it; empty = as it is written. What clients write is unpacked there, so that no role has to
+    # unpack a stranger's gigabytes. What is kept for long is compressed there: observations are much alike.
+    compression: Literal["", "uncompressed", "zstd"] = ""
 
     def config(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka names it."""
@@ -73,7 +74,7 @@ class Topic:
             "cleanup.policy": self.cleanup,
             "max.message.bytes": str(self.max_bytes),
             "message.timestamp.type": self.timestamps,
-            **({"compression.type": "uncompressed"} if self.from_clients else {}),
+            **({"compression.type": self.compression} if self.compression else {}),
             **kept,
         }
 
@@ -141,6 +142,7 @@ def build(
     partitions: int = 4,
     model_partitions: Mapping[str, int] | None = None,
     window_ms: int = 600_000,
+    retention_ms: Mapping[str, int] | None = None,
 ) -> Topology:
     """Build the topology of a deployment.
 
@@ -150,6 +152,7 @@ def build(
         model_partitions: of each model's topic, by model: the most replicas that can share its queries. A model that
             is not named has `topics.MODEL_PARTITIONS`.
         window_ms: the longest feedback window: joiners read one back when they start, learners two.
+        retention_ms: how long topics on the circle of data are kept, by name, where it is not the usual time.
     """
     names, counts = tuple(sorted(set(models))), model_partitions or {}
     asked = [
@@ -162,7 +165,8 @@ def build(
         )
         for name in names
     ]
-    circle = _circle(partitions, window_ms)
+    kept = retention_ms or {}
+    circle = [replace(one, retention_ms=kept.get(one.name, one.retention_ms)) for one in _circle(partitions, window_ms)]
     consumed = (
         *circle,
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
@@ -205,7 +209,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             "context, else query_id",
             partitions,
             max_bytes=MAX_CLIENT_BATCH_BYTES,
-            from_clients=True,
+            compression="uncompressed",
         ),
         Topic(
             topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
@@ -222,7 +226,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             retention_ms=7 * DAY_MS,
             needed_ms=window_ms,
             max_bytes=MAX_CLIENT_BATCH_BYTES,
-            from_clients=True,
+            compression="uncompressed",
         ),
         Topic(
             topics.OBSERVATIONS,
@@ -232,6 +236,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             retention_ms=365 * DAY_MS,
             needed_ms=2 * window_ms + MINUTE_MS,
             timestamps="LogAppendTime",  # monotonic, so that the learner's window is the same on every reading
+            compression="zstd",
         ),
     ]
 

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, fi
 
 from schemas.topics import MODEL_PARTITIONS
 
+DAY_S = 86_400
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -23,6 +24,7 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
 Partitions: TypeAlias = Annotated[int, Field(gt=0, le=1024)]
+Kept: TypeAlias = Literal["queries", "predictions", "feedback", "observations"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 Processes: TypeAlias = Annotated[int, Field(ge=0)]
 Module: TypeAlias = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
@@ -400,6 +402,10 @@ class Settings(Section):
     partitions: Partitions = 4
     """Partitions of the loop's topics. They bound how far the roles scale out, and cannot be changed while policy
     states are kept."""
+    retention_days: dict[Kept, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """How long topics are kept. Default: `queries` 1 day, `predictions` and `feedback` 7, `observations` 365. Replay
+    and evaluation read what is kept, or a recorded trace. Topics that exist keep their own time: change it with
+    `kafka-configs.sh --alter`."""
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
@@ -425,3 +431,15 @@ class Settings(Section):
     the folder of the settings file; in the environment they start where the command is started."""
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside those of `skysail app create`."""
+
+    @model_validator(mode="after")
+    def _kept_for_long_enough(self) -> Self:
+        """Refuse retention that is shorter than what roles read back when they start."""
+        window_s = self.joiner.window_s
+        needed_s = {"predictions": window_s, "feedback": window_s, "observations": 2 * window_s + 60}
+        for topic, days in self.retention_days.items():
+            if days * DAY_S < needed_s.get(topic, 0):
+                raise ValueError(
+                    f"retention_days.{topic} is {days:g}: roles read back {needed_s[topic]:g} s of it when they start"
+                )
+        return self

@@ -125,7 +125,13 @@ def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
     counts = {
         name: settings.worker.spread(name) if model is None else model.partitions for name, model in apart.items()
     }
-    return topology.build(apart, settings.partitions, counts, window_ms=int(settings.joiner.window_s * 1000))
+    return topology.build(
+        apart,
+        settings.partitions,
+        counts,
+        window_ms=int(settings.joiner.window_s * 1000),
+        retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.retention_days.items()},
+    )
 
 
 def known_models(settings: Settings, codec: Codec) -> dict[str, Model | None]:

@@ -258,6 +258,14 @@ def test_a_topic_of_clients_that_keeps_what_comes_compressed_is_a_fault(name: st
     assert configured(topics.PREDICTIONS, "compression.type", kind) == []
 
 
+@pytest.mark.parametrize(("kind", "is_told"), [("producer", True), ("uncompressed", True), ("gzip", False)])
+def test_observations_that_are_stored_as_they_are_written_are_a_warning(kind: str, *, is_told: bool) -> None:
+    """They are kept for a year."""
+    found = configured(topics.OBSERVATIONS, "compression.type", kind)
+    assert [(one.aspect, one.fault) for one in found] == [("compression.type", False)] * is_told
+    assert all("--add-config compression.type=zstd" in one.message for one in found)
+
+
 def test_a_dead_letter_fits_beside_what_is_wrong_with_it() -> None:
     """Its topic takes twice what its source takes, and clients' topics what any client library sends in one batch."""
     limits = {name: topic.max_bytes for name, topic in TOPOLOGY.topics.items()}
