@@ -54,9 +54,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 VERSION = metadata.version("skysail")  # for the headers of dead letters
-# The joiner holds one record for each waiting prediction, for its window: far more than other roles hold.
-# Above the kernel's own bounds (see `JoinerSettings`), so that those decide.
-JOINER_OUTSTANDING = 4_000_000
+# The joiner holds one record for each waiting prediction, for its window: far more than other roles hold. So many more
+# than its kernel's own bounds (see `JoinerSettings`), so that those decide.
+JOINER_SPARE = 600_000
+# A waiting prediction takes 340 to 520 bytes (two to ten arms, a context; measured), early feedback 450.
+WAITING_BYTES = 512
 # A record of observations may hold 64, each a few microseconds to fold.
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
@@ -97,7 +99,6 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     given = common.settings.selection
     settings = SelectionSettings(
         common.settings.partitions,
-        topology.MODEL_PARTITIONS,
         margin_us=None if given.margin_ms is None else int(given.margin_ms * 1_000),
         states=given.states,
         cache_bytes=given.cache_bytes,
@@ -124,24 +125,28 @@ def joiner(common: Shared) -> RoleLoop:
     from streams.operators.join.kernel import Joiner
 
     # No topic is read while too much is on its way out: feedback may lead to dead letters as large as itself.
+    settings = joiner_settings(common.settings)
     role = _role(
         "joiner",
         common,
-        outstanding=JOINER_OUTSTANDING,
+        outstanding=settings.predictions + settings.feedback + JOINER_SPARE,
         linger_s=common.settings.kafka.linger_ms / 1000,
         wrote=frozenset((topics.OBSERVATIONS, number) for number in range(common.settings.partitions)),
     )
-    return _loop(role, Joiner(common.codec, _joiner_settings(common)), common)
+    return _loop(role, Joiner(common.codec, settings), common)
 
 
-def _joiner_settings(common: Shared) -> JoinerSettings:
+def joiner_settings(settings: Settings) -> JoinerSettings:
+    """Return what the settings make of the joiner's kernel."""
     from streams.operators.join.kernel import JoinerSettings
 
-    given = common.settings.joiner
+    given = settings.joiner
     return JoinerSettings(
-        common.settings.partitions,
+        settings.partitions,
         int(given.window_s * 1e6),
         int(given.early_s * 1e6),
+        predictions=(given.waiting_mib << 20) // WAITING_BYTES,
+        feedback=(given.early_mib << 20) // WAITING_BYTES,
         large_bytes=given.large_mib << 20,
     )
 
@@ -153,7 +158,7 @@ def learner(common: Shared) -> RoleLoop:
     given = common.settings.learner
     return _loop(
         _role("learner", common, linger_s=common.settings.kafka.linger_ms / 1000, at_once=LEARNER_AT_ONCE),
-        Learner(common.codec, _joiner_settings(common).memory_us, given.states, given.states_mib << 20),
+        Learner(common.codec, joiner_settings(common.settings).memory_us, given.states, given.states_mib << 20),
         common,
         _store(common),
     )
@@ -337,7 +342,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
     promoting = Promoting(
         lambda topics_, since_us: KafkaBroadcast(common.kafka, topics_, since_us),
         common.codec,
-        _joiner_settings(common).memory_us,
+        joiner_settings(common.settings).memory_us,
         given.control.ids_mib << 20,
         Deployed(given, common.codec),
     )

@@ -40,6 +40,7 @@ from load.scenarios import (
     seeds,
     simulated,
     specialists,
+    spread,
     straggler,
     takeover,
 )
@@ -188,6 +189,13 @@ _OWN = (
         "every policy on the same recorded answers: models that stay, break, know one user, feedback that is late",
         tables=policies.tables,
         page=policies.page,
+        short=True,
+        offline=True,
+    ),
+    Scenario(
+        spread,
+        "contexts that start from what those of their partition have taught, beside what all have",
+        tables=spread.tables,
         short=True,
         offline=True,
     ),

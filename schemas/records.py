@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
+from schemas.topics import MODEL_PARTITIONS
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -239,6 +241,7 @@ class Application:
     max_slo_ms: float | None = None  # the longest objective that a query may ask for; None = ten times slo_ms
     span: float | None = None  # of `absolute` and `squared`: the error that costs 1; None = learnt from the errors seen
     apprentice: str = ""  # a policy that learns along, as `policies.registry.spec()` writes it; "" = none
+    spread: bool = False  # whether the contexts lie in all partitions of `observations`, instead of one
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +259,7 @@ class Model:
     classes: tuple[str, ...] = ()
     # Versions beside this one and the share of queries that each answers (a canary); 0 = a shadow, which never answers.
     shares: Mapping[str, float] = field(default_factory=dict)
+    partitions: int = MODEL_PARTITIONS  # of the topic with its queries, over which selection spreads them
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,20 @@ PROMOTIONS: Final = "promotions"
 # Between name and version in keys of `models`; the record under the bare name is the version that serves.
 MODEL_VERSION: Final = "@"
 
+# Of a model's topic, unless the model's record says otherwise.
+MODEL_PARTITIONS: Final = 4
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}", re.ASCII)
 
 
 def model_queries(model: str) -> str:
     """Return the topic of one model's queries."""
     return f"models.{model}.queries"
+
+
+def asked_model(topic: str) -> str:
+    """Return the model whose queries a topic holds: the reverse of `model_queries`."""
+    return topic.removeprefix("models.").removesuffix(".queries")
 
 
 def model_version(model: str, version: str) -> str:

@@ -21,9 +21,12 @@ RECORD_BYTES: Final = MAX_BYTES + 16 * 1024
 # A dead letter is cut off where it does not fit; this much must fit, or the role that writes it ends.
 DEAD_LETTER_BYTES: Final = 144 * 1024
 VERBATIM: Final = "verbatim"
+ASKED: Final = "ModelQueries"
 MIN_IN_SYNC: Final = "min.insync.replicas"
 # What a role relies on; a broker may keep some of it to itself.
 COMPRESSION: Final = "compression.type"
+UNCOMPRESSED: Final = "uncompressed"
+AS_WRITTEN: Final = "producer"
 LOOKED_AT: Final = frozenset({"cleanup.policy", "retention.ms", "message.timestamp.type", "max.message.bytes"})
 # These pass while topics are being created or brokers come up.
 PASSING: Final = frozenset({"existence", "leader"})
@@ -85,7 +88,7 @@ def check(
 
 
 def _looked_at(topic: Topic) -> frozenset[str]:
-    return LOOKED_AT | {COMPRESSION} if topic.from_clients else LOOKED_AT
+    return LOOKED_AT | {COMPRESSION} if topic.compression else LOOKED_AT
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,12 @@ class _Comparison:
         has = f"{{names}} has {found.partitions} partitions instead of {topic.partitions}"
         if found.partitions < topic.partitions:
             advice = f"kafka-topics.sh --alter --topic {self._real(topic.name)} --partitions {topic.partitions}"
+            if topic.value == ASKED:
+                advice = "skysail topics create"
             yield self._fault("partitions", [topic.name], f"{has}, and all are written to; add them: {advice}")
+        elif found.partitions > topic.partitions and topic.value == ASKED:
+            advice = f"set `worker.partitions` to {found.partitions} for this model, and: skysail topics create"
+            yield self._warning("partitions", [topic.name], f"{has}; the others stay empty. To use them {advice}")
         elif found.partitions > topic.partitions > 1:
             yield self._warning("partitions", [topic.name], f"{has}; the others stay empty, and their readers idle")
         elif found.partitions > topic.partitions and topic.value != VERBATIM:
@@ -182,7 +190,7 @@ class _Comparison:
             yield from self._timestamps(topic, config["message.timestamp.type"])
         if "max.message.bytes" in config:
             yield from self._size(topic, int(config["max.message.bytes"]))
-        if COMPRESSION in config and topic.from_clients:
+        if COMPRESSION in config and topic.compression:
             yield from self._compression(topic, config[COMPRESSION])
 
     def _in_sync(self, topic: Topic, found: Found) -> Iterator[Finding]:
@@ -218,10 +226,12 @@ class _Comparison:
         yield self._set(topic, "message.timestamp.type", kind, topic.timestamps, why, fault=is_log)
 
     def _compression(self, topic: Topic, kind: str) -> Iterator[Finding]:
-        wanted = topic.config()[COMPRESSION]
-        if kind != wanted:
+        wanted = topic.compression
+        if wanted == UNCOMPRESSED != kind:
             why = "a client's few kilobytes could be gigabytes for its readers; brokers then unpack and refuse them"
             yield self._set(topic, COMPRESSION, kind, wanted, why, fault=True)
+        elif wanted != UNCOMPRESSED and kind in {UNCOMPRESSED, AS_WRITTEN}:
+            yield self._set(topic, COMPRESSION, kind, wanted, "it takes about three times the disk", fault=False)
 
     def _size(self, topic: Topic, limit: int) -> Iterator[Finding]:
         key = "max.message.bytes"

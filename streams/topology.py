@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from schemas import topics
@@ -25,9 +25,10 @@ MAX_BATCH_BYTES = 2 * 1024 * 1024
 MAX_CLIENT_BATCH_BYTES = 1024 * 1024 + 12
 # A dead letter is its record and the cause.
 DEAD_LETTER_ROOM = 2
-MODEL_PARTITIONS = 4
 # A context of more bytes (UTF-8) is named by its hash of 128 characters.
 MAX_CONTEXT_BYTES = 127
+# Between application and context in a state's name: contexts in the application's partition, or in all partitions.
+TOGETHER, SPREAD = "/", ":"
 # The changelog of the control page's table, as Faust names it. It is created with the other topics, so that Faust needs
 # no right to create one.
 CONTROL_TABLE = "control-live-changelog"
@@ -65,8 +66,9 @@ class Topic:
     needed_ms: int = 0  # roles read this much back when they start; with a shorter retention they forget
     timestamps: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
     max_bytes: int = MAX_BATCH_BYTES
-    # Clients write it. The broker unpacks compressed batches, so that no role has to unpack a stranger's gigabytes.
-    from_clients: bool = False
+    # As the broker stores it; empty = as it is written. What clients write is unpacked there, so that no role has to
+    # unpack a stranger's gigabytes. What is kept for long is compressed there: observations are much alike.
+    compression: Literal["", "uncompressed", "zstd"] = ""
 
     def config(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka names it."""
@@ -75,7 +77,7 @@ class Topic:
             "cleanup.policy": self.cleanup,
             "max.message.bytes": str(self.max_bytes),
             "message.timestamp.type": self.timestamps,
-            **({"compression.type": "uncompressed"} if self.from_clients else {}),
+            **({"compression.type": self.compression} if self.compression else {}),
             **kept,
         }
 
@@ -141,23 +143,33 @@ class Topology:
 def build(
     models: Iterable[str],
     partitions: int = 4,
-    model_partitions: int = MODEL_PARTITIONS,
+    model_partitions: Mapping[str, int] | None = None,
     window_ms: int = 600_000,
+    retention_ms: Mapping[str, int] | None = None,
 ) -> Topology:
     """Build the topology of a deployment.
 
     Args:
         models: names of the deployed models; each has a topic of its own.
         partitions: of the five topics on the circle of data; equal, since a query's records meet in one partition.
-        model_partitions: of each model's topic: the most replicas that can share its queries.
+        model_partitions: of each model's topic, by model: the most replicas that can share its queries. A model that
+            is not named has `topics.MODEL_PARTITIONS`.
         window_ms: the longest feedback window: joiners read one back when they start, learners two.
+        retention_ms: how long topics on the circle of data are kept, by name, where it is not the usual time.
     """
-    names = tuple(sorted(set(models)))
+    names, counts = tuple(sorted(set(models))), model_partitions or {}
     asked = [
-        Topic(topics.model_queries(name), "ModelQueries", "none", model_partitions, retention_ms=HOUR_MS)
+        Topic(
+            topics.model_queries(name),
+            "ModelQueries",
+            "none",
+            counts.get(name, topics.MODEL_PARTITIONS),
+            retention_ms=HOUR_MS,
+        )
         for name in names
     ]
-    circle = _circle(partitions, window_ms)
+    kept = retention_ms or {}
+    circle = [replace(one, retention_ms=kept.get(one.name, one.retention_ms)) for one in _circle(partitions, window_ms)]
     consumed = (
         *circle,
         Topic(topics.APPLICATIONS, "Application", "name", 1, "compact"),
@@ -200,7 +212,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             "context, else query_id",
             partitions,
             max_bytes=MAX_CLIENT_BATCH_BYTES,
-            from_clients=True,
+            compression="uncompressed",
         ),
         Topic(
             topics.MODEL_PREDICTIONS, "ModelPredictions", "none (explicit partition)", partitions, retention_ms=HOUR_MS
@@ -217,7 +229,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             retention_ms=7 * DAY_MS,
             needed_ms=window_ms,
             max_bytes=MAX_CLIENT_BATCH_BYTES,
-            from_clients=True,
+            compression="uncompressed",
         ),
         Topic(
             topics.OBSERVATIONS,
@@ -227,6 +239,7 @@ def _circle(partitions: int, window_ms: int) -> list[Topic]:
             retention_ms=365 * DAY_MS,
             needed_ms=2 * window_ms + MINUTE_MS,
             timestamps="LogAppendTime",  # monotonic, so that the learner's window is the same on every reading
+            compression="zstd",
         ),
     ]
 
@@ -282,11 +295,13 @@ def _nodes(models: tuple[str, ...]) -> tuple[Node, ...]:
 
 def application_of(name: str) -> str:
     """Return the application that a policy state belongs to."""
-    return name.partition("/")[0]
+    return name.partition(TOGETHER)[0].partition(SPREAD)[0]
 
 
-def state_name(application: str, context: str | None) -> str:
+def state_name(application: str, context: str | None, *, is_spread: bool = False) -> str:
     """Name a policy state: the application's own, or the one of a context (user, session, region) of it.
+
+    The name says by itself in which partition it lies: whoever meets it needs to know nothing of the application.
 
     A long context is named by its hash, which is longer than any that stands for itself: contexts are a client's, and
     their names are kept in every process and in Redis.
@@ -295,16 +310,18 @@ def state_name(application: str, context: str | None) -> str:
         return application
     if len(context) * 4 > MAX_CONTEXT_BYTES and len(encoded := context.encode()) > MAX_CONTEXT_BYTES:
         context = hashlib.blake2b(encoded).hexdigest()  # 128 characters
-    return f"{application}/{context}"
+    return f"{application}{SPREAD if is_spread else TOGETHER}{context}"
 
 
 def state_partition(name: str, partitions: int) -> int:
     """Return the `observations` partition of a state, so that exactly one learner writes it.
 
-    By the application: its contexts start from what all of them have taught, and that is one fold over one partition.
+    Usually by the application: its contexts start from what all of them have taught, and that is one fold over one
+    partition. Spread contexts lie each by its own name, and start from what those of their partition have taught.
     CRC-32: both ends are ours, and it costs 0.1 us where Java's murmur2 in Python costs 5.
     """
-    return zlib.crc32(application_of(name).encode()) % partitions
+    application, spread, _ = name.partition(TOGETHER)[0].partition(SPREAD)
+    return zlib.crc32((name if spread else application).encode()) % partitions
 
 
 def describe(topology: Topology) -> str:

@@ -29,7 +29,7 @@ class Cached:
     def __init__(self, *models: str, cache_bytes: int = MIB, admission: bool = False, policy: str = "exp4") -> None:
         self.now_us = NOW
         self.predictions: list[Prediction] = []
-        settings = SelectionSettings(partitions=4, model_partitions=1, cache_bytes=cache_bytes, admission=admission)
+        settings = SelectionSettings(partitions=4, cache_bytes=cache_bytes, admission=admission)
         self.kernel = Selection(CODEC, settings)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
         application = Application("digits", models, policy, default_output=-1, slo_ms=100)
@@ -44,7 +44,7 @@ class Cached:
 
     def deploy(self, model: str, version: str, digest: str = "", shares: Mapping[str, float] | None = None) -> None:
         """Publish a version of a model, with others beside it."""
-        deployed = Model(model, version, "function", "", digest, "label", None, (), shares=shares or {})
+        deployed = Model(model, version, "function", "", digest, "label", None, (), shares=shares or {}, partitions=1)
         self._configure(topics.MODELS, model, CODEC.encode(deployed))
 
     def ask(

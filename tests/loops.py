@@ -99,7 +99,9 @@ def model_predictions(
 
 def version(model: str, name: str = "1", shares: Mapping[str, float] | None = None) -> Model:
     """Make the record of a version of a model, with others beside it."""
-    return Model(model, name, "function", name, f"digest {name}", "label", "float32", (1,), shares=shares or {})
+    return Model(
+        model, name, "function", name, f"digest {name}", "label", "float32", (1,), shares=shares or {}, partitions=1
+    )
 
 
 def served(
@@ -145,7 +147,7 @@ class Loop:
 
     def __post_init__(self) -> None:
         """Start all roles and publish the configuration."""
-        selection = SelectionSettings(self.partitions, model_partitions=1, margin_us=self.margin_us)
+        selection = SelectionSettings(self.partitions, margin_us=self.margin_us)
         joiner = JoinerSettings(partitions=self.partitions, window_us=60_000_000, early_us=5_000_000)
         operators: dict[str, Callable[[], Operator]] = {
             "selection": lambda: Selection(CODEC, selection),
@@ -153,7 +155,7 @@ class Loop:
             "learner": lambda: Learner(CODEC, 130_000_000),
             **{worker_role(name): self._worker(name) for name in self.models},
         }
-        topology = build(self.models, self.partitions, model_partitions=1)
+        topology = build(self.models, self.partitions, dict.fromkeys(self.models, 1))
         services = {name: served(answer) for name, answer in self.models.items()}
         self.driver = Driver(topology, operators, self.faults, services)
         self.configure(self.application)

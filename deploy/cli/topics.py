@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 skysail topics describe                who reads and writes what
-skysail topics create                  create missing topics
+skysail topics create                  create missing topics and partitions
 skysail topics check                   what is wrong and what to do; exit code 1 on a fault
 """
 
@@ -34,12 +34,20 @@ def topics() -> None:
 @json_option
 @with_settings
 def create_(settings: Settings, *, as_json: bool) -> None:
-    """Create missing topics; existing ones stay as they are."""
-    created = [f"{settings.prefix}.{name}" for name in create(settings, desired.current(settings, codec_for(settings)))]
+    """Create missing topics, and add the partitions that `worker.partitions` wants; all else stays as it is.
+
+    Partitions are added while everything runs. Selection uses them once the model's workers read them, some ten
+    seconds later.
+    """
+    codec = codec_for(settings)
+    created = create(settings, desired.build(settings, desired.known_models(settings, codec)))
+    spread = desired.spread_out(settings, codec)
     if as_json:
-        print_json({"created": created})
-    else:
-        click.echo("\n".join(f"created {name}" for name in created) or "nothing was missing")
+        print_json({"created": [f"{settings.prefix}.{name}" for name in created], "spread": spread})
+        return
+    told = [f"created {settings.prefix}.{name}" for name in created]
+    told += [f"the queries of {name} are spread over {count} partitions now" for name, count in spread.items()]
+    click.echo("\n".join(told) or "nothing was missing")
 
 
 @topics.command("check")
@@ -47,7 +55,8 @@ def create_(settings: Settings, *, as_json: bool) -> None:
 @with_settings
 def check_(settings: Settings, *, as_json: bool) -> None:
     """Compare the broker with the topology. The exit code is 1 on a fault, 0 with warnings only."""
-    findings = check(settings, desired.current(settings, codec_for(settings)))
+    known = desired.known_models(settings, codec_for(settings))
+    findings = [*check(settings, desired.build(settings, known)), *desired.unspread(settings, known)]
     faults = [finding for finding in findings if finding.fault]
     if as_json:
         print_json({"usable": not faults, "findings": [asdict(finding) for finding in findings]})
@@ -63,7 +72,7 @@ def check_(settings: Settings, *, as_json: bool) -> None:
 @with_settings
 def describe_(settings: Settings, *, as_json: bool) -> None:
     """Draw the topology: every role with its inputs and outputs. It needs no broker; models come from the settings."""
-    topology = desired.build(settings, settings.models or ("MODEL",))
+    topology = desired.build(settings, dict.fromkeys(settings.models or ("MODEL",)))
     if as_json:
         print_json(asdict(topology))
     else:

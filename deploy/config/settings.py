@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
-from streams.topology import MODEL_PARTITIONS
+from schemas.topics import MODEL_PARTITIONS
 
+DAY_S = 86_400
 # Topic and group names are built from it; mixing dots and underscores would collide in broker metrics.
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -22,7 +23,8 @@ ROLES: tuple[Role, ...] = ("selection", "joiner", "learner", "worker", "control"
 # Only values from files are SecretStr. It stands last because any string could be one.
 Scalar: TypeAlias = bool | int | float | str | SecretStr
 Name: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
-Replicas: TypeAlias = Annotated[int, Field(gt=0, le=MODEL_PARTITIONS)]
+Partitions: TypeAlias = Annotated[int, Field(gt=0, le=1024)]
+Kept: TypeAlias = Literal["queries", "predictions", "feedback", "observations"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0)]
 Processes: TypeAlias = Annotated[int, Field(ge=0)]
 Module: TypeAlias = Annotated[str, Field(pattern=r"^[^\W\d]\w*(\.[^\W\d]\w*)*$")]
@@ -190,9 +192,13 @@ class Worker(Section):
     """Target duration of a batch. By default half of the time that the deadline leaves the worker (the best value of
     the last 30 s). It is at least twice the cost of one model call, and up to four times that if the whole time
     allows."""
-    replicas: dict[Name, Replicas] = Field(default_factory=dict)
+    replicas: dict[Name, Partitions] = Field(default_factory=dict)
     """How many workers `skysail run` starts, by model; 1 by default. They share the model's queries. Use more for
-    models that hold Python's lock or need more than one process. More can be started by hand, up to 4 get queries."""
+    models that hold Python's lock or need more than one process. More can be started by hand; as many get queries as
+    the model's topic has partitions."""
+    partitions: dict[Name, Partitions] = Field(default_factory=dict)
+    """Partitions of a model's topic, by model: so many workers can share its queries. Default: 4, or as many as
+    `replicas`. `skysail topics create` adds partitions while everything runs; none are taken away."""
     queue_rows: int = Field(default=4096, gt=0)
     """How many rows may wait in a worker. It stops reading until there is room."""
     queue_mib: int = Field(default=256, gt=0)
@@ -231,6 +237,20 @@ class Worker(Section):
     """The batch sizes of a model, by model, rising: for shapes that are fixed or compiled one by one. Smaller batches
     are padded with copies of a row, whose answers are discarded. All sizes are tried when the model is loaded."""
 
+    @model_validator(mode="after")
+    def _enough_partitions(self) -> Self:
+        """Refuse workers that would never get a query."""
+        for model, count in self.partitions.items():
+            if self.replicas.get(model, 1) > count:
+                raise ValueError(
+                    f"{model} has {self.replicas[model]} replicas and {count} partitions: one each at least"
+                )
+        return self
+
+    def spread(self, model: str, now: int = MODEL_PARTITIONS) -> int:
+        """Return how many partitions a model's topic is to have, where it is published with `now`."""
+        return self.partitions.get(model) or max(now, self.replicas.get(model, 1))
+
 
 class Selection(Section):
     """How queries are answered."""
@@ -265,6 +285,14 @@ class Joiner(Section):
     """How long feedback waits for its prediction before it becomes a dead letter, `unmatched`."""
     window_s: float = Field(default=600.0, gt=0, le=604_800)
     """The longest window of any application. A starting joiner reads back one such window, a starting learner two."""
+    waiting_mib: MiB = 1_465
+    """The memory for predictions that wait for their feedback, at half a KiB each (three million by default). An
+    application may hold as much as it leaves free; its predictions beyond that are counted and not learnt from. Set it
+    to 1/2048 of the predictions whose feedback one joiner waits for at a time: the rate of queries, divided by the
+    joiners, times the window, or times the usual delay where all get feedback."""
+    early_mib: MiB = 196
+    """The memory for feedback that comes before its prediction, at half a KiB each (400,000 by default). A partition
+    may hold as much as it leaves free; beyond that feedback becomes a dead letter, `over_limit`."""
     large_mib: int = Field(default=64, gt=0)
     """How many MiB waiting records may have beyond 1 KiB each, feedback beyond 128 bytes. Predictions get half of it;
     early feedback and the outputs of shadows get a quarter each. An application (or a partition's feedback, or a model)
@@ -339,6 +367,10 @@ class ApplicationSettings(Section):
     """Whether each context (user, session, region) has a policy state of its own. A new context starts from what all
     have taught, weighted lightly, so that its own feedback soon outweighs it. It counts as one observation of each
     model; `exp3`, `exp4` and `timely` start with half the weights."""
+    spread: bool = False
+    """Whether the contexts lie in all partitions, so that several learners and nodes of a Redis cluster share them. A
+    new context then starts from what the contexts of its partition have taught. For applications with more observations
+    than one learner can fold. To change it is to start all contexts anew."""
     slo_ms: float = Field(default=100.0, gt=0)
     """The objective: a query is answered this long after it was sent, with the outputs that are there by then."""
     max_slo_ms: float | None = Field(default=None, gt=0)
@@ -371,9 +403,13 @@ class Settings(Section):
 
     prefix: Name = "skysail"
     """Prefix of topics, groups and Redis keys. Deployments with different prefixes can share brokers and Redis."""
-    partitions: int = Field(default=4, gt=0, le=1024)
+    partitions: Partitions = 4
     """Partitions of the loop's topics. They bound how far the roles scale out, and cannot be changed while policy
     states are kept."""
+    retention_days: dict[Kept, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """How long topics are kept. Default: `queries` 1 day, `predictions` and `feedback` 7, `observations` 365. Replay
+    and evaluation read what is kept, or a recorded trace. Topics that exist keep their own time: change it with
+    `kafka-configs.sh --alter`."""
     replication: int = Field(default=1, gt=0)
     """Copies of each topic; use 3 in production."""
     roles: tuple[Role, ...] = ROLES
@@ -399,3 +435,15 @@ class Settings(Section):
     the folder of the settings file; in the environment they start where the command is started."""
     applications: dict[Name, ApplicationSettings] = Field(default_factory=dict)
     """Applications by name, published at start beside those of `skysail app create`."""
+
+    @model_validator(mode="after")
+    def _kept_for_long_enough(self) -> Self:
+        """Refuse retention that is shorter than what roles read back when they start."""
+        window_s = self.joiner.window_s
+        needed_s = {"predictions": window_s, "feedback": window_s, "observations": 2 * window_s + 60}
+        for topic, days in self.retention_days.items():
+            if days * DAY_S < needed_s.get(topic, 0):
+                raise ValueError(
+                    f"retention_days.{topic} is {days:g}: roles read back {needed_s[topic]:g} s of it when they start"
+                )
+        return self

@@ -233,7 +233,7 @@ async def _perform(run: Run, folder: Path) -> Ran:
         await asyncio.sleep(0)  # an interrupt of a moment ago cancels here, where no thread is at work
         with closing(Wire(stage.settings.kafka.bootstrap, stage.settings.prefix, stage.client_properties())) as wire:
             link = Link(wire, codec, SystemClock().now_us)
-            ran = await _send(run, link, build(stage.settings, stage.packages))
+            ran = await _send(run, link, build(stage.settings, dict.fromkeys(stage.packages)))
             pens = None if run.interrupts.asked else await _ask_with_pens(run, link)
         return ran._replace(
             pens=pens,

@@ -90,8 +90,9 @@ def advise(checks: tuple[Check, ...], settings: Settings | None) -> str:
 
 def check_topics(settings: Settings, codec: Codec) -> Iterator[Check]:
     """Check the topics against the topology."""
-    topology = desired.current(settings, codec)
-    findings = topics.check(settings, topology)
+    known = desired.known_models(settings, codec)
+    topology = desired.build(settings, known)
+    findings = [*topics.check(settings, topology), *desired.unspread(settings, known)]
     wanted = [f for f in findings if f.fault or f.aspect != "replication" or settings.replication > 1]
     if not any(finding.fault for finding in findings):
         yield Check("topics", Level.OK, f"{len(topology.topics)} of {settings.prefix} can be used")

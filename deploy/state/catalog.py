@@ -32,7 +32,7 @@ def publish(settings: Settings, codec: Codec, records: Iterable[Application | Mo
     """Make these the desired state; returns when the broker has them.
 
     A model's record is the version that serves; earlier versions stay known. Its `shares` name the canaries and
-    shadows.
+    shadows, its `partitions` are those of the topic. Records of known versions have neither.
 
     Raises:
         DeployError: the broker refused one, e.g. because the topics were never created.
@@ -56,7 +56,7 @@ def know(settings: Settings, codec: Codec, model: Model) -> None:
 
 
 def _known(codec: Codec, model: Model) -> tuple[str, str, bytes]:
-    value = codec.encode(replace(model, shares={}))
+    value = codec.encode(replace(model, shares={}, partitions=topics.MODEL_PARTITIONS))
     return topics.MODELS, topics.model_version(model.name, model.version), value
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.errors import UsageError
 from deploy.state import catalog, topics
-from deploy.state.traffic_split import canaries, check_successor, ended, given, shared, without_canaries
+from deploy.state.traffic_split import canaries, check_successor, ended, given, instead, without_canaries
 from policies.registry import create
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
-from schemas.topics import check_name
+from schemas.topics import check_name, model_queries
 from streams import topology
+from streams.checks import Finding
 from streams.operators.configuration import apprentice_of, check
 from workers.packages.loading import checked as checked_package
 
@@ -115,15 +116,65 @@ def checked(application: Application) -> Application:
     return application
 
 
-def build(settings: Settings, names: Iterable[str]) -> Topology:
-    """Return the topology for these models; inline ones have no topic."""
-    apart = set(names).difference(settings.selection.inline)
-    return topology.build(apart, settings.partitions, window_ms=int(settings.joiner.window_s * 1000))
+def build(settings: Settings, known: Mapping[str, Model | None]) -> Topology:
+    """Return the topology for these models; inline ones have no topic.
+
+    Args:
+        settings: of the deployment.
+        known: models by name, as they are published; None = not yet.
+    """
+    apart = {name: model for name, model in known.items() if name not in settings.selection.inline}
+    counts = {
+        name: settings.worker.spread(name) if model is None else model.partitions for name, model in apart.items()
+    }
+    return topology.build(
+        apart,
+        settings.partitions,
+        counts,
+        window_ms=int(settings.joiner.window_s * 1000),
+        retention_ms={name: int(days * topology.DAY_MS) for name, days in settings.retention_days.items()},
+    )
 
 
-def current(settings: Settings, codec: Codec) -> Topology:
-    """Return the topology for every model that the settings name or that was published."""
-    return build(settings, {*settings.models, *catalog.read(settings, codec, Model)})
+def known_models(settings: Settings, codec: Codec) -> dict[str, Model | None]:
+    """Return every model that the settings name or that was published; None = not published yet."""
+    return {**dict.fromkeys(settings.models), **catalog.read(settings, codec, Model)}
+
+
+def spread(settings: Settings, model: Model) -> Model:
+    """Return the model with as many partitions as the settings want it to have."""
+    return replace(model, partitions=settings.worker.spread(model.name, model.partitions))
+
+
+def spread_out(settings: Settings, codec: Codec) -> dict[str, int]:
+    """Spread the queries of published models over as many partitions as the settings want; returns what has changed.
+
+    First the topics get the partitions, then the workers take them, and then selection is told: no query is late.
+
+    Raises:
+        DeployError: the broker refused it.
+    """
+    news = [model for old in catalog.read(settings, codec, Model).values() if (model := spread(settings, old)) != old]
+    if news:
+        topics.create(settings, build(settings, {model.name: model for model in news}))
+    for model in news:
+        catalog.serve(settings, codec, model)
+    return {model.name: model.partitions for model in news}
+
+
+def unspread(settings: Settings, known: Mapping[str, Model | None]) -> list[Finding]:
+    """Return a finding for each model whose queries are spread over another number of partitions than is wanted."""
+    return [
+        Finding(
+            "partitions",
+            (model_queries(name),),
+            f"the queries of {name} are spread over {model.partitions} partitions, and the settings want {wanted}: "
+            "skysail topics create",
+            fault=False,
+        )
+        for name, model in known.items()
+        if model is not None and (wanted := settings.worker.spread(name, model.partitions)) != model.partitions
+    ]
 
 
 def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iterable[Model]) -> Topology:
@@ -135,10 +186,10 @@ def used_by(settings: Settings, codec: Codec, roles: Iterable[str], models: Iter
         roles: as in the settings.
         models: of the workers among them.
     """
-    names = [model.name for model in models]
-    whole = current(settings, codec) if "selection" in roles else build(settings, names)
+    run = {model.name: model for model in models}
+    whole = build(settings, known_models(settings, codec) if "selection" in roles else run)
     others = [role for role in roles if role != "worker"]
-    return whole.used_by([*others, *map(topology.worker_role, names)])
+    return whole.used_by([*others, *map(topology.worker_role, run)])
 
 
 def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = topics.create) -> Mapping[str, Model]:
@@ -150,23 +201,27 @@ def establish(settings: Settings, codec: Codec, create_topics: CreateTopics = to
         PolicyError: an application's policy cannot exist.
     """
     wanted, apps = models(settings), applications(settings)
-    create_topics(settings, build(settings, [model.name for model in wanted]))
+    create_topics(settings, build(settings, {model.name: None for model in wanted}))
     published, versions = catalog.read(settings, codec, Model), catalog.versions(settings, codec)
-    changed = [_beside(model, published) for model in wanted if not _overruled(model, published, versions)]
-    create_topics(settings, build(settings, published))
+    news = [_beside(model, published) for model in wanted if not _overruled(model, published, versions)]
+    now = {name: spread(settings, model) for name, model in {**published, **{new.name: new for new in news}}.items()}
+    create_topics(settings, build(settings, now))
     for stranger in strangers(apps, {*published, *settings.models}):
         _log.warning("%s", stranger)
     known = catalog.read(settings, codec, Application)
-    news = [model for model in changed if published.get(model.name) != model]
     apps = [_taught(app, known) for app in apps]
-    catalog.publish(settings, codec, [*news, *(app for app in apps if known.get(app.name) != app)])
-    return published | {model.name: model for model in changed}
+    fresh = [now[new.name] for new in news if published.get(new.name) != new]
+    catalog.publish(settings, codec, [*fresh, *(app for app in apps if known.get(app.name) != app)])
+    for model in now.values():
+        if model not in fresh and published[model.name] != model:
+            catalog.serve(settings, codec, model)
+    return now
 
 
 def _beside(model: Model, published: Mapping[str, Model]) -> Model:
-    """Return the model with the canaries and shadows of its published version."""
+    """Return the model with the canaries, shadows and partitions of its published version."""
     serving = published.get(model.name)
-    return model if serving is None else shared(model, serving.shares)
+    return model if serving is None else instead(model, serving)
 
 
 def _taught(app: Application, published: Mapping[str, Application]) -> Application:
@@ -236,10 +291,12 @@ def add(
     if same is not None and same.digest != record.digest:
         message = f"{record.name} {record.version} is another package already, {same.path}"
         raise UsageError(f"{message}; package this one with another --version, so that answers distinguish the two")
-    serving = catalog.read(settings, codec, Model).get(record.name)
+    published = catalog.read(settings, codec, Model)
+    serving = published.get(record.name)
     if serving is not None and share == 1.0 and not force:
         check_successor(record, serving)
-    create_topics(settings, build(settings, {*versions, record.name}))
+    news = spread(settings, record if serving is None else instead(record, serving, shadows_only=True))
+    create_topics(settings, build(settings, {**published, record.name: news}))
     if share < 1.0:
         if not listed:
             raise UsageError(f"there is no model {record.name} yet: its first version serves, without a share")
@@ -248,7 +305,6 @@ def add(
             catalog.know(settings, codec, record)
         run_beside(settings, codec, record.name, record.version, share)
         return True
-    news = record if serving is None else shared(record, serving.shares, shadows_only=True)
     if same == record:
         catalog.serve(settings, codec, news)
     else:
@@ -330,6 +386,6 @@ def use(settings: Settings, codec: Codec, name: str, version: str | None, holdba
             raise UsageError(f"{name} {serving.version} is the first version, so there is none to go back to{others}")
         version = order[at - 1]
     found = _version(settings, codec, name, version)
-    news = shared(found, serving.shares, shadows_only=True)
+    news = instead(found, serving, shadows_only=True)
     catalog.serve(settings, codec, given(news, serving, holdback) if holdback else news)
     return serving.version, version

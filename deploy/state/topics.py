@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from deploy.connect.clients import admin
 from deploy.errors import StartError
 from streams import checks
+from streams.checks import ASKED
 from streams.runtime.kafka import admin as kafka_admin
 
 if TYPE_CHECKING:
@@ -35,11 +36,20 @@ def partition_counts(settings: Settings) -> dict[str, int]:
 def create(settings: Settings, topology: Topology) -> list[str]:
     """Create missing topics as the topology says, and wait for them; returns their logical names.
 
+    Topics of models get the partitions that they lack. It returns when their workers read these, too.
+
     Raises:
         Unreachable: no broker answers.
+        BrokerUnavailableError: the workers do not take new partitions.
         MisconfiguredError: the broker refused one.
     """
     there = partition_counts(settings)
+    for node in topology.nodes:
+        for topic in (topology.topics[name] for name in node.consumes):
+            if topic.value == ASKED and there.get(topic.name, topic.partitions) < topic.partitions:
+                real, group = f"{settings.prefix}.{topic.name}", f"{settings.prefix}.{node.group}"
+                _log.warning("%s gets %d partitions; waiting for its workers", real, topic.partitions)
+                kafka_admin.widen(admin(settings), real, topic.partitions, group)
     missing = {f"{settings.prefix}.{name}": topic for name, topic in topology.topics.items() if name not in there}
     counts = {name: topic.partitions for name, topic in missing.items()}
     configs = {name: topic.config() for name, topic in missing.items()}

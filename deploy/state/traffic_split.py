@@ -9,8 +9,6 @@ from deploy.errors import UsageError
 from workers.inputs.casting import taken, takes_alike
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from schemas.records import Model
 
 # Shares are typed as decimals, and 0.7 + 0.2 + 0.1 is a little less than 1.
@@ -24,13 +22,13 @@ def canaries(serving: Model) -> dict[str, float]:
 
 def without_canaries(serving: Model) -> Model:
     """Return the model without its canaries; shadows stay."""
-    return shared(serving, serving.shares, shadows_only=True)
+    return instead(serving, serving, shadows_only=True)
 
 
-def shared(model: Model, shares: Mapping[str, float], *, shadows_only: bool = False) -> Model:
-    """Return the version with these shares beside it, without one for itself."""
-    kept = {v: share for v, share in shares.items() if v != model.version and not (share and shadows_only)}
-    return replace(model, shares=kept)
+def instead(model: Model, serving: Model, *, shadows_only: bool = False) -> Model:
+    """Return the version in the place of the one that serves: with its partitions and the shares beside it."""
+    kept = {v: share for v, share in serving.shares.items() if v != model.version and not (share and shadows_only)}
+    return replace(model, shares=kept, partitions=serving.partitions)
 
 
 def given(serving: Model, found: Model, share: float) -> Model:

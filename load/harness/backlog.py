@@ -16,7 +16,7 @@ from schemas import topics as names
 from schemas.codec import Codec
 from schemas.records import ModelPredictions, ModelQueries, Tensor
 from streams.runtime.clock import SystemClock
-from streams.topology import MODEL_PARTITIONS, partition_of
+from streams.topology import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +170,7 @@ def settled(batches: Sequence[Answered], objective_ms: float = math.inf) -> dict
     }
 
 
-def keys(partitions: int = MODEL_PARTITIONS) -> Sequence[bytes]:
+def keys(partitions: int = names.MODEL_PARTITIONS) -> Sequence[bytes]:
     """Return a key for each partition of a model's topic."""
     found: dict[int, bytes] = {}
     numbers = itertools.count()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ import numpy as np
 from policies.combine import combine
 from policies.contract import Situation, has_shared_prior, is_answer_aware, is_contextual
 from policies.draw import pick
+from streams.topology import state_name, state_partition
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +29,7 @@ class Stream:
         contexts: of each query; empty = one state for all.
         features: (n, d) of each query; None = it has none.
         late: queries that are decided before the feedback of one is learnt.
+        partitions: over which the contexts are spread, each with a common state of its own.
     """
 
     rows: NDArray[np.integer]
@@ -35,6 +37,7 @@ class Stream:
     contexts: tuple[str, ...] = ()
     features: NDArray[np.float64] | None = None
     late: int = 0
+    partitions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +49,41 @@ class Played:
 
 
 class States:
-    """A policy's state of each context; a new one starts from what all have taught, as in the system."""
+    """A policy's state of each context; a new one starts from those of its partition, as in the system."""
 
-    def __init__(self, policy: Policy, arms: int) -> None:
+    def __init__(self, policy: Policy, arms: int, partitions: int = 1) -> None:
         self._policy = policy
         self._arms = arms
-        self._common = policy.init(arms)
+        self._partitions = partitions
+        self._common: defaultdict[int, State] = defaultdict(lambda: policy.init(arms))
         self._own: dict[str, State] = {}
 
     def of(self, context: str) -> State:
         """Return a context's state; of "" the one for all."""
-        if not context:
-            return self._common
         if context in self._own:
             return self._own[context]
+        common = self._common[self._partition(context)]
+        if not context:
+            return common
         return (
-            self._policy.start(self._common, self._arms)
-            if has_shared_prior(self._policy)
-            else self._policy.init(self._arms)
+            self._policy.start(common, self._arms) if has_shared_prior(self._policy) else self._policy.init(self._arms)
         )
 
     def learn(self, context: str, *seen: object) -> None:
         """Fold one observation into a context's state and into the one for all."""
         if context:
             self._own[context] = self._policy.observe(self.of(context), self._arms, *seen)  # type: ignore[arg-type]
-        self._common = self._policy.observe(self._common, self._arms, *seen)  # type: ignore[arg-type]
+        number = self._partition(context)
+        self._common[number] = self._policy.observe(self._common[number], self._arms, *seen)  # type: ignore[arg-type]
+
+    def _partition(self, context: str) -> int:
+        return state_partition(state_name("a", context, is_spread=True), self._partitions)
 
 
 def play(policy: Policy, stream: Stream, seed: int) -> Played:
     """Answer every query by the policy, and teach it."""
     arms, wrong, asked = stream.rows.shape[1], 0, 0
-    states, waiting = States(policy, arms), deque[tuple[str, tuple[object, ...]]]()
+    states, waiting = States(policy, arms, stream.partitions), deque[tuple[str, tuple[object, ...]]]()
     draws = np.random.default_rng(seed).random(len(stream.labels)).tolist()
     features = (stream.features if stream.features is not None else np.empty((len(draws), 0))).tolist()
     contexts = stream.contexts or ("",) * len(draws)

@@ -61,7 +61,7 @@ class Bench:
         self.spent_s = dict.fromkeys(_STEPS, 0.0)
         self._codec = codec = Codec()
         self._offsets = count()
-        self._selection = Selection(codec, SelectionSettings(PARTITIONS, PARTITIONS))
+        self._selection = Selection(codec, SelectionSettings(PARTITIONS))
         self._joiner = Joiner(codec, JoinerSettings(PARTITIONS))
         self._learner = Learner(codec)
         self._manifest = Manifest("a", "1", "function", Signature("tensor", "float32", (FEATURES,)), "label")

@@ -164,7 +164,7 @@ class Replay:
         self._codec = Codec()
         self._now_us = _START_US
         self._expected: dict[str, int] = {}
-        self._kernel = Selection(self._codec, SelectionSettings(1, 1, cache_bytes=room_bytes(room, width)))
+        self._kernel = Selection(self._codec, SelectionSettings(1, cache_bytes=room_bytes(room, width)))
         self._kernel.on_assigned({0: 0})
         model = Model(_MODEL, "1", "function", "", "", "label", "int64", (width,))
         self._take(names.MODELS, self._codec.encode(model), _MODEL)

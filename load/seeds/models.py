@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from load.seeds.plan import PARTITIONS
 from schemas.records import Model, Outcome, Tensor
 from streams.operators.contract import Predicted
 from workers.errors import HungError
@@ -31,7 +32,7 @@ def truth(number: int) -> int:
 
 def model(name: str) -> Model:
     """Return the record by which a model is deployed."""
-    return Model(name, "1", "function", "/nowhere", "", "label", "float32", (1,))
+    return Model(name, "1", "function", "/nowhere", "", "label", "float32", (1,), partitions=PARTITIONS)
 
 
 class SimulatedModel(Elsewhere):

@@ -99,7 +99,6 @@ def plan(seed: int, minutes: float | None = None) -> Plan:
         joiner=_joiner(random),
         selection=SelectionSettings(
             PARTITIONS,
-            PARTITIONS,
             remembered=1_000,
             cache_bytes=random.choice((0, 0, 1 << 20)),
             admission=random.random() < 0.3,
@@ -116,6 +115,7 @@ def _application(random: Random, number: int) -> Application:
         models=MODELS,
         policy=random.choice(_POLICIES),
         per_context=random.random() < 0.3,
+        spread=bool(number % 2),
         slo_ms=random.choice((100.0, 300.0, 1_000.0)),
         default_output=-1,
         window_s=random.choice((5.0, 20.0, 60.0, 120.0)),

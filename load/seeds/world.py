@@ -92,7 +92,7 @@ class World:
         self._tell = tell
         self._joiner = joiner
         self._codec = Codec()
-        self._topology = topology.build(MODELS, PARTITIONS, PARTITIONS)
+        self._topology = topology.build(MODELS, PARTITIONS, dict.fromkeys(MODELS, PARTITIONS))
         self.broker = FakeBroker(
             partitions={name: topic.partitions for name, topic in self._topology.topics.items()},
             stamped=frozenset(n for n, t in self._topology.topics.items() if t.timestamps == "LogAppendTime"),

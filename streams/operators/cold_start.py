@@ -2,7 +2,8 @@
 
 If the policy has a `start`, an observation of a context also teaches the application's own state. That state holds what
 is true of all contexts, and a new context starts from it. So does a context that is new to a policy. Both states lie in
-the application's partition of the log, so each is a fold over one partition.
+one partition of the log, so each is a fold over one partition. Where an application spreads its contexts, each
+partition has a common state of its own.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from policies.losses import LOSSES
 from schemas import topics
 from schemas.errors import DecodeError
 from schemas.records import Application, Model
+from streams.topology import SPREAD, TOGETHER, application_of
 
 if TYPE_CHECKING:
     from policies.contract import Policy
@@ -89,6 +90,8 @@ class Configuration:
             self.models.pop(name, None)
         else:
             model = self._codec.decode(Model, record.value)
+            if model.partitions < 1:
+                raise DecodeError("invalid", f"model {model.name}: {model.partitions} partitions; make it at least 1")
             self.models[model.name] = model
             self._note_classes(model)
         self.has_shares = any(model.shares for model in self.models.values())
@@ -135,7 +138,9 @@ def check(application: Application) -> None:
     longest_ms = application.max_slo_ms
     faults = {
         f"its loss {application.loss!r} is none of {', '.join(LOSSES)}": application.loss not in LOSSES,
-        "its name has a '/', which separates application and context": "/" in application.name,
+        f"its name has a '{TOGETHER}' or '{SPREAD}', which separate application and context": (
+            application_of(application.name) != application.name
+        ),
         "it has no models": not application.models,
         f"slo_ms is {application.slo_ms}; make it positive": not application.slo_ms > 0,
         f"max_slo_ms is {longest_ms}; make it positive": longest_ms is not None and not longest_ms > 0,

@@ -59,7 +59,7 @@ class StateKey(NamedTuple):
     """Names one policy state. `partition` is the `observations` partition whose learner owns it."""
 
     partition: int
-    name: str  # application, or application + "/" + context
+    name: str  # as `streams.topology.state_name` makes it
 
 
 class Emit(NamedTuple):

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
     from schemas.records import Application
 
-_SETTABLE: Final = ("slo_ms", "window_s", "default_loss", "combine", "confidence_floor", "missing", "per_context")
+_SETTABLE: Final = (
+    "slo_ms",
+    "window_s",
+    "default_loss",
+    "combine",
+    "confidence_floor",
+    "missing",
+    "per_context",
+    "spread",
+)
 
 
 class ChangeError(FormatError):

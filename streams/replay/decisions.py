@@ -26,6 +26,7 @@ from streams.replay.configurations import Configured
 from streams.replay.outputs import batches, has_substitutes, is_whole
 from streams.replay.report import ANSWERS, DECISIONS
 from streams.runtime.role.local import LocalCodec
+from streams.topology import application_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -190,7 +191,7 @@ class Decisions:
         if decision is None:
             return ()
         key = self._history.key(decision.state)
-        if decision.state_version or "/" not in decision.state:
+        if decision.state_version or application_of(decision.state) == decision.state:
             return ((key, self._history.find(decision)),)
         self._report.inferred["new_context"] += 1
         return next(self._starts_of(decision))
@@ -216,7 +217,7 @@ class Decisions:
             tried.add(begun.values)
             if _shares(decision, begun) == decision.propensities:
                 yield (key, None), (common, state)
-        yield (key, None), (history.key(decision.state.partition("/")[0]), None)
+        yield (key, None), (StateKey(key.partition, application_of(decision.state)), None)
 
     def _replayed(self, asked: Sequence[Asked], epoch: int) -> list[bytes | None]:
         """Return what selection writes for each, all of different ids."""

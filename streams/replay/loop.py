@@ -84,7 +84,7 @@ class Loop:
         self.outcome = Outcome.of(len(inputs.numbers))
         self.left_out = bytearray(len(inputs.numbers))
         names = application.models
-        selection = replace(deployment.selection, partitions=1, model_partitions=1)
+        selection = replace(deployment.selection, partitions=1)
         joiner = replace(deployment.joiner, partitions=1)
         operators: dict[str, Callable[[], Operator]] = {
             "selection": lambda: Selection(codec, selection),
@@ -98,14 +98,14 @@ class Loop:
         if not all(inputs.outputs.knows_all(name, inputs.keys) for name in names):
             hears[topics.MODEL_PREDICTIONS] = self._on_outputs
         self._driver = Driver(
-            build(names, 1, 1),
+            build(names, 1, dict.fromkeys(names, 1)),
             operators,
             models={name: inputs.outputs.service(name) for name in names},
             pace=Pace(inputs.start_us, polls_us, keeps=False),
             hears=hears,
         )
         for name in names:
-            self._driver.produce(topics.MODELS, 0, codec.encode(inputs.models[name]), name.encode())
+            self._driver.produce(topics.MODELS, 0, codec.encode(replace(inputs.models[name], partitions=1)), name.encode())
         self._driver.produce(topics.APPLICATIONS, 0, codec.encode(application), application.name.encode())
         self._driver.run(0)
 

@@ -15,7 +15,7 @@ from streams.operators.contract import StateKey
 from streams.operators.ids import SeenIds
 from streams.operators.learn.fold import taught
 from streams.operators.policy_state import state_of
-from streams.topology import state_partition
+from streams.topology import application_of, state_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +30,7 @@ _TRIED: Final = 4_096
 
 
 class _Version(NamedTuple):
+    partition: int  # each may have a common state of the same application
     name: str
     policy: str
     version: int
@@ -62,7 +63,7 @@ class StateHistory:
         self._numbers = 0
         for key, state in self.states.items():
             self._by_partition[key.partition][key.name] = state
-            self._keep(key.name, state)
+            self._keep(key, state)
 
     def key(self, name: str) -> StateKey:
         """Return the key of a state."""
@@ -79,8 +80,9 @@ class StateHistory:
             return
         states.update(changed)
         for name, state in changed.items():
-            self.states[StateKey(partition, name)] = state
-            self._keep(name, state)
+            key = StateKey(partition, name)
+            self.states[key] = state
+            self._keep(key, state)
 
     def find(self, decision: Decision) -> PolicyState | None:
         """Return the state that a decision names.
@@ -90,7 +92,7 @@ class StateHistory:
         """
         if not decision.state_version:
             return None
-        return self._versions[_Version(decision.state, decision.policy, decision.state_version)]
+        return self._versions[_Version(*self.key(decision.state), decision.policy, decision.state_version)]
 
     def commons(self, decision: Decision, latest: int | None = None) -> Iterator[tuple[StateKey, PolicyState]]:
         """Yield the states that a new context may have started from, the latest first; none for other decisions.
@@ -99,25 +101,26 @@ class StateHistory:
             decision: for the context.
             latest: the version to begin with; None = the one that there is now.
         """
-        application, is_context, _ = decision.state.partition("/")
-        if decision.state_version or not is_context or not has_shared_prior(registry.parse(decision.policy)):
+        application = application_of(decision.state)
+        is_common = application == decision.state
+        if decision.state_version or is_common or not has_shared_prior(registry.parse(decision.policy)):
             return
-        key = self.key(application)
+        key = StateKey(self.key(decision.state).partition, application)
         known = state_of(self.states.get(key), decision.policy)
         version = (0 if known is None else known.version) if latest is None else latest
         for number in range(version, max(0, version - _TRIED), -1):
-            state = self._versions.get(_Version(application, decision.policy, number))
+            state = self._versions.get(_Version(*key, decision.policy, number))
             if state is not None:
                 yield key, state
 
-    def _keep(self, name: str, state: PolicyState) -> None:
+    def _keep(self, key: StateKey, state: PolicyState) -> None:
         """Keep a version of each policy's state."""
         for other in state.others:
-            self._keep_one(name, PolicyState(*other[:4]))
-        self._keep_one(name, state._replace(others=()) if state.others else state)
+            self._keep_one(key, PolicyState(*other[:4]))
+        self._keep_one(key, state._replace(others=()) if state.others else state)
 
-    def _keep_one(self, name: str, state: PolicyState) -> None:
-        version = _Version(name, state.policy, state.version)
+    def _keep_one(self, key: StateKey, state: PolicyState) -> None:
+        version = _Version(*key, state.policy, state.version)
         gone = self._versions.pop(version, None)
         self._versions[version] = state
         self._numbers += len(state.values) + _VERSION_NUMBERS - (0 if gone is None else _size(gone))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from deploy.local.admin import admin_client
 from streams.operators.contract import Emit
 from streams.runtime.errors import (
     BrokerUnavailableError,
@@ -14,13 +15,14 @@ from streams.runtime.errors import (
     RecordTooLargeError,
     UnknownPartitionError,
 )
-from tests.ports import joined, play
+from streams.runtime.kafka.admin import widen
+from tests.ports import OnEmbedded, joined, play
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streams.runtime.ports import Transport
-    from tests.ports import Memory, OnEmbedded, OnKafka, Place
+    from tests.ports import Memory, OnKafka, Place
 
 PRODUCE = 0  # ApiKey
 NOT_LEADER, TIMED_OUT = 6, 7
@@ -92,6 +94,23 @@ def test_a_topic_or_partition_that_is_not_there_is_named(kafka_place: OnKafka) -
             await transport.send("in", 9, [Emit("in", 9, None, b"x")])
         await send_all(transport, emits(b"x"), 9)
         assert await values(place, 1) == [b"x"]
+
+    play(kafka_place, act)
+
+
+def test_a_partition_that_was_added_since_is_written_to(kafka_place: OnKafka) -> None:
+    """The client's picture of the topic may be minutes old."""
+    if isinstance(kafka_place, OnEmbedded):
+        pytest.skip("the embedded broker adds no partitions")
+
+    async def act(place: OnKafka) -> None:
+        await place.topics({"in": 1})
+        transport = await place.transport()
+        await send_all(transport, emits(b"x"), 9)
+        admin = admin_client(place.connection.bootstrap)
+        await asyncio.to_thread(widen, admin, place.connection.real("in"), 2, place.connection.real("nobody"))
+        await send_all(transport, [Emit("in", 1, None, b"y")], 9)
+        assert sorted(await values(place, 2), key=str) == [b"x", b"y"]
 
     play(kafka_place, act)
 

@@ -79,7 +79,7 @@ async def there(
     toys = {"parity": Toy("tests.toys:parity", SAMPLE)}
     async with deployed(kafka, redis_server.url, prefix, folder, toys, APPLICATIONS, partitions=1) as deployment:
         package_function("tests.toys:parity", folder / "ghost", "ghost", "1", SAMPLE)
-        created_topics.create(deployment.settings, desired.build(deployment.settings, ["ghost"]))
+        created_topics.create(deployment.settings, desired.build(deployment.settings, {"ghost": None}))
         catalog.publish(deployment.settings, deployment.codec, [desired.model_record(folder / "ghost")])
         await ghost_is_known(deployment)
         yield deployment

@@ -45,7 +45,7 @@ async def test_contexts_that_were_not_taught_for_long_are_forgotten(
     redis_server: RedisServer, prefix: str, tmp_path: Path
 ) -> None:
     """The application's own state, those taught lately, those of unknown age and the offset stay."""
-    names = [f"digits/{n}" for n in range(2_000)]
+    names = [f"digits{'/:'[n % 2]}{n}" for n in range(2_000)]  # together, and spread over partitions
     await taught(redis_server.url, prefix, 40, None, 1, "digits", "digits/old", *names)
     await taught(redis_server.url, prefix, 0, 1, 2, "digits/new")
     client = redis.Redis.from_url(redis_server.url)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas import topics
-from schemas.records import Prediction
+from schemas.records import Observations, Prediction
 from streams.operators.contract import StateKey
 from streams.operators.learn.fold import fold
 from streams.testing import Crash, Delay, Duplicate, Fault, Reorder, StoreDown, StoreLoss
 from tests.loops import CODEC, Loop, digits
+
+if TYPE_CHECKING:
+    from schemas.records import Application, Observation
 
 SECOND_US = 1_000_000
 MOMENTS = st.integers(0, 6 * SECOND_US)
@@ -58,6 +62,35 @@ def test_every_query_is_answered_and_every_feedback_is_folded_once(faults: list[
     assert sum(state.version for state in expected.values()) == 48
     for role, topic in (("selection", topics.QUERIES), ("joiner", topics.PREDICTIONS), ("joiner", topics.FEEDBACK)):
         assert loop.driver.committed(role, topic, 0) == len(loop.driver.read(topic))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(FAULTS, max_size=5), st.sampled_from(["exp3", "exp4", "thompson"]))
+def test_spread_contexts_are_folded_partition_by_partition(faults: list[Fault], policy: str) -> None:
+    """States equal the fold of their own partition's log, bit for bit; each partition has a common state."""
+    loop = Loop({"good": lambda _: 7, "bad": lambda _: 3}, spread(policy), faults, partitions=4)
+    for number in range(60):
+        query_id = loop.query(context=f"user-{number % 20}")
+        loop.driver.run(0.05)
+        loop.feedback(query_id, label=7)
+    loop.driver.run(60)
+    logs: defaultdict[int, list[tuple[int, Observation]]] = defaultdict(list)
+    for record in loop.driver.read(topics.OBSERVATIONS):
+        logs[record.partition] += [(record.timestamp_us, o) for o in CODEC.decode(Observations, record.value).items]
+    folded = {number: fold(log, 130 * SECOND_US) for number, log in logs.items()}
+
+    assert folded.keys() == {*range(4)}
+    assert loop.driver.store.states == {
+        StateKey(p, name): s for p, states in folded.items() for name, s in states.items()
+    }
+    assert sum(states["digits"].version for states in folded.values()) == 60
+    states = Counter(name for names in folded.values() for name in names)
+    assert states == {"digits": 4, **{f"digits:user-{number}": 1 for number in range(20)}}
+
+
+def spread(policy: str) -> Application:
+    """Make the application whose contexts lie in all partitions."""
+    return digits(policy=policy, per_context=True, spread=True)
 
 
 @settings(max_examples=5, deadline=None)

@@ -26,6 +26,7 @@ CHANGES = st.fixed_dictionaries(
     {},
     optional={
         "per_context": st.booleans(),
+        "spread": st.booleans(),
         "default_loss": st.sampled_from([0.0, 1.0]),
         "missing": st.sampled_from(["leave_out", "running_mean"]),
         "loss": st.sampled_from(["zero_one", "absolute"]),
@@ -67,7 +68,7 @@ def recorded(faults: list[Fault], policy: str, changes: dict[str, object]) -> Lo
 def replayed(trace: MemoryTrace) -> Report:
     """Replay what a loop has logged."""
     joiner = JoinerSettings(partitions=1, window_us=60_000_000, early_us=5_000_000)
-    return replay(trace, Deployment(SelectionSettings(1, 1), joiner), CODEC)
+    return replay(trace, Deployment(SelectionSettings(1), joiner), CODEC)
 
 
 @settings(max_examples=25, deadline=None)

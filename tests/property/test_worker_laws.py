@@ -33,7 +33,7 @@ class Bench:
 
     def __init__(self, service: Service, faults: Iterable[Fault] = (), **given: Any) -> None:
         how = WorkerSettings(1, **given)
-        topology = build(["m"], partitions=1, model_partitions=1)
+        topology = build(["m"], 1, {"m": 1})
         make = {"worker.m": lambda: ModelWorker(CODEC, version("m"), "w", how)}
         self.driver = Driver(topology, make, faults, {"m": service})
         self.due_us: dict[str, int] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from policies.batching import create_controller
 from policies.contract import is_contextual
 from policies.registry import create
-from streams.topology import MODEL_PARTITIONS
+from schemas.topics import MODEL_PARTITIONS
 from workers.kernel.batcher import Batcher
 from workers.simulation.errors import PlanError
 from workers.simulation.legs import Legs

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from streams.operators.late_outputs import SideOutput
 
 # Message about feedback without room: its prediction was turned away, or it came first and was turned away itself.
-NO_ROOM = "its prediction could not wait: its application has its share of the joiner's room (joiner.large_mib)"
-NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.large_mib)"
+NO_ROOM = "its application has its share of the room for waiting predictions (joiner.waiting_mib, or joiner.large_mib)"
+NO_ROOM_EARLY = "no prediction with this query id was seen yet, and there is no room to wait for it (joiner.early_mib)"
 TOO_LONG = f"its query id has more than {MAX_ID_BYTES} bytes, and such do not wait: ask with shorter ones"
 LATE = "the window had ended before this feedback came"
 _USUAL_NAME = 128

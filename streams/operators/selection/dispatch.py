@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from policies.draw import uniform
+from schemas import topics
 from schemas.errors import SchemaError
 from schemas.records import ModelQueries, Tensor
-from schemas.topics import MODEL_VERSION
 from streams.operators.contract import Emit
 from streams.operators.selection.pending import size
 
@@ -55,7 +55,7 @@ def named(
     Returns:
         `drawn` itself if that will do; nothing if no model of the application can answer.
     """
-    model, is_of_one, _ = version.partition(MODEL_VERSION)
+    model, is_of_one, _ = version.partition(topics.MODEL_VERSION)
     if is_of_one and model not in arms:
         return ()
     if len(drawn) != 1:  # an ensemble: models that do not run it are left out
@@ -84,26 +84,32 @@ class Dispatcher:
         spare_us: how much later than due an output may still be of use, by the latest query.
     """
 
-    __slots__ = ("_codec", "_groups", "_inside", "_is_ranked", "_refuse", "spare_us")
+    __slots__ = ("_codec", "_groups", "_inside", "_is_ranked", "_models", "_refuse", "spare_us")
 
     def __init__(
-        self, codec: Codec, refuse: Callable[[Pending], Effects], inside: frozenset[str] = frozenset()
+        self,
+        codec: Codec,
+        models: Mapping[str, Model],
+        refuse: Callable[[Pending], Effects],
+        inside: frozenset[str] = frozenset(),
     ) -> None:
         """Start with nothing to ask.
 
         Args:
             codec: of the records.
+            models: that are deployed, by name, as they change.
             refuse: answers a query whose input fits the query's record, but not the larger one to the model.
             inside: topics whose models run in this process.
         """
         self._codec = codec
+        self._models = models
         self._refuse = refuse
         self._inside = inside
         self._groups: dict[tuple[tuple[str, ...], int, _Form, str | None], list[Row]] = {}
         self._is_ranked = False  # some row gathered has a priority
         self.spare_us = 0
 
-    def add(self, topics: tuple[str, ...], rows: Iterable[Row]) -> None:
+    def add(self, asked: tuple[str, ...], rows: Iterable[Row]) -> None:
         """Ask the models behind these topics."""
         known: tuple[object, ...] | None = None
         for row in rows:
@@ -113,7 +119,7 @@ class Dispatcher:
             form = (given.dtype, given.shape) if given.__class__ is Tensor else None
             key = query.partition, form, query.version
             if key != known:  # as a rule that of the row before, and comparing is cheaper than hashing
-                group = self._groups.setdefault((topics, *key), [])
+                group = self._groups.setdefault((asked, *key), [])
                 known = key
             group.append(row)
 
@@ -121,22 +127,22 @@ class Dispatcher:
         """Forget what a call that failed had gathered."""
         self._groups.clear()
 
-    def flush(self, partition: int, effects: Effects) -> None:
-        """Append the records of everything gathered, all to this partition of their topics."""
+    def flush(self, turn: int, effects: Effects) -> None:
+        """Append the records of everything gathered, all of a model's to the partition whose turn it is."""
         groups, self._groups = (
             self._groups,
             {},
         )  # first, so that rows that cannot be asked are not tried again and again
-        for (topics, reply_partition, form, _), rows in groups.items():
+        for (asked, reply_partition, form, _), rows in groups.items():
             step = max(1, _RECORD_BYTES // (_ROW_BYTES + size(rows[0][2])))
             for start in range(0, len(rows), step):
-                self._emit(topics, partition, reply_partition, form, rows[start : start + step], effects)
+                self._emit(asked, turn, reply_partition, form, rows[start : start + step], effects)
         self._is_ranked = False
 
     def _emit(
         self,
-        topics: tuple[str, ...],
-        partition: int,
+        asked: tuple[str, ...],
+        turn: int,
         reply_partition: int,
         form: _Form,
         rows: list[Row],
@@ -149,7 +155,7 @@ class Dispatcher:
         column = _stacked(form, inputs)
         version = queries[0].version or ""
         spare_us = (
-            0 if self._inside.issuperset(topics) else self.spare_us
+            0 if self._inside.issuperset(asked) else self.spare_us
         )  # a model inside this process needs no time for the way back
         batch = ModelQueries(ids, reply_partition, due_us, column, priorities, version, spare_us)
         try:
@@ -160,9 +166,14 @@ class Dispatcher:
                 effects += self._refuse(queries[0])
                 return
             for half in (rows[:middle], rows[middle:]):
-                self._emit(topics, partition, reply_partition, form, half, effects)
+                self._emit(asked, turn, reply_partition, form, half, effects)
         else:
-            effects += [Emit(topic, partition, None, value) for topic in topics]
+            effects += [Emit(topic, self._place(topic, turn), None, value) for topic in asked]
+
+    def _place(self, topic: str, turn: int) -> int:
+        """Return the partition of a model's topic whose turn it is: as many take turns as the model's record says."""
+        model = self._models.get(topics.asked_model(topic))
+        return turn % (topics.MODEL_PARTITIONS if model is None else model.partitions)
 
 
 def _stacked(form: _Form, inputs: tuple[Input, ...]) -> Tensor | tuple[str | bytes, ...]:

@@ -59,7 +59,6 @@ class SelectionSettings:
 
     Attributes:
         partitions: of the topics on the circle of data.
-        model_partitions: of each model's topic.
         margin_us: how long before the deadline the answer leaves; the leg back to the client takes 1.2 ms at the median
             and 3.7 at the 99th percentile (measured, one broker). None = 5 ms, of a short objective a tenth.
         states: how many policy states are kept in the process.
@@ -72,7 +71,6 @@ class SelectionSettings:
     """
 
     partitions: int = 4
-    model_partitions: int = 4
     margin_us: int | None = None
     states: int = 100_000
     remembered: int = 20_000
@@ -111,7 +109,7 @@ class Selection(Operator):
         effects: Effects = []
         wanted: list[StateKey] = []
         # One partition of each model's topic a poll: fuller batches than spreading, and replicas still share alike.
-        self._turn = (self._turn + 1) % self._settings.model_partitions
+        self._turn += 1
         for topic, run in groupby(records, _TOPIC):
             if topic == topics.QUERIES:
                 self._on_queries(run, now_us, effects, wanted)
@@ -180,11 +178,14 @@ class Selection(Operator):
 
     def _common_states(self) -> list[StateKey]:
         """Return the states that decide for applications, or where those of their contexts start."""
-        return [
-            _state_key(name, None, self._settings.partitions)
-            for name, deployed in self._configuration.applications.items()
-            if not deployed.application.per_context or has_shared_prior(deployed.policy)
-        ]
+        found: list[StateKey] = []
+        for name, deployed in self._configuration.applications.items():
+            application = deployed.application
+            if application.per_context and application.spread and has_shared_prior(deployed.policy):
+                found += [StateKey(number, name) for number in range(self._settings.partitions)]
+            elif not application.per_context or has_shared_prior(deployed.policy):
+                found.append(_state_key(name, None, self._settings.partitions))
+        return found
 
     def _described(self) -> dict[str, float]:
         """Return how often each model was asked, and each application's policy and weights of its global state."""
@@ -281,7 +282,7 @@ class Selection(Operator):
         """Return the arms that decide a query, noted in `common` if they decide all; None: it waits for a state."""
         application = deployed.application
         context = pending.context if application.per_context else None
-        key = _state_key(application.name, context, self._settings.partitions)
+        key = _state_key(application.name, context, self._settings.partitions, is_spread=application.spread)
         arms = self._states.arms(key, deployed)
         if arms is not None:
             if self._states.is_stale(key, now_us):
@@ -323,14 +324,14 @@ class Selection(Operator):
         return arms_of(deployed.policy, deployed.application.models, key.name, None, deployed.apprentice)
 
 
-def _state_key(application: str, context: str | None, partitions: int) -> StateKey:
+def _state_key(application: str, context: str | None, partitions: int, *, is_spread: bool = False) -> StateKey:
     """Name the state that decides; names of long contexts are not kept: a client may send any number of them."""
     is_long = context is not None and len(context) > MAX_CONTEXT_BYTES
-    return (_named if is_long else _known)(application, context, partitions)
+    return (_named if is_long else _known)(application, context, partitions, is_spread)
 
 
-def _named(application: str, context: str | None, partitions: int) -> StateKey:
-    name = state_name(application, context)
+def _named(application: str, context: str | None, partitions: int, is_spread: bool) -> StateKey:
+    name = state_name(application, context, is_spread=is_spread)
     return StateKey(state_partition(name, partitions), name)
 
 

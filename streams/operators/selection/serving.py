@@ -71,7 +71,7 @@ class Serving:
         self._admission = admission
         self._counters = counters
         self._inside = inside
-        self._dispatcher = Dispatcher(codec, self._refuse, inside)
+        self._dispatcher = Dispatcher(codec, models, self._refuse, inside)
         self._asked: defaultdict[str, Counter[tuple[str, ...]]] = defaultdict(Counter)  # models by application
         # From a worker's record timestamp to here (us); starts at one measured leg.
         self._slow_return_us, self._return_us = RunningQuantile(0.95, 2_000.0), RunningQuantile(0.5, 2_000.0)
@@ -185,13 +185,19 @@ class Serving:
             self._admission.ask(models, due_us, now_us)
         return model_topics
 
-    def flush(self, partition: int, now_us: int, effects: Effects) -> None:
-        """Ask the gathered rows, and those of queries whose awaited output does not come."""
-        self._dispatcher.flush(partition, effects)
+    def flush(self, turn: int, now_us: int, effects: Effects) -> None:
+        """Ask the gathered rows, and those of queries whose awaited output does not come.
+
+        Args:
+            turn: which of its topic's partitions each model is asked in: the number counts up.
+            now_us: the time.
+            effects: to which the records are appended.
+        """
+        self._dispatcher.flush(turn, effects)
         while self._cache is not None and (orphans := self._cache.orphans()):
             for orphan in orphans:
                 self._ask_again(self._cache, orphan, now_us, effects)
-            self._dispatcher.flush(partition, effects)
+            self._dispatcher.flush(turn, effects)
 
     def on_outputs(self, record: Record, now_us: int, effects: Effects) -> None:
         """Take one worker batch; append the answers that it completes.

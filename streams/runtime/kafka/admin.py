@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 ANSWER_S = 10.0
 CREATE_S = 30.0
 SERVED_S = 15.0
+# Members notice new partitions within 10 s, and rebalance; on a busy machine that takes several times as long.
+TAKEN_S = 90.0
 POLL_S = 0.02
 
 
@@ -100,6 +103,50 @@ def create(
     # A topic that was there has as many partitions as it has, but at least the first.
     _await_served(client, {name: count if name in created else 1 for name, count in counts.items()})
     return created
+
+
+def widen(client: AdminClient, topic: str, count: int, group: str) -> None:
+    """Add partitions to a topic, and wait until they are served, and until the members of a group read them all.
+
+    A member notices them within `ConsumerSettings.metadata_age_ms`. Whoever writes to them before is read later.
+
+    Args:
+        client: of any of the brokers.
+        topic: its full name.
+        count: partitions that it is to have.
+        group: that reads it. Without members nothing is waited for.
+
+    Raises:
+        BrokerUnavailableError: no broker answers, or the members have not taken them after `TAKEN_S`.
+        MisconfiguredError: the broker refuses.
+    """
+    (done,) = client.create_partitions([NewPartitions(topic, count)], operation_timeout=CREATE_S).values()
+    try:
+        done.result(CREATE_S)
+    except KafkaException as error:
+        message = f"the broker added no partitions to topic {topic}: {error.args[0].str()}; check rights"
+        raise MisconfiguredError(message) from error
+    _await_served(client, {topic: count})
+    end_s = time.monotonic() + TAKEN_S
+    while left := _unread(client, topic, count, group):
+        if time.monotonic() > end_s:
+            message = f"group {group} has not taken {left} new partitions of {topic} after {TAKEN_S:g} s"
+            raise BrokerUnavailableError(f"{message}; see whether its workers run, and try again")
+        time.sleep(POLL_S)
+
+
+def _unread(client: AdminClient, topic: str, count: int, group: str) -> int:
+    """Return how many of a topic's partitions no member of a group has; 0 for a group without members."""
+    (described,) = client.describe_consumer_groups([group], request_timeout=ANSWER_S).values()
+    try:
+        members = described.result(ANSWER_S).members
+    except KafkaException as error:
+        message = (
+            f"the broker does not tell who reads {topic}: {error.args[0].str()}; give this user the right Describe"
+        )
+        raise MisconfiguredError(message) from error
+    has = {place for one in members if one.assignment for place in one.assignment.topic_partitions}
+    return count - sum(place.topic == topic for place in has) if members else 0
 
 
 def _await_served(client: AdminClient, counts: Mapping[str, int]) -> None:

@@ -92,7 +92,7 @@ class ConsumerSettings:
     rebalance_timeout_ms: int = 12_000
     request_timeout_ms: int = 15_000
     fetch_partition_bytes: int = 1 << 20
-    metadata_age_ms: int = 30_000
+    metadata_age_ms: int = 10_000
     failures: int = 20
     backoff_s: float = 0.25
     commit_s: float = 5.0

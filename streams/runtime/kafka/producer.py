@@ -138,6 +138,9 @@ class KafkaTransport:
         except TimeoutError as fault:
             raise UnknownPartitionError(f"topic {topic} is not there; create it (`skysail topics create`)") from fault
         partitions = client.cluster.partitions_for_topic(topic)
+        if partition not in partitions:  # it may have been added since the client looked
+            await client.force_metadata_update()
+            partitions = client.cluster.partitions_for_topic(topic)
         if partition not in partitions:
             raise UnknownPartitionError(f"topic {topic} has partitions {sorted(partitions)}, not {partition}")
         if _leader(client, place) is None:

@@ -30,7 +30,7 @@ local found = redis.call('HSCAN', KEYS[1], ARGV[1], 'COUNT', ARGV[2])
 local contexts, old, bytes, undated = 0, 0, 0, 0
 for i = 1, #found[2], 2 do
   local name, value = found[2][i], found[2][i + 1]
-  if string.find(name, '/', 2, true) then
+  if string.find(name, '[/:]', 2) then
     contexts = contexts + 1
     if string.sub(value, 1, 1) ~= 'T' then
       undated = undated + 1

@@ -8,13 +8,16 @@ import stat
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from deploy.config.addresses import connection, redis_url
 from deploy.config.configuration import doubts, load, masked, to_yaml, write
 from deploy.config.reference import reference
 from deploy.config.settings import Settings
 from deploy.errors import SettingsError
+from deploy.state import desired
 from streams.runtime.stores.redis import RedisSettings
+from streams.topology import DAY_MS
 
 
 def settings_from(tmp_path: Path, text: str, environment: dict[str, str] | None = None) -> Settings:
@@ -179,6 +182,19 @@ def test_only_what_differs_from_the_defaults_can_be_shown(tmp_path: Path) -> Non
         "applications": {"d": {"models": ["a"], "policy": "ucb1"}},
     }
     assert to_yaml(masked(Settings(), only_changed=True)) == ""
+
+
+def test_what_roles_read_back_must_be_kept() -> None:
+    """A joiner reads one window, a learner two; how long queries are kept is nobody's business."""
+    kept = Settings.model_validate({"retention_days": {"observations": 30, "queries": 0.001}})
+    topics_ = desired.build(kept, {}).topics
+    assert {name: topics_[name].retention_ms for name in ("observations", "queries", "feedback")} == {
+        "observations": 30 * DAY_MS,
+        "queries": DAY_MS // 1_000,
+        "feedback": 7 * DAY_MS,
+    }
+    with pytest.raises(ValidationError, match=r"retention_days\.observations is 0\.01: roles read back 1260 s"):
+        Settings.model_validate({"retention_days": {"observations": 0.01}})
 
 
 def test_the_settings_page_is_the_one_that_the_settings_write() -> None:

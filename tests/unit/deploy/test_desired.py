@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from streams.topology import Topology
+
 CODEC = Codec()
 
 
@@ -73,6 +75,44 @@ def test_a_version_is_added_with_a_share_beside_the_others(published: Published,
     assert added(tmp_path, 0.05)
     assert published.serving == version("1", {"2": 0.9, "3": 0.05})
     assert published.versions == [version("1"), version("2"), version("3")]
+
+
+@pytest.mark.parametrize(
+    ("given", "spread"),
+    [
+        ({}, 16),
+        ({"partitions": {"digits": 32}}, 32),
+        ({"replicas": {"digits": 24}}, 24),
+        ({"replicas": {"digits": 2}}, 16),
+    ],
+)
+def test_a_version_that_takes_over_has_the_partitions_of_the_former_one_or_those_of_the_settings(
+    published: Published, tmp_path: Path, given: dict[str, dict[str, int]], spread: int
+) -> None:
+    """They belong to the model's topic, not to a version; the topic has them before it is published."""
+    published.serving = replace(published.serving, partitions=16)
+    published.versions.append(version("3"))
+    counts: list[int] = []
+
+    def create(_: Settings, topology: Topology) -> None:
+        counts.append(topology.topics["models.digits.queries"].partitions)
+
+    settings = Settings.model_validate({"worker": given})
+    assert add(settings, CODEC, tmp_path, create)
+    assert (published.serving.version, published.serving.partitions, counts) == ("3", spread, [spread])
+    assert desired.use(settings, CODEC, "digits", "1") == ("3", "1")
+    assert published.serving.partitions == spread
+
+
+def test_what_the_settings_want_beside_what_is_published_is_a_warning_with_the_command() -> None:
+    """It works as it is."""
+    settings = Settings.model_validate({"worker": {"partitions": {"digits": 8}}})
+    (finding,) = desired.unspread(settings, {"digits": version("1"), "other": None})
+    assert not finding.fault
+    assert finding.message == (
+        "the queries of digits are spread over 4 partitions, and the settings want 8: skysail topics create"
+    )
+    assert desired.unspread(settings, {"digits": replace(version("1"), partitions=8)}) == []
 
 
 def test_a_version_takes_over_from_one_that_keeps_a_share_in_one_record(published: Published) -> None:

@@ -29,8 +29,11 @@ def test_the_settings_say_how_many_workers_a_model_has() -> None:
     settings = Settings.model_validate({"roles": ["worker"], "worker": {"replicas": {"a": 2}}})
     found = replicated(plan(settings, ["a", "b"]), settings.worker.replicas)
     assert found == [("worker", "a", 1), ("worker", "a", 2), ("worker", "b", 1)]
-    with pytest.raises(ValidationError, match="less than or equal to 4"):
-        Settings.model_validate({"worker": {"replicas": {"a": 5}}})
+    assert [settings.worker.spread(name) for name in "ab"] == [4, 4]
+    many = Settings.model_validate({"worker": {"replicas": {"a": 8}, "partitions": {"b": 16, "c": 1}}})
+    assert [many.worker.spread(name) for name in "abc"] == [8, 16, 1]
+    with pytest.raises(ValidationError, match="a has 5 replicas and 4 partitions"):
+        Settings.model_validate({"worker": {"replicas": {"a": 5}, "partitions": {"a": 4}}})
 
 
 def test_a_model_has_as_many_workers_as_it_is_given() -> None:

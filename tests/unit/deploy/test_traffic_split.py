@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deploy.errors import UsageError
-from deploy.state.traffic_split import canaries, check_successor, ended, given, shared, without_canaries
+from deploy.state.traffic_split import canaries, check_successor, ended, given, instead, without_canaries
 from schemas.records import Model
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_shadows_outlive_the_canaries() -> None:
     """A rollback ends all canaries; a version that comes to serve takes the shadows over, itself left out."""
     one = version("1", {"2": 0.1, "3": 0.2, "4": 0.0, "5": 0.0})
     assert without_canaries(one).shares == {"4": 0.0, "5": 0.0}
-    assert shared(version("4"), one.shares, shadows_only=True).shares == {"5": 0.0}
+    assert instead(version("4"), one, shadows_only=True).shares == {"5": 0.0}
 
 
 def test_what_gives_another_kind_of_answer_cannot_share_queries() -> None:

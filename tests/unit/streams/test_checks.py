@@ -129,12 +129,23 @@ def test_a_model_topic_with_too_few_partitions_is_a_fault_with_the_command_that_
     (fault,) = counted(ASKED, 2)
 
     assert fault.fault
-    assert f"kafka-topics.sh --alter --topic sky.{ASKED} --partitions 4" in fault.message
+    assert fault.message == (
+        f"sky.{ASKED} has 2 partitions instead of 4, and all are written to; add them: skysail topics create"
+    )
 
 
 def test_a_model_topic_with_too_many_partitions_is_a_warning() -> None:
     """It works; a replica may sit on partitions that stay empty."""
     (warning,) = counted(ASKED, 6)
+
+    assert (warning.aspect, warning.fault) == ("partitions", False)
+    assert "set `worker.partitions` to 6 for this model" in warning.message
+
+
+def test_a_model_topic_of_one_partition_may_have_more() -> None:
+    """A small model's topic: what is not written to costs nothing."""
+    small = build(["knn"], model_partitions={"knn": 1}, window_ms=600_000)
+    (warning,) = checked({ASKED: replace(perfect()[ASKED], partitions=2)}, small)
 
     assert (warning.aspect, warning.fault) == ("partitions", False)
 
@@ -245,6 +256,14 @@ def test_a_topic_of_clients_that_keeps_what_comes_compressed_is_a_fault(name: st
     assert (fault.aspect, fault.fault, fault.topics) == ("compression.type", True, (name,))
     assert f"--entity-name sky.{name} --add-config compression.type=uncompressed" in fault.message
     assert configured(topics.PREDICTIONS, "compression.type", kind) == []
+
+
+@pytest.mark.parametrize(("kind", "is_told"), [("producer", True), ("uncompressed", True), ("gzip", False)])
+def test_observations_that_are_stored_as_they_are_written_are_a_warning(kind: str, *, is_told: bool) -> None:
+    """They are kept for a year."""
+    found = configured(topics.OBSERVATIONS, "compression.type", kind)
+    assert [(one.aspect, one.fault) for one in found] == [("compression.type", False)] * is_told
+    assert all("--add-config compression.type=zstd" in one.message for one in found)
 
 
 def test_a_dead_letter_fits_beside_what_is_wrong_with_it() -> None:

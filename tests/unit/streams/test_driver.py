@@ -45,7 +45,9 @@ def noted(driver: Driver, role: str) -> Noting:
 
 def test_a_role_reads_all_partitions_of_what_the_topology_says() -> None:
     """Consumed and followed topics, each with its own number of partitions; nothing else."""
-    driver = Driver(build(["knn"], partitions=3, model_partitions=2), {"selection": Noting, "worker.knn": Noting})
+    driver = Driver(
+        build(["knn"], partitions=3, model_partitions={"knn": 2}), {"selection": Noting, "worker.knn": Noting}
+    )
     for topic, partition in ((topics.QUERIES, 2), (topics.MODEL_PREDICTIONS, 0), (topics.MODELS, 0)):
         driver.produce(topic, partition, b"x")
     driver.produce(topics.FEEDBACK, 1, b"not for selection")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas import topics
-from streams.topology import build, describe, state_name, state_partition
+from streams.topology import application_of, build, describe, state_name, state_partition
 
 
 def test_every_consumed_topic_has_a_dead_letter_topic() -> None:
@@ -69,6 +69,19 @@ def test_a_context_has_a_state_of_its_own_in_its_application_s_partition() -> No
     assert (state_name("digits", None), state_name("digits", "u7")) == ("digits", "digits/u7")
     assert {state_partition(state_name("digits", context), 4) for context in (None, "", "u7", "a/b")} == {2}
     assert [state_partition(f"app-{number}", 4) for number in range(4)] == [3, 1, 3, 1]
+
+
+def test_spread_contexts_lie_in_all_partitions_and_their_names_say_so() -> None:
+    """Whoever meets a name knows its partition and its application, whatever is in the context."""
+    odd = ("", "u7", "a/b", "a:b", ":", "/")
+    spread = [state_name("digits", context, is_spread=True) for context in odd]
+    together = [state_name("digits", context) for context in odd]
+    assert spread[1] == "digits:u7"
+    assert len({*spread, *together}) == 2 * len(odd)
+    assert {application_of(name) for name in (*spread, *together, "digits")} == {"digits"}
+    assert {state_partition(name, 1 << 20) for name in together} == {state_partition("digits", 1 << 20)}
+    users = [state_partition(state_name("digits", f"u{n}", is_spread=True), 4) for n in range(1_000)]
+    assert all(200 < users.count(number) < 300 for number in range(4))
 
 
 def test_a_long_context_is_named_by_its_hash() -> None:

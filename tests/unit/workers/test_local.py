@@ -28,7 +28,7 @@ class Scene:
         codec = LocalCodec(CODEC)
         self.model = worker("near", limit=limit, codec=codec)
         inside = frozenset({topics.model_queries("near")})
-        selection = Selection(codec, SelectionSettings(partitions=4, model_partitions=1, inside=inside))
+        selection = Selection(codec, SelectionSettings(partitions=4, inside=inside))
         self.kernel = Local(selection, {"near": self.model}, codec)
         self.kernel.on_assigned(dict.fromkeys(range(4), 0))
         self.kernel.on_loaded("near", "7", None, 0, NOW)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from policies.registry import create, spec
 from schemas import topics
 from schemas.codec import Codec
-from schemas.records import Application, Query
+from schemas.records import Application, Model, PolicyState, Query
+from streams.operators.cold_start import started
 from streams.operators.contract import FetchStates, Record, StateKey
 from streams.operators.selection.kernel import Selection, SelectionSettings
-from streams.operators.selection.state_view import STALE_US
+from streams.operators.selection.state_view import STALE_US, arms_of
+from streams.topology import state_partition
+
+if TYPE_CHECKING:
+    from streams.operators.contract import Effects
 
 CODEC = Codec()
 NOW_US = 1_700_000_000_000_000
@@ -20,7 +28,7 @@ class Reading:
     """A selection kernel, and the state keys that it wants."""
 
     def __init__(self, policy: str, *, per_context: bool = True) -> None:
-        self.kernel = Selection(CODEC, SelectionSettings(partitions=1, model_partitions=1))
+        self.kernel = Selection(CODEC, SelectionSettings(partitions=1))
         self.kernel.on_assigned({0: 0})
         application = Application("digits", ("a", "b"), policy, per_context=per_context)
         record = Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))
@@ -44,6 +52,41 @@ def test_the_common_state_is_read_with_the_first_new_context_and_again_when_it_i
     assert reading.query("bob") == ["digits/bob"]
     assert reading.query("cy", NOW_US + STALE_US) == ["digits", "digits/cy"]
     assert reading.query("dee", NOW_US + STALE_US) == ["digits/dee"]
+
+
+def wanted(effects: Effects) -> list[StateKey]:
+    """Return the states that are to be read."""
+    return [key for effect in effects if isinstance(effect, FetchStates) for key in effect.keys]
+
+
+def test_spread_contexts_start_from_the_common_state_of_their_own_partition() -> None:
+    """All common states are read before the first query; a new context decides by its own partition's."""
+    kernel = Selection(CODEC, SelectionSettings(partitions=4))
+    kernel.on_assigned({0: 0})
+    application = Application("digits", ("a", "b"), "exp3", per_context=True, spread=True, slo_ms=1e4)
+    record = Record(topics.APPLICATIONS, 0, 0, NOW_US, b"digits", CODEC.encode(application))
+    assert wanted(kernel.on_records([record], NOW_US)) == [StateKey(number, "digits") for number in range(4)]
+    for name in application.models:
+        model = CODEC.encode(Model(name, "1", "function", "", "", "label", None, ()))
+        kernel.on_records([Record(topics.MODELS, 0, 0, NOW_US, name.encode(), model)], NOW_US)
+    weights = {number: (float(number), 0.0) for number in range(4)}
+    common = {
+        StateKey(number, "digits"): PolicyState(spec(create("exp3")), ("a", "b"), 9, values)
+        for number, values in weights.items()
+    }
+    kernel.on_states(common, NOW_US)
+    seen = set()
+    for context in map(str, range(20)):
+        query = CODEC.encode(Query(context, "digits", "", context, NOW_US))
+        (own,) = wanted(kernel.on_records([Record(topics.QUERIES, 0, 0, NOW_US, None, query)], NOW_US))
+        assert own == StateKey(state_partition(f"digits:{context}", 4), f"digits:{context}")
+        kernel.on_states({own: None}, NOW_US)
+        arms = kernel._states.arms(own, create("exp3"), application.models, "digits")
+        assert arms is not None
+        begun = started(common[StateKey(own.partition, "digits")], spec(create("exp3")))
+        assert arms.weights == arms_of(create("exp3"), application.models, own.name, begun).weights
+        seen.add(own.partition)
+    assert seen == {*range(4)}
 
 
 @pytest.mark.parametrize(("policy", "per_context"), [("single", True), ("exp3", False)])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from schemas import topics
 from schemas.codec import Codec
 from schemas.records import Application, Input, Model, ModelQueries, Prediction, Query, Tensor
-from streams.operators.contract import Effects, Emit, FetchStates, Record
+from streams.operators.contract import DeadLetter, Effects, Emit, FetchStates, Record
 from streams.operators.selection.kernel import Selection, SelectionSettings
 
 CODEC = Codec()
@@ -16,7 +17,7 @@ NOW = 1_700_000_000_000_000
 
 def selection(*models: str, codec: Codec = CODEC) -> Selection:
     """Make a kernel with one application that asks all of these models, its state known."""
-    kernel = Selection(codec, SelectionSettings(partitions=4, model_partitions=1))
+    kernel = Selection(codec, SelectionSettings(partitions=4))
     kernel.on_assigned(dict.fromkeys(range(4), 0))
     application = Application("digits", models, "exp4", default_output=-1)
     kernel.on_records([Record(topics.APPLICATIONS, 0, 0, NOW, b"digits", CODEC.encode(application))], NOW)
@@ -55,6 +56,38 @@ def test_a_poll_is_one_record_a_model() -> None:
     assert (first.query_ids, first.reply_partition, len(first.due_us)) == (("q0", "q1"), 0, 2)
     assert isinstance(first.inputs, Tensor)
     assert first.inputs.numpy().tolist() == [[1, 2], [3, 4]]
+
+
+def places(kernel: Selection, polls: int) -> dict[str, set[int]]:
+    """Return by model the partitions that are asked in so many polls of one query."""
+    found: dict[str, set[int]] = {}
+    for number in range(polls):
+        query = CODEC.encode(
+            Query(f"p{kernel.statistics()['queries_total{application=digits}']}{number}", "digits", row(1))
+        )
+        for effect in kernel.on_records([Record(topics.QUERIES, 0, 0, NOW, None, query)], NOW):
+            if isinstance(effect, Emit) and effect.topic != topics.PREDICTIONS:
+                found.setdefault(topics.asked_model(effect.topic), set()).add(effect.partition)
+    return found
+
+
+def test_each_model_is_asked_in_all_of_its_partitions_and_in_no_other() -> None:
+    """As many as its record says; a record that says more counts from the next poll on."""
+    kernel = selection("a", "b")
+    wide = Model("b", "1", "function", "", "", "label", None, (), partitions=16)
+    assert places(kernel, 32) == {"a": {*range(4)}, "b": {*range(4)}}
+    kernel.on_records([Record(topics.MODELS, 0, 0, NOW, b"b", CODEC.encode(wide))], NOW)
+    assert places(kernel, 32) == {"a": {*range(4)}, "b": {*range(16)}}
+
+
+@pytest.mark.parametrize("partitions", [0, -4])
+def test_a_model_record_without_partitions_is_refused(partitions: int) -> None:
+    """The record before it stays in force."""
+    kernel = selection("a")
+    none = Model("a", "1", "function", "", "", "label", None, (), partitions=partitions)
+    (dead,) = kernel.on_records([Record(topics.MODELS, 0, 0, NOW, b"a", CODEC.encode(none))], NOW)
+    assert isinstance(dead, DeadLetter)
+    assert places(kernel, 8) == {"a": {*range(4)}}
 
 
 def test_inputs_of_different_kinds_do_not_share_a_record() -> None:

@@ -488,7 +488,7 @@ def test_an_outage_longer_than_a_window_counts_no_query_twice(outage_s: int) -> 
 
 def versions(shares: dict[str, float], offset: int = 0) -> Record:
     """Make the record of the model that answers, with other versions beside it."""
-    model = Model("good", "1", "function", "", "", "label", "float32", (1,), shares=shares)
+    model = Model("good", "1", "function", "", "", "label", "float32", (1,), shares=shares, partitions=1)
     return Record(topics.MODELS, 0, offset, 0, b"good", CODEC.encode(model))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
 
 import pytest
 
+from deploy.config.settings import Settings
+from deploy.roles import WAITING_BYTES, joiner_settings
 from schemas import topics
 from schemas.framing import may_be_decided
 from schemas.records import Application, Decision, Feedback, ModelOutput, Outcome, Prediction, Status
@@ -114,6 +117,38 @@ def test_500_feedbacks_of_nearly_2_mb_and_as_many_of_half_one_stay_within_64_mib
     assert grown < 64 * MIB
     assert len(found) + alone.statistics()["feedback_waiting"] >= 600
     assert alone.statistics()["large_bytes{of=feedback}"] <= 16 * MIB
+
+
+def test_what_waits_takes_less_than_half_a_kib_a_record() -> None:
+    """By which the settings' MiB are divided: a prediction of five models in a context, and early feedback."""
+    alone, count, arms = joiner(), 10_000, tuple(f"model-{number}" for number in range(5))
+    value = CODEC.decode(Prediction, prediction("q", 0).value)
+
+    def waiting(number: int) -> Record:
+        decided = Decision((0,), 12_345, f"noisy/user-{number}", "exp3(eta=0.1)", arms, (0.2,) * 5)
+        one = value._replace(query_id=f"{number:032x}", context=f"user-{number}", decision=decided)
+        return Record(topics.PREDICTIONS, 0, number, 0, None, CODEC.encode(one))
+
+    tracemalloc.start()
+    sizes = [tracemalloc.get_traced_memory()[0]]
+    for records in (waiting, lambda number: told(f"x{number:031x}", number)):
+        for start in range(0, count, 1_000):
+            assert alone.on_records([records(number) for number in range(start, start + 1_000)], 0) == []
+        sizes.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    (predictions, feedback) = (after - before for before, after in pairwise(sizes))
+    assert 256 < predictions / count < WAITING_BYTES
+    assert 256 < feedback / count < WAITING_BYTES
+
+
+@pytest.mark.parametrize(
+    ("given", "predictions", "feedback"),
+    [({}, 3_000_320, 401_408), ({"waiting_mib": 8, "early_mib": 1}, 16_384, 2_048)],
+)
+def test_how_much_may_wait_is_set_in_mib(given: dict[str, int], predictions: int, feedback: int) -> None:
+    """Half a KiB for each; by default three million predictions wait."""
+    settings = joiner_settings(Settings.model_validate({"joiner": given}))
+    assert (settings.predictions, settings.feedback) == (predictions, feedback)
 
 
 def test_of_early_feedback_no_foreign_headers_are_kept() -> None:

@@ -28,7 +28,7 @@ class Served:
     """A selection kernel with one application for each of these models, of the same name."""
 
     def __init__(self, *names: str, **changes: object) -> None:
-        self.kernel = Selection(CODEC, SelectionSettings(1, 1, places=PLACES))
+        self.kernel = Selection(CODEC, SelectionSettings(1, places=PLACES))
         self.now_us = NOW
         self.offset = 0
         for name in names:

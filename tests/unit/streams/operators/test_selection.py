@@ -364,7 +364,7 @@ def test_a_query_that_names_a_version_asks_whoever_runs_it(
 ) -> None:
     """Of two models `b` alone has a canary, version 2; who runs no such version says so itself."""
     loop = Loop({"a": lambda _: 1, "b": lambda _: 2}, digits(models=("a", "b"), policy=policy))
-    model = Model("b", "1", "function", "", "", "label", "float32", (1,), shares={"2": 0.1})
+    model = Model("b", "1", "function", "", "", "label", "float32", (1,), shares={"2": 0.1}, partitions=1)
     loop.driver.produce(topics.MODELS, 0, CODEC.encode(model), b"b")
     loop.driver.run(0)
     query_id = loop.query(version=version)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from schemas.records import Input
 
-OWN = Deployment(SelectionSettings(1, 1), JoinerSettings(1, 60_000_000, 5_000_000))
+OWN = Deployment(SelectionSettings(1), JoinerSettings(1, 60_000_000, 5_000_000))
 
 
 def loop(policy: str, count: int = 60) -> Loop:

@@ -50,9 +50,9 @@ class Selecting:
         application = Application("digits", MODELS, "exp3", per_context=per_context, slo_ms=SLO_S * 1e3)
         self.broker.put(topics.APPLICATIONS, 0, CODEC.encode(application), key=b"digits")
         for name in MODELS:
-            model = Model(name, "1", "function", "", "", "label", "float32", (1,))
+            model = Model(name, "1", "function", "", "", "label", "float32", (1,), partitions=1)
             self.broker.put(topics.MODELS, 0, CODEC.encode(model), key=name.encode())
-        self.kernel = Selection(CODEC, SelectionSettings(partitions=1, model_partitions=1))
+        self.kernel = Selection(CODEC, SelectionSettings(partitions=1))
         role = Role("selection", "selection-1", (topics.QUERIES, topics.MODEL_PREDICTIONS), FOLLOWS)
         consumer = FakeConsumer(self.broker, [(topic, 0) for topic in role.topics])
         ports = fake_ports(self.broker, consumer, store=store, broadcast=FakeBroadcast(self.broker, FOLLOWS))
