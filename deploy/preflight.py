@@ -51,10 +51,10 @@ def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[M
             f"no such model is deployed: {', '.join(absent) or 'any'} (deployed: {names}); see `skysail model add`"
         )
         raise UsageError(message)
-    return [known[name] for name in wanted or sorted(known.keys() - settings.selection.inline)]
+    return [known[name] for name in wanted or sorted(known.keys() - settings.selection.named_inline)]
 
 
 def _inline(settings: Settings, codec: Codec) -> list[Model]:
     """Return the models that run inside the selection role."""
-    wanted = settings.selection.inline
+    wanted = settings.selection.named_inline
     return _deployed(settings, codec, wanted) if wanted else []

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.config.addresses import connection, redis_place, redis_url
 from deploy.errors import StartError, UsageError
+from deploy.log_roles import Named
 from deploy.metrics import exporting
 from deploy.ports import fault_of
 from schemas import topics
@@ -61,12 +62,17 @@ JOINER_OUTSTANDING = 4_000_000
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
-Runnable: TypeAlias = "RoleLoop | Worker | RecordRole"
+Runnable: TypeAlias = "RoleLoop | Worker | RecordRole | Named"
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the roles of one process share; `instance` makes their names unique in the deployment."""
+    """What the roles of one process share.
+
+    Attributes:
+        instance: makes their names unique in the deployment.
+        first: the role whose reports tell what the process costs; empty = each, as it is alone.
+    """
 
     settings: Settings
     codec: Codec
@@ -75,16 +81,23 @@ class Shared:
     transport: KafkaTransport
     instance: str
     hooks: tuple[MetricsHook, ...] = ()
+    first: str = ""
+
+    def tells_process(self, role: str) -> bool:
+        """Whether this role's reports tell CPU and memory of the process."""
+        return self.first in ("", role)
 
     def name(self, role: str) -> str:
         """Return a role's instance name."""
         return f"{role}@{self.instance}"
 
 
-def shared(settings: Settings, codec: Codec, instance: str, hooks: tuple[MetricsHook, ...] = ()) -> Shared:
+def shared(
+    settings: Settings, codec: Codec, instance: str, hooks: tuple[MetricsHook, ...] = (), first: str = ""
+) -> Shared:
     """Return the connections of a process; nothing is connected yet."""
     clock, kafka = SystemClock(), connection(settings, f"{settings.prefix}.{instance}")
-    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks)
+    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks, first)
 
 
 def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
@@ -180,7 +193,8 @@ def record(common: Shared) -> RecordRole:
     writer = TraceWriter(given.folder, about(common.settings), common.codec, limits)
     logs = KafkaLogs(common.kafka, given.topics or topology.RECORDED, FETCHING)
     recorder = Recorder(logs, writer, Span(follows=True), now_us, is_patient=True)
-    reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks)
+    tells = common.tells_process("record")
+    reporting = Reporting(common.name("record"), common.transport, common.codec.encode, now_us, common.hooks, tells)
     return RecordRole(recorder, reporting, writer.close)
 
 
@@ -202,7 +216,8 @@ def worker(common: Shared, model: Model) -> Worker:
         recent=KafkaRecent(common.kafka),
         hooks=common.hooks,
     )
-    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec)
+    tells = common.tells_process(node.role)
+    return Worker(model, common.name(node.role), _worker_settings(common), ports, common.codec, tells_process=tells)
 
 
 def _worker_settings(common: Shared) -> WorkerSettings:
@@ -234,8 +249,8 @@ def _role(name: str, common: Shared, replies: int = 0, **options: object) -> Rol
     """Make a role of its node in the topology; the last `replies` of its topics complete what it holds."""
     node = topology.build((), common.settings.partitions).node(name)
     last = frozenset(node.consumes[len(node.consumes) - replies :])
-    owns = node.states == "writes"
-    return Role(node.group, common.name(name), node.consumes, node.follows, last, owns, **options)  # type: ignore[arg-type]
+    options |= {"owns_states": node.states == "writes", "tells_process": common.tells_process(name)}
+    return Role(node.group, common.name(name), node.consumes, node.follows, last, **options)  # type: ignore[arg-type]
 
 
 def _consumer(common: Shared) -> ConsumerSettings:
@@ -294,7 +309,14 @@ async def run(
         StartError: the port for metrics is taken.
     """
     with exporting(settings.metrics) as hooks, sampling(settings.profile):
-        await _run(shared(settings, codec, instance, hooks), roles, models, inline)
+        first = _names(roles, models)[0] if _names(roles, models) else ""
+        await _run(shared(settings, codec, instance, hooks, first), roles, models, inline)
+
+
+def _names(roles: Sequence[str], models: Sequence[Model]) -> list[str]:
+    """Return the roles that run in loops here, in the order in which they are built."""
+    workers = [topology.worker_role(model.name) for model in models if "worker" in roles]
+    return [*(["selection"] if "selection" in roles else []), *(r for r in roles if r in BUILDERS), *workers]
 
 
 async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], inline: Sequence[Model]) -> None:
@@ -302,6 +324,8 @@ async def _run(common: Shared, roles: Sequence[str], models: Sequence[Model], in
     loops: list[Runnable] = [selection(common, inline)] if "selection" in roles else []
     loops += [BUILDERS[role](common) for role in roles if role in BUILDERS]
     loops += [worker(common, model) for model in models if "worker" in roles]
+    if len(loops) > 1:
+        loops = [Named(name, loop) for name, loop in zip(_names(roles, models), loops, strict=True)]
     page = asyncio.create_task(control(common, stop)) if "control" in roles else None
     if loops:
         if page is not None:
@@ -354,6 +378,7 @@ async def control(common: Shared, stop: asyncio.Event) -> bool:
             names=given.control.names,
             hooks=common.hooks,
             promoting=promoting,
+            tells_process=common.tells_process("control"),
         )
         app = create(place, common.codec)
         await app.start()

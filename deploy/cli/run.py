@@ -18,6 +18,7 @@ from deploy.connect.forked import aside
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import UsageError
 from deploy.installed import require_installed
+from deploy.log_roles import WithRole
 from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from schemas.records import Model
 
 EXAMPLES = """\
-skysail run                                         all roles, one process each
+skysail run                                         all roles; few processes on few cores
+SKYSAIL_PROCESSES=each skysail run                  one process for each role and model
 skysail run --role selection --role joiner          these two, in this process
 skysail run --role worker --model svc               one model's worker
 skysail run --role record                           keeps topics in a folder (record.folder)
@@ -42,7 +44,7 @@ A settings file (skysail.yaml); every key is optional, `skysail config reference
   applications:
     digits: {models: [svc, forest], policy: exp3, slo_ms: 100, default_output: 0}
 """
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LOG_FORMAT = "%(asctime)s %(levelname)s %(role)s%(name)s: %(message)s"
 
 
 @click.command(cls=Verb, epilog=EXAMPLES)
@@ -79,6 +81,7 @@ def run(
     # It says ten times a second that a topic is missing; Skysail's own log says it once, and what to do.
     logging.getLogger("aiokafka.cluster").setLevel(logging.CRITICAL)
     for handler in logging.getLogger().handlers:
+        handler.addFilter(WithRole())
         handler.addFilter(Seldom("aiokafka"))
     if models and "worker" not in roles:
         raise UsageError("--model goes with --role worker")

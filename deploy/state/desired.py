@@ -113,8 +113,8 @@ def checked(application: Application) -> Application:
 
 
 def build(settings: Settings, names: Iterable[str]) -> Topology:
-    """Return the topology for these models; inline ones have no topic."""
-    apart = set(names).difference(settings.selection.inline)
+    """Return the topology for these models; those that the settings run inline have no topic."""
+    apart = set(names).difference(settings.selection.named_inline)
     return topology.build(apart, settings.partitions, window_ms=int(settings.joiner.window_s * 1000))
 
 

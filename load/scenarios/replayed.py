@@ -112,7 +112,7 @@ class Troubled:
         """Return query number `index`; one of twenty is the one before it again."""
         for role, share in _KILLED.items():
             if index == int(share * self.count):
-                os.kill(self.system.pids[role], signal.SIGKILL)
+                os.kill(self.system.pids[self.system.process_of(role)], signal.SIGKILL)
                 self.killed += 1
         kind = index % 20
         if kind in _TWICE:

@@ -41,6 +41,7 @@ class Role:
         wrote: where there are records if the role has run before. If so, and nothing is committed, it begins as far
             before the ends of its topics as its kernel reads back, and not at the beginning.
         at_once: records a kernel gets in one call: at 30 us each, timers and acknowledgements wait 15 ms at most.
+        tells_process: whether its reports tell what the process costs: of roles that share one, one does.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Role:
     drain_s: float = 0.0
     at_once: int = 512
     wrote: frozenset[TopicPartition] = frozenset()
+    tells_process: bool = True
 
     @property
     def main(self) -> str:

@@ -83,7 +83,7 @@ class RoleLoop:
         self._watchdog = watchdog or Watchdog()
         self._executors = ports.executors
         self._postponed: list[tuple[str, Callable[[], Effects]]] = []  # until the kernel has started over
-        self._composer = Composer(role.instance, role.name)
+        self._composer = Composer(role.instance, role.name, tells_process=role.tells_process)
         self._tracker = OffsetTracker()
         self._buffer = PollBuffer()
         self._guard = Guard(role.name, ports.clock, self.perform)
