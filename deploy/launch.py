@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from deploy import metrics
+from deploy import metrics, placement
 from deploy.config import configuration
 from deploy.config.addresses import connection
 from deploy.config.settings import Settings
@@ -103,6 +103,7 @@ class System:
         self._member = uuid.uuid4().hex
         self._supervisor: Supervisor | None = None
         self._homes: dict[str, str] = {}  # the process of each instance
+        self._inside: dict[str, str] = {}  # digests of the measured models inside selection, by name
         self._served: set[str] = set()  # models that run
         self._absent: set[str] = set()  # models whose missing package was logged
         self.metrics_ports: dict[str, int] = {}
@@ -193,6 +194,7 @@ class System:
         await asyncio.to_thread(topics.require, self._settings, desired.build(self._settings, deployed))
         self._progress.done("topics, models and applications are in place")
         configuration.write(self._settings, self.settings_file)
+        self._inside = await self._placed(deployed)
         planned = self._plan(deployed)
         self.metrics_ports = metrics.ports(self._settings.metrics, (process.name for process in planned))
         self._homes = {instance: process.name for process in planned for instance in process.instances}
@@ -221,13 +223,23 @@ class System:
         if self._supervisor is not None:
             await asyncio.shield(asyncio.to_thread(self._supervisor.stop))
 
+    async def _placed(self, models: Mapping[str, Model]) -> dict[str, str]:
+        """Decide where models run; returns the digests of those that were measured and run inside selection."""
+        self._progress.waits("the models to be measured")
+        here = {name: models[name] for name in present(models, self._absent)}
+        self._absent |= models.keys() - here.keys()
+        placed = await placement.decided(self._settings, here, self._folder)
+        for name, its in sorted(placed.items()):
+            self._progress.done(f"model {name} runs {its}")
+        return {name: its.digest for name, its in placed.items() if its.is_inside and its.is_measured}
+
     def _plan(self, models: Mapping[str, Model]) -> list[Process]:
         """Return the processes of new models, and at first those of the roles."""
         news = {name: model for name, model in models.items() if name not in self._served}
         here = present(news, self._absent)
         self._absent |= news.keys() - here
         self._served |= {*here}
-        return plan(self._settings, here, self._replicas)
+        return plan(self._settings, here, self._replicas, self._inside)
 
     async def serve(self, models: Mapping[str, Model]) -> None:
         """Start workers for models without any; returns at once, while they load."""
@@ -275,6 +287,8 @@ class System:
         argv = [sys.executable, "-P", "-m", "deploy.cli", "run", "--config", str(file), "--quiet"]
         argv += [word for role in process.roles for word in ("--role", role)]
         argv += ["--instance", str(number), *(("--model", process.model) if process.model else ())]
+        if "selection" in process.roles:
+            argv += [word for name, digest in self._inside.items() for word in ("--inside", f"{name}={digest}")]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         member = self._member if number == 1 else f"{self._member}-{number}"
         own = {"PYTHONPATH": path, "SKYSAIL_KAFKA__MEMBER": member, "SKYSAIL_KAFKA__LEAVE": "true"} | self._environment

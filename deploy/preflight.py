@@ -11,14 +11,14 @@ from deploy.state.topics import require
 from schemas.records import Model
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
 
 
 def prepared(
-    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str]
+    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str], inside: Collection[str] = ()
 ) -> tuple[list[Model], list[Model]]:
     """Return the models of the workers and those inside selection, when a broker answers and the topics are there.
 
@@ -27,6 +27,7 @@ def prepared(
         codec: of its records.
         roles: that are to run.
         models: of the workers among them; none = all that are deployed.
+        inside: models that run inside selection, besides those that the settings name.
 
     Raises:
         UsageError: a model is not deployed.
@@ -34,9 +35,16 @@ def prepared(
     """
     await_broker(settings)
     deployed = _deployed(settings, codec, models) if "worker" in roles else []
-    inline = _inline(settings, codec) if "selection" in roles else []
+    inline = _inline(settings, codec, inside) if "selection" in roles else []
     require(settings, desired.used_by(settings, codec, roles, deployed))
     return deployed, inline
+
+
+def _inline(settings: Settings, codec: Codec, inside: Collection[str]) -> list[Model]:
+    """Return the models that run inside selection; one that was measured may have been removed since."""
+    named = settings.selection.named_inline
+    known = catalog.read(settings, codec, Model) if inside else {}
+    return [*(_deployed(settings, codec, named) if named else []), *(known[name] for name in inside if name in known)]
 
 
 def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[Model]:
@@ -52,9 +60,3 @@ def _deployed(settings: Settings, codec: Codec, wanted: Sequence[str]) -> list[M
         )
         raise UsageError(message)
     return [known[name] for name in wanted or sorted(known.keys() - settings.selection.named_inline)]
-
-
-def _inline(settings: Settings, codec: Codec) -> list[Model]:
-    """Return the models that run inside the selection role."""
-    wanted = settings.selection.named_inline
-    return _deployed(settings, codec, wanted) if wanted else []

@@ -14,9 +14,10 @@ import logging
 import os
 import signal
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from deploy.config.addresses import connection, redis_place, redis_url
@@ -62,6 +63,7 @@ JOINER_OUTSTANDING = 4_000_000
 LEARNER_AT_ONCE = 64
 # How long a stopping selection role waits for model predictions, so that it answers its own queries.
 SELECTION_DRAIN_S = 1.0
+NOBODY: Mapping[str, str] = MappingProxyType({})
 Runnable: TypeAlias = "RoleLoop | Worker | RecordRole | Named"
 
 
@@ -71,6 +73,7 @@ class Shared:
 
     Attributes:
         instance: makes their names unique in the deployment.
+        inside: digests of the models that were measured and run inside selection, by name.
         first: the role whose reports tell what the process costs; empty = each, as it is alone.
     """
 
@@ -82,6 +85,7 @@ class Shared:
     instance: str
     hooks: tuple[MetricsHook, ...] = ()
     first: str = ""
+    inside: Mapping[str, str] = field(default_factory=dict)
 
     def tells_process(self, role: str) -> bool:
         """Whether this role's reports tell CPU and memory of the process."""
@@ -93,20 +97,27 @@ class Shared:
 
 
 def shared(
-    settings: Settings, codec: Codec, instance: str, hooks: tuple[MetricsHook, ...] = (), first: str = ""
+    settings: Settings,
+    codec: Codec,
+    instance: str,
+    hooks: tuple[MetricsHook, ...] = (),
+    first: str = "",
+    inside: Mapping[str, str] = NOBODY,
 ) -> Shared:
     """Return the connections of a process; nothing is connected yet."""
     clock, kafka = SystemClock(), connection(settings, f"{settings.prefix}.{instance}")
-    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks, first)
+    return Shared(settings, codec, clock, kafka, KafkaTransport(kafka, clock), instance, hooks, first, inside)
 
 
 def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
-    """Build the role that decides and combines, with the models that run inside it."""
+    """Build the role that decides and combines, with the models that run inside it.
+
+    Of a model that was measured (`common.inside`), only that version runs in this process. A version that comes later
+    may be slow, or crash: until the next start it runs in a child process of this one.
+    """
     from streams.operators.selection.kernel import Selection, SelectionSettings
 
-    # Models inside have the room that they have in a worker.
-    bound = {"outstanding": common.settings.worker.queue_rows} if inline else {}
-    role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S, **bound)
+    role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
     given = common.settings.selection
     settings = SelectionSettings(
         common.settings.partitions,
@@ -125,11 +136,12 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     from workers.executors.factory import executors_of
     from workers.kernel.worker import ModelWorker
 
-    how = _worker_settings(common)
+    how = replace(_worker_settings(common), trusted=common.inside)
     codec = LocalCodec(common.codec)
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
-    return _loop(role, Local(Selection(codec, settings), models, codec), common, _store(common), executors)
+    places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
+    return _loop(role, Local(Selection(codec, settings), models, codec, places), common, _store(common), executors)
 
 
 def joiner(common: Shared) -> RoleLoop:
@@ -293,6 +305,7 @@ async def run(
     models: Sequence[Model],
     instance: str,
     inline: Sequence[Model] = (),
+    inside: Mapping[str, str] = NOBODY,
 ) -> None:
     """Run these roles in this process until SIGTERM or SIGINT; the page may fail without the others.
 
@@ -303,6 +316,7 @@ async def run(
         models: that are run here.
         instance: unique among the processes of the deployment.
         inline: models that run inside `selection`.
+        inside: digests of those among them that were measured, by name.
 
     Raises:
         ExceptionGroup: of what ended a role.
@@ -310,7 +324,7 @@ async def run(
     """
     with exporting(settings.metrics) as hooks, sampling(settings.profile):
         first = _names(roles, models)[0] if _names(roles, models) else ""
-        await _run(shared(settings, codec, instance, hooks, first), roles, models, inline)
+        await _run(shared(settings, codec, instance, hooks, first, inside), roles, models, inline)
 
 
 def _names(roles: Sequence[str], models: Sequence[Model]) -> list[str]:

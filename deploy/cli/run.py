@@ -23,7 +23,7 @@ from deploy.log_throttle import Seldom
 from deploy.roles import run as run_roles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from deploy.config.settings import Settings
     from schemas.codec import Codec
@@ -58,6 +58,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(role)s%(name)s: %(message)s"
 @click.option(
     "--model", "models", multiple=True, help="With --role worker: only this model; repeatable [default: all deployed]."
 )
+@click.option("--inside", multiple=True, metavar="MODEL=DIGEST", hidden=True)  # what `skysail run` has measured
 @click.option("--instance", help="Unique name in this process's reports [default: HOST-PID].")
 @click.option("--quiet", is_flag=True, help="Do not print the settings.")
 @click.option("--verbose", is_flag=True, help="Print all settings, not only those that differ from the defaults.")
@@ -67,6 +68,7 @@ def run(
     *,
     roles: tuple[str, ...],
     models: tuple[str, ...],
+    inside: tuple[str, ...],
     instance: str | None,
     quiet: bool,
     verbose: bool,
@@ -96,9 +98,10 @@ def run(
         logging.getLogger(__name__).warning("%s", doubt)
     codec = codec_for(settings)
     if roles:
-        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models))
+        measured = dict(given.split("=", 1) for given in inside)
+        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured))
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
-        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline))
+        uvloop.run(run_roles(settings, codec, roles, deployed, name, inline, measured))
     else:
         from deploy.cli.supervise import supervise
 
@@ -106,11 +109,11 @@ def run(
 
 
 def _prepared(
-    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str]
+    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str], inside: Collection[str]
 ) -> tuple[list[Model], list[Model]]:
     from deploy.preflight import prepared
 
-    return prepared(settings, codec, roles, models)
+    return prepared(settings, codec, roles, models, inside)
 
 
 def _told(settings: Settings, *, verbose: bool) -> str:

@@ -256,8 +256,7 @@ class Selection(Section):
     """Models that run inside the selection role, without workers of their own. With `auto`, `skysail run` measures each
     model where roles share a process (`processes`). Inside run those whose call costs less than two trips over Kafka.
     `skysail model list` shows each decision and its reason. A list names the models instead, `[]` none. Batches and
-    guarantees are the same, and the settings of `worker` apply. The role then holds at most `worker.queue_rows`
-    unfinished queries."""
+    guarantees are the same, and the settings of `worker` apply."""
 
     @property
     def named_inline(self) -> tuple[str, ...]:

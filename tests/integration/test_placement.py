@@ -1,0 +1,72 @@
+"""A model moves between the process of selection and a worker of its own, between two starts of a deployment."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from deploy import placement
+from schemas import topics
+from schemas.records import Query, Status, Tensor
+from tests.deployments import Deployed, deployed
+from workers.packages.packaging import package_sklearn
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deploy.local.redis import RedisServer
+    from deploy.local.services import Broker
+
+ROWS = np.array([[0, 0], [0, 1], [9, 9], [9, 8]], dtype=np.float32)
+APPLICATIONS = {"corners": {"models": ["corner"], "policy": "exp3", "slo_ms": 600_000, "default_output": -1}}
+COUNT = 60
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def ask(there: Deployed, name: str) -> list[str]:
+    """Send queries and wait for nothing; returns their ids."""
+    ids = [f"{name}-{number}" for number in range(COUNT)]
+    for number, query_id in enumerate(ids):
+        row = Tensor.of(ROWS[number % len(ROWS)])
+        there.put_record(topics.QUERIES, Query(query_id, "corners", row), query_id.encode(), number % 4)
+    return ids
+
+
+async def answered(there: Deployed, ids: list[str]) -> None:
+    """Wait until the model has answered all of them."""
+    for number, query_id in enumerate(ids):
+        prediction = await there.watch.answer(query_id, 60)
+        assert (prediction.status, prediction.answer) == (Status.COMPLETE, number % 4 // 2)
+
+
+async def test_queries_in_flight_are_answered_wherever_their_model_runs_next(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """From a worker that stands still into selection, and from a process that is killed back to a worker."""
+    package_sklearn(GaussianNB().fit(ROWS, [0, 0, 1, 1]), tmp_path / "corner", "corner", "1", ROWS)
+
+    def started(processes: str) -> Any:
+        models = {"corner": tmp_path / "corner"}
+        return deployed(kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, processes=processes)
+
+    async with started("each") as there:
+        assert "worker.corner" in there.system.pids
+        there.system.kill("worker.corner", signal.SIGSTOP)
+        waiting = ask(there, "waiting")
+        await there.watch.until(lambda: there.watch.records[topics.model_queries("corner")], "queries at the worker")
+    async with started("shared") as there:
+        assert {*there.system.pids} == {"loop"}
+        assert placement.read(tmp_path / "run")["corner"].is_inside
+        await answered(there, waiting)
+        there.system.kill("loop", signal.SIGSTOP)
+        caught = ask(there, "caught")
+    async with started("each") as there:
+        assert "worker.corner" in there.system.pids
+        await answered(there, caught)
+        await answered(there, ask(there, "new"))
+        await there.watch.all_committed("selection", topics.QUERIES)
