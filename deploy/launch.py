@@ -198,6 +198,10 @@ class System:
         planned = self._plan(deployed)
         self.metrics_ports = metrics.ports(self._settings.metrics, (process.name for process in planned))
         self._homes = {instance: process.name for process in planned for instance in process.instances}
+        started = {*self._homes}
+        if "selection" in started:
+            inline = {*self._inside, *self._settings.selection.named_inline}
+            self._homes |= {worker(model).name: self._homes["selection"] for model in inline}
         children = [self._child(process) for process in planned]
         self._require_ports({child.name for child in children})  # and those of models that were published before
         reports = KafkaTail(connection(self._settings, "skysail-launch"), (names.REPORTS,))
@@ -207,7 +211,6 @@ class System:
             undo.push_async_callback(asyncio.to_thread, self._supervisor.stop)
             try:
                 await asyncio.to_thread(self._supervisor.start)
-                started = {*self._homes}
                 await self._ready(reports, started - {PAGE})
                 if PAGE in started:
                     await self._page_ready(reports)

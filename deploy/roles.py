@@ -117,7 +117,9 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     """
     from streams.operators.selection.kernel import Selection, SelectionSettings
 
-    role = _role("selection", common, replies=1, drain_s=SELECTION_DRAIN_S)
+    role = _role(
+        "selection", common, replies=1, drain_s=SELECTION_DRAIN_S, patient=frozenset({topics.MODEL_PREDICTIONS})
+    )
     given = common.settings.selection
     settings = SelectionSettings(
         common.settings.partitions,
@@ -141,7 +143,8 @@ def selection(common: Shared, inline: Sequence[Model] = ()) -> Runnable:
     models = {model.name: ModelWorker(codec, model, role.instance, how) for model in inline}
     executors = executors_of(how, common.clock.now_us)
     places = role.outstanding / how.queue_rows  # models inside have the room that they have in a worker
-    return _loop(role, Local(Selection(codec, settings), models, codec, places), common, _store(common), executors)
+    kernel = Local(Selection(codec, settings), models, codec, places, writes_behind=given.write_behind)
+    return _loop(role, kernel, common, _store(common), executors)
 
 
 def joiner(common: Shared) -> RoleLoop:

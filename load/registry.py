@@ -134,6 +134,7 @@ _OWN = (
         replayed,
         "a deployment recorded while roles are killed, and replayed offline: decisions, observations, states, speed",
         short=True,
+        any_processes=True,
     ),
     Scenario(
         replicas, "one to four workers of a model that leaves the processor alone: how the rate scales", short=True
@@ -182,6 +183,7 @@ _OWN = (
         tables=hostile.tables,
         parts=hostile.PARTS,
         short=True,
+        any_processes=True,
     ),
     Scenario(
         policies,

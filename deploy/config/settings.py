@@ -258,6 +258,11 @@ class Selection(Section):
     `skysail model list` shows each decision and its reason. A list names the models instead, `[]` none. Batches and
     guarantees are the same, and the settings of `worker` apply."""
 
+    write_behind: bool = False
+    """Whether the answers of inline models are also written to `model-predictions`, within a tenth of a second. Nobody
+    waits for them. Recordings then tell how long their batches took, for `skysail simulate`. Replay and evaluation do
+    not need it, because predictions hold each model's answer. It costs a request a partition ten times a second."""
+
     @property
     def named_inline(self) -> tuple[str, ...]:
         """The models that are named; with `auto` none is."""

@@ -102,6 +102,7 @@ class Stage:
         only: of the scenario's parts, where it has some; none = all.
         hours: of simulated time, where a scenario simulates.
         trace: tell all that happens, where a scenario can.
+        processes: which roles share one, where a scenario can run both ways: `each` or `shared`.
     """
 
     bootstrap: str
@@ -115,9 +116,11 @@ class Stage:
     only: tuple[str, ...] = ()
     hours: float = 200.0
     trace: bool = False
+    processes: str = "each"
     redis_url: str = field(default="", repr=False)  # a password may be in it
 
     @property
     def form(self) -> str:
         """Which form is run; a result says so, and only results of one form are compared."""
-        return "short" if self.short else "full"
+        length = "short" if self.short else "full"
+        return length if self.processes == "each" else f"{length}, {self.processes}"

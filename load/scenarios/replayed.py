@@ -141,6 +141,7 @@ async def run(stage: Stage) -> Result:
         {"forest": stage.folder / "forest-1", "linear": stage.folder / "linear-1"},
         settings={"log_level": "error", "joiner": {"window_s": 2 * _WINDOW_S, "early_s": _EARLY_S}},
         partitions=_PARTITIONS,
+        processes=stage.processes,
     )
     async with deployed(stage, deployment, data.inputs[0]) as driver:
         workload = await _driven(stage, driver, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,11 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from deploy import placement
+from deploy.state import desired
 from schemas import topics
 from schemas.records import Query, Status, Tensor
 from tests.deployments import Deployed, deployed
-from workers.packages.packaging import package_sklearn
+from workers.packages.packaging import package_function, package_sklearn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,3 +72,21 @@ async def test_queries_in_flight_are_answered_wherever_their_model_runs_next(
         await answered(there, caught)
         await answered(there, ask(there, "new"))
         await there.watch.all_committed("selection", topics.QUERIES)
+
+
+async def test_a_version_that_was_not_measured_spoils_nothing(
+    kafka: Broker, redis_server: RedisServer, prefix: str, tmp_path: Path
+) -> None:
+    """It runs in a child process: when it crashes its batch fails, and selection, joiner and learner go on."""
+    package_sklearn(GaussianNB().fit(ROWS, [0, 0, 1, 1]), tmp_path / "corner", "corner", "1", ROWS)
+    package_function("tests.toys:fatal", tmp_path / "corner-2", "corner", "2", ROWS, classes=(0, 1, 7))
+    models, shape = {"corner": tmp_path / "corner"}, {"processes": "shared"}
+    async with deployed(kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, **shape) as there:
+        assert (await there.client.predict("corners", ROWS[0], timeout_s=60)).answer == 0
+        await asyncio.to_thread(desired.add, there.settings, there.codec, tmp_path / "corner-2", share=1.0, force=True)
+        while (given := await there.client.predict("corners", ROWS[0], timeout_s=60)).answer != 7:
+            assert (given.status, given.answer) == (Status.COMPLETE, 0)
+        crashed = await there.client.predict("corners", np.array([13, 0], dtype=np.float32), timeout_s=60)
+        assert (crashed.status, crashed.reason) == (Status.DEFAULT, "model_failed")
+        assert (await there.client.predict("corners", ROWS[0], timeout_s=60)).answer == 7
+        assert there.system.restarts == {"loop": 0}

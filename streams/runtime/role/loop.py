@@ -142,7 +142,7 @@ class RoleLoop:
         role, kernel, ports, tracker = self._role, self._kernel, self._ports, self._tracker
         buffer = self._buffer
         accumulator = self._accumulator = Accumulator(
-            ports.transport, AccumulatorEvents(self._complete, self._refuse), tasks
+            ports.transport, AccumulatorEvents(self._complete, self._refuse), tasks, patient=role.patient
         )
         events = StateQueueEvents(self._on_states, self._complete, self._on_refused, self._on_blocked)
         state_queue = self._state_queue = StateQueue(ports.store, events) if ports.store else None
