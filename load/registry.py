@@ -29,6 +29,7 @@ from load.scenarios import (
     parm,
     personal,
     policies,
+    processes,
     promotion,
     recall,
     replayed,
@@ -128,6 +129,13 @@ _OWN = (
     Scenario(
         recall,
         "feedback learnt a second, four models asked each time, with the prediction cache and without",
+        short=True,
+    ),
+    Scenario(
+        processes,
+        "the loop as a process for each role, as one, and with its models inside: latency, CPU of roles and broker",
+        tables=processes.tables,
+        seconds=8.0,
         short=True,
     ),
     Scenario(
