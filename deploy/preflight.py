@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from deploy.connect.clients import await_broker
+from deploy.diagnose.health import running_inside
 from deploy.errors import UsageError
 from deploy.state import catalog, desired
 from deploy.state.topics import require
@@ -38,6 +40,21 @@ def prepared(
     inline = _inline(settings, codec, inside) if "selection" in roles else []
     require(settings, desired.used_by(settings, codec, roles, deployed))
     return deployed, inline
+
+
+def require_workers(settings: Settings, codec: Codec) -> None:
+    """Check that a selection role which is started beside others can ask the models that those have inside.
+
+    Raises:
+        UsageError: a model has no workers, as it runs inside other selection roles, and would not be inside this one.
+    """
+    await_broker(settings)
+    alone = running_inside(settings, codec, time.time_ns() // 1_000) - {*settings.selection.named_inline}
+    if alone:
+        raise UsageError(
+            f"{', '.join(sorted(alone))} runs inside the selection role of `skysail run`, so this one would have nobody"
+            " to ask: start that one with `processes: each`, or name the models in `selection.inline` for both"
+        )
 
 
 def _inline(settings: Settings, codec: Codec, inside: Collection[str]) -> list[Model]:

@@ -99,7 +99,8 @@ def run(
     codec = codec_for(settings)
     if roles:
         measured = dict(given.split("=", 1) for given in inside)
-        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured))
+        by_hand = instance is None and "selection" in roles
+        deployed, inline = aside(lambda: _prepared(settings, codec, roles, models, measured, by_hand=by_hand))
         name = instance or f"{socket.gethostname()}-{os.getpid()}"
         uvloop.run(run_roles(settings, codec, roles, deployed, name, inline, measured))
     else:
@@ -109,10 +110,18 @@ def run(
 
 
 def _prepared(
-    settings: Settings, codec: Codec, roles: Sequence[str], models: Sequence[str], inside: Collection[str]
+    settings: Settings,
+    codec: Codec,
+    roles: Sequence[str],
+    models: Sequence[str],
+    inside: Collection[str],
+    *,
+    by_hand: bool,
 ) -> tuple[list[Model], list[Model]]:
-    from deploy.preflight import prepared
+    from deploy.preflight import prepared, require_workers
 
+    if by_hand:
+        require_workers(settings, codec)
     return prepared(settings, codec, roles, models, inside)
 
 

@@ -169,13 +169,23 @@ def check_versions(reports: Iterable[Report]) -> Iterator[Check]:
 
 def failing_versions(settings: Settings, codec: Codec) -> list[Check]:
     """Tell of versions that are wanted and could not be had, by the last reports; nothing where none can be read."""
+    return [*check_versions(_lately(settings, codec))]
+
+
+def running_inside(settings: Settings, codec: Codec, now_us: int) -> set[str]:
+    """Return the models that run inside a selection role now, by the last reports."""
+    lately = [report for report in _lately(settings, codec) if now_us - report.time_us < REPORTS_S * 1e6]
+    return _inside({"selection": [report for report in lately if report.role == "selection"]})
+
+
+def _lately(settings: Settings, codec: Codec) -> list[Report]:
+    """Return the last report of each process that was heard at the end; nothing where none can be read."""
     recent = KafkaRecent(connection(settings, "skysail-versions"))
     if names.REPORTS not in topics.partition_counts(settings):
         return []
     with suppress(BrokerUnavailableError):
         reports = list(_decoded(codec, asyncio.run(recent.last(names.REPORTS, LAST_REPORTS))))
-        end_us = max((report.time_us for report in reports), default=0)
-        return [*check_versions(newest(reports, end_us))]
+        return [*newest(reports, max((report.time_us for report in reports), default=0))]
     return []
 
 

@@ -11,6 +11,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from deploy import placement
+from deploy.errors import UsageError
+from deploy.preflight import require_workers
 from deploy.state import desired
 from schemas import topics
 from schemas.records import Query, Status, Tensor
@@ -83,6 +85,8 @@ async def test_a_version_that_was_not_measured_spoils_nothing(
     models, shape = {"corner": tmp_path / "corner"}, {"processes": "shared"}
     async with deployed(kafka, redis_server.url, prefix, tmp_path, models, APPLICATIONS, **shape) as there:
         assert (await there.client.predict("corners", ROWS[0], timeout_s=60)).answer == 0
+        with pytest.raises(UsageError, match="nobody to ask"):
+            await asyncio.to_thread(require_workers, there.settings, there.codec)
         await asyncio.to_thread(desired.add, there.settings, there.codec, tmp_path / "corner-2", share=1.0, force=True)
         while (given := await there.client.predict("corners", ROWS[0], timeout_s=60)).answer != 7:
             assert (given.status, given.answer) == (Status.COMPLETE, 0)
