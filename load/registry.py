@@ -177,6 +177,7 @@ _OWN = (
         "hours of whole deployments in virtual time, with faults drawn from seeds: what must hold of every run",
         short=True,
         offline=True,
+        any_processes=True,
     ),
     Scenario(
         simulated,

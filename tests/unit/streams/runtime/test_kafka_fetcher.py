@@ -141,7 +141,7 @@ def sent(place: TopicPartition, value: bytes = b"", code: int = 0, high_watermar
 
 
 def test_a_broker_is_asked_for_all_its_partitions_and_not_again_before_they_are_drained() -> None:
-    """A partition left out of a long fetch would wait for the end of it; the next one leaves before records are used."""
+    """A partition left out of a long fetch would wait for its end; the next one leaves before records are used."""
 
     async def act(stage: Scene, broker: Broker) -> None:
         assert broker.asked == [{PLACES[0]: 0, PLACES[1]: 0}]
