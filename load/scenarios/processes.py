@@ -111,7 +111,7 @@ async def _stretch(driver: Driver, data: Digits, rate: int, turn: int) -> dict[s
 
 def _ratios(figures: Mapping[str, float]) -> dict[str, float]:
     """Set the one process with its models beside a process for each; CPU is of roles and broker."""
-    found = {}
+    found: dict[str, float] = {}
     for rate in RATES:
         one, each = ({name: figures[f"{lane}_at_{rate}_{name}"] for name in _COMPARED} for lane in ("inside", "each"))
         found |= {f"at_{rate}_ratio_{point}": one[f"{point}_ms"] / each[f"{point}_ms"] for point in ("p50", "p99")}
