@@ -27,7 +27,7 @@ from deploy.config.addresses import connection
 from deploy.config.settings import Settings
 from deploy.connect.schema_registry import codec_for
 from deploy.errors import StartError
-from deploy.grouping import Process, plan, worker
+from deploy.grouping import Process, is_shared, plan, worker
 from deploy.local.logs import tail
 from deploy.local.process import ending, free_port
 from deploy.local.supervisor import Child, Supervisor
@@ -228,11 +228,12 @@ class System:
 
     async def _placed(self, models: Mapping[str, Model]) -> dict[str, str]:
         """Decide where models run; returns the digests of those that were measured and run inside selection."""
-        self._progress.waits("the models to be measured")
         here = {name: models[name] for name in present(models, self._absent)}
         self._absent |= models.keys() - here.keys()
+        if is_shared(self._settings):
+            self._progress.waits("the models to be measured")
         placed = await placement.decided(self._settings, here, self._folder)
-        for name, its in sorted(placed.items()):
+        for name, its in sorted(placed.items()) if is_shared(self._settings) else ():
             self._progress.done(f"model {name} runs {its}")
         return {name: its.digest for name, its in placed.items() if its.is_inside and its.is_measured}
 
